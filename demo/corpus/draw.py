@@ -1,0 +1,114 @@
+"""Chance with two sides: what training may draw, and what is kept for the evaluation.
+
+Owns the split. Names, words and numbers fall on a side by a hash of their text, phrasings by how they are listed, so the two sides
+never meet whatever the seeds. One object a stream, one thread each. It does not know the skills.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from demo.corpus import vocabulary
+
+T = TypeVar("T")
+
+ONSETS = "b br c ch cl d dr f fl g gr h j k kl l m n p pl qu r s sh sk st t tr v w y z".split()
+VOWELS = "a e i o u ai ea ee ia io oo ou".split()
+CODAS = ["", "", "", "n", "r", "l", "s", "t", "m", "k", "x", "nd", "rn", "th", "v"]
+
+
+@dataclass(frozen=True)
+class Phrasings:
+    """Ways to say one thing; `kept` ones appear in the evaluation only."""
+
+    seen: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def phrasings(*texts: str, kept: Sequence[str]) -> Phrasings:
+    """Ways to say one thing, with those `kept` for the evaluation."""
+    return Phrasings(texts, tuple(kept))
+
+
+def is_kept(text: str) -> bool:
+    """Whether a name, word or number belongs to the evaluation: one in eight does."""
+    return zlib.crc32(text.encode()) % 8 == 0
+
+
+class Draw:
+    """Random choices on one side of the split."""
+
+    def __init__(self, seed: int, *, held_out: bool = False) -> None:
+        self.random = random.Random(seed)
+        self.held_out = held_out
+
+    def chance(self, share: float) -> bool:
+        """True in that share of cases."""
+        return self.random.random() < share
+
+    def one(self, options: Sequence[T]) -> T:
+        """Any of `options`, whichever side."""
+        return self.random.choice(options)
+
+    def some(self, options: Sequence[T], count: int) -> list[T]:
+        """`count` different ones of `options`, whichever side."""
+        return self.random.sample(options, count)
+
+    def say(self, ways: Phrasings, **values: object) -> str:
+        """One phrasing of this side, filled in."""
+        text = self.one(ways.kept if self.held_out else ways.seen)
+        return text.format(**values) if values else text
+
+    def listed(self, options: Sequence[str]) -> str:
+        """One of `options` of this side."""
+        while True:
+            option = self.one(options)
+            if is_kept(option) == self.held_out:
+                return option
+
+    def coined(self) -> str:
+        """A lower-case word nobody has heard, of this side."""
+        while True:
+            syllables = [self.one(ONSETS) + self.one(VOWELS) + self.one(CODAS) for _ in range(self.one((1, 2, 2, 2, 3)))]
+            word = "".join(syllables)
+            if len(word) > 2 and is_kept(word) == self.held_out:
+                return word
+
+    def name(self) -> str:
+        """A person's or place's name, coined or listed."""
+        if self.chance(0.3):
+            return self.listed(vocabulary.NAMES)
+        while True:
+            name = self.coined().capitalize()
+            if is_kept(name) == self.held_out:
+                return name
+
+    def word(self) -> str:
+        """A lower-case word, listed or coined."""
+        return self.listed(vocabulary.WORDS) if self.chance(0.6) else self.coined()
+
+    def words(self, low: int, high: int) -> list[str]:
+        """Between `low` and `high` different words."""
+        count = self.random.randint(low, high)
+        found: list[str] = []
+        while len(found) < count:
+            word = self.word()
+            if word not in found:
+                found.append(word)
+        return found
+
+    def number(self, low: int, high: int) -> int:
+        """A number of this side between `low` and `high`; below 20 both sides share them all."""
+        while True:
+            number = self.random.randint(low, high)
+            if number < 20 or is_kept(str(number)) == self.held_out:
+                return number
+
+    def code(self) -> str:
+        """An identifier like `QX-4071`."""
+        letters = "".join(self.one("ABCDEFGHJKLMNPQRSTUVWXYZ") for _ in range(self.random.randint(1, 3)))
+        return f"{letters}{self.one(('-', '', '_'))}{self.number(10, 9999)}"

@@ -1,0 +1,64 @@
+"""Muon: momentum whose direction is orthogonalised, for the matrices between embedding and head.
+
+Owns the update rule and its momentum buffers. Runs in the thread that trains. The method is Keller Jordan's (2024);
+the Newton-Schulz polynomial drives every singular value of the update towards one, so that rare directions
+learn as fast as common ones. It does not know which parameters deserve it: embeddings, heads and gains do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+
+
+def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
+    """The nearest semi-orthogonal matrices to `matrices` [count, rows, columns], roughly: singular values in 0.7–1.2."""
+    a, b, c = NEWTON_SCHULZ
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.mT if tall else matrices
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.mT if tall else x
+
+
+class Muon(torch.optim.Optimizer):
+    """Stochastic gradient descent with Nesterov momentum and orthogonalised updates; takes 2-D parameters only."""
+
+    def __init__(
+        self, params: Iterable[Tensor], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.0
+    ) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # noqa: ANN401  the base class's signature
+        """Update every parameter that has a gradient; parameters of one shape are orthogonalised together."""
+        for group in self.param_groups:
+            by_shape: dict[torch.Size, list[Tensor]] = {}
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    by_shape.setdefault(parameter.shape, []).append(parameter)
+            for parameters in by_shape.values():
+                self._step_together(parameters, group)
+
+    def _step_together(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        directions = []
+        for parameter in parameters:
+            state = self.state[parameter]
+            if not state:
+                state["momentum"] = torch.zeros_like(parameter)
+            grad = parameter.grad
+            assert grad is not None
+            state["momentum"].lerp_(grad, 1 - group["momentum"])
+            directions.append(grad.lerp(state["momentum"], group["momentum"]))
+        rows, columns = parameters[0].shape
+        scale = max(1.0, rows / columns) ** 0.5
+        for parameter, update in zip(parameters, orthogonalise(torch.stack(directions)), strict=True):
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            parameter.add_(update, alpha=-group["lr"] * scale)

@@ -1,0 +1,111 @@
+"""Trains the demo model's byte-level BPE and writes it, with its settings, to a model folder.
+
+`python -m demo.train_tokenizer --force` makes `demo/model/tokenizer.json` and `tokenizer_config.json` again. The text is the
+training side of the corpus; the same seed gives the same file. Words never carry the space before them, apart
+from a closed list of little words: so a name is the same tokens after a space, a quote and a bracket, and copying it is easy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from demo.corpus.conversation import segments
+from demo.corpus.mixture import conversations
+
+MODEL = Path(__file__).parent / "model"
+
+CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+"""Never shown to a reader: decoding skips them."""
+
+VISIBLE = (
+    "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<tools>", "</tools>",
+)  # fmt: skip
+"""One token each, but text: parsers of the answer need to see them."""
+
+LITTLE_WORDS = (
+    "a an the is are am was were be do does did can could will would should has have had to of in on at by for from with "
+    "and or not no but if so as that this it its my your you me we i his her they them what which who how where when "
+    "there here only just"
+).split()
+
+_LITTLE = "|".join(sorted((w for word in LITTLE_WORDS for w in {word, word.capitalize()}), key=len, reverse=True))
+PIECES = "|".join((
+    rf"(?<![A-Za-z0-9_]) ?(?:{_LITTLE})(?![A-Za-z0-9_])",  # a little word, with the space before it
+    r"[A-Z]?[a-z]+",  # a word, or a part of one written like maxTokens
+    r"[A-Z]",  # every other capital alone
+    r"[0-9]",  # digits one by one
+    r" ?[^\sA-Za-z0-9]+",  # marks and every other script, with the space before them
+    r" +(?= )| |\n+|\s",
+))  # fmt: skip
+"""What BPE may merge across: nothing but the inside of one of these."""
+
+
+def texts(seed: int, count: int) -> Iterator[str]:
+    """The text of `count` training conversations."""
+    for _, conversation in zip(range(count), conversations(seed), strict=False):
+        yield "".join(text for text, _ in segments(conversation))
+
+
+def train(vocab_size: int, seed: int, count: int) -> Tokenizer:
+    """A byte-level BPE over the corpus; all 256 bytes have a token, so every text round-trips."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ])  # fmt: skip
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size - len(VISIBLE),
+        special_tokens=list(CONTROL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=sys.stderr.isatty(),
+    )
+    marks = str.maketrans(dict.fromkeys("\0", ""))
+    plain = (strip_marks(text).translate(marks) for text in texts(seed, count))
+    tokenizer.train_from_iterator(plain, trainer)
+    tokenizer.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in VISIBLE])
+    return tokenizer
+
+
+def strip_marks(text: str) -> str:
+    """`text` without the tokens that BPE must not learn from."""
+    for mark in CONTROL + VISIBLE:
+        text = text.replace(mark, "\n")
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--vocab-size", type=int, default=2048)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--conversations", type=int, default=60_000)
+    parser.add_argument("--into", type=Path, default=MODEL)
+    parser.add_argument("--force", action="store_true", help="overwrite a tokenizer; weights made with it become useless")
+    options = parser.parse_args()
+    path = options.into / "tokenizer.json"
+    if path.exists() and not options.force:
+        sys.exit(f"{path} exists; --force overwrites it, and weights trained with it become useless")
+    options.into.mkdir(parents=True, exist_ok=True)
+    tokenizer = train(options.vocab_size, options.seed, options.conversations)
+    tokenizer.save(str(path))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": None,
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "unk_token": None,
+        "additional_special_tokens": ["<|im_start|>"],
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": 2048,
+    }
+    (options.into / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
