@@ -25,7 +25,7 @@ def main() -> int:
     request.file_to_generate.extend(names)
 
     stubs = Path(sys.executable).with_name("protoc-gen-mypy_grpc")
-    typed = subprocess.run([stubs], input=request.SerializeToString(), capture_output=True, check=True)  # noqa: S603 a sibling of this interpreter
+    typed = subprocess.run([stubs], input=request.SerializeToString(), capture_output=True, check=True)
     response = plugin_pb2.CodeGeneratorResponse.FromString(typed.stdout)
 
     with tempfile.TemporaryDirectory() as folder:

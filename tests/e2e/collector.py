@@ -1,0 +1,75 @@
+"""An OTLP collector in this process: keeps the spans that it is sent."""
+
+import threading
+from concurrent import futures
+from dataclasses import dataclass
+
+import grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+
+
+@dataclass(frozen=True)
+class Received:
+    """One span as it came over the wire; ids are hex strings, `parent_id` empty for a root."""
+
+    service: str
+    name: str
+    kind: int
+    trace_id: str
+    span_id: str
+    parent_id: str
+    attributes: dict[str, object]
+
+
+def value(of: AnyValue) -> object:
+    """The Python value that an attribute holds."""
+    kind = of.WhichOneof("value")
+    return None if kind is None else getattr(of, kind)
+
+
+class Collector(trace_service_pb2_grpc.TraceServiceServicer):
+    """Serves on a free loopback port; any thread may ask for the spans."""
+
+    def __init__(self) -> None:
+        self._spans: list[Received] = []
+        self._changed = threading.Condition()
+        self._server = grpc.server(futures.ThreadPoolExecutor(4))
+        trace_service_pb2_grpc.add_TraceServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call] # generated without types
+        self.port = self._server.add_insecure_port("127.0.0.1:0")
+        self._server.start()
+
+    def Export(self, request: trace_service_pb2.ExportTraceServiceRequest, context: grpc.ServicerContext) -> object:  # noqa: N802 the RPC's name
+        with self._changed:
+            for resource_spans in request.resource_spans:
+                resource = {a.key: a.value.string_value for a in resource_spans.resource.attributes}
+                for scope in resource_spans.scope_spans:
+                    for span in scope.spans:
+                        attributes = {a.key: value(a.value) for a in span.attributes}
+                        self._spans.append(
+                            Received(
+                                service=resource.get("service.name", ""),
+                                name=span.name,
+                                kind=span.kind,
+                                trace_id=span.trace_id.hex(),
+                                span_id=span.span_id.hex(),
+                                parent_id=span.parent_span_id.hex(),
+                                attributes=attributes,
+                            )
+                        )
+            self._changed.notify_all()
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+    def trace(self, trace_id: str, num_spans: int, timeout_s: float) -> list[Received]:
+        """The spans of one trace, as soon as there are `num_spans` of them or the time is over."""
+
+        def found() -> list[Received]:
+            return [span for span in self._spans if span.trace_id == trace_id]
+
+        with self._changed:
+            self._changed.wait_for(lambda: len(found()) >= num_spans, timeout_s)
+            return found()
+
+    def stop(self) -> None:
+        """End the server."""
+        self._server.stop(None).wait()

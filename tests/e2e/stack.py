@@ -1,0 +1,116 @@
+"""The whole product as `make run` starts it, on free ports of the loopback address."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PORTS = ("envoy", "envoy_admin", "gateway", "service", "service_metrics")
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports that nothing listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+class Stack:
+    """One run of tools/run.py. Its output is collected line by line."""
+
+    def __init__(self, *options: str, ports: dict[str, int] | None = None) -> None:
+        self.ports = ports or dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+        flags = [f"--{name.replace('_', '-')}-port={port}" for name, port in self.ports.items()]
+        self.process = subprocess.Popen(
+            [sys.executable, "tools/run.py", *flags, *options],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._lines.append("")  # the end, for those who wait
+            self._changed.notify_all()
+
+    @property
+    def output(self) -> str:
+        """All that was printed so far."""
+        with self._changed:
+            return "".join(self._lines)
+
+    def wait_for(self, text: str, timeout_s: float = 100) -> None:
+        """Return when `text` was printed; fail if the run ends or the time is over before."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: any(text in line for line in self._lines) or (self._lines and self._lines[-1] == ""), timeout_s
+            )
+        assert text in self.output, self.output
+
+    @property
+    def door(self) -> str:
+        """The front door's base URL."""
+        return f"http://127.0.0.1:{self.ports['envoy']}"
+
+    @property
+    def gateway(self) -> str:
+        """The gateway's own base URL."""
+        return f"http://127.0.0.1:{self.ports['gateway']}"
+
+    def metric(self, name: str) -> float:
+        """The sum over all label sets of one sample of the service's metrics page."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['service_metrics']}/metrics", timeout=10) as page:
+            text = page.read().decode()
+        values = re.findall(rf"^{re.escape(name)}(?:{{.*}})? (\S+)$", text, re.MULTILINE)
+        assert values, f"{name} is not in\n{text}"
+        return sum(map(float, values))
+
+    def until_idle(self, timeout_s: float = 30) -> None:
+        """Return when the engine runs nothing, nothing waits, and every block is free."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            busy = {
+                name: self.metric(name) for name in ("sluice_engine_sequences_running", "sluice_engine_queue_depth")
+            }
+            busy["blocks"] = self.metric("sluice_engine_kv_blocks_used")
+            if not any(busy.values()):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"not idle: {busy}")
+
+    def stop(self) -> int:
+        """Press Ctrl-C and return the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        return self.wait()
+
+    def wait(self, timeout_s: float = 60) -> int:
+        """Wait for the end and return the exit code."""
+        try:
+            return self.process.wait(timeout_s)
+        finally:
+            self.process.kill()
+            self._reader.join()
+            assert self.process.stdout is not None
+            self.process.stdout.close()

@@ -1,0 +1,99 @@
+"""One chat through every door: REST, SSE, gRPC and gRPC-web, all through Envoy."""
+
+import json
+import struct
+
+import grpc
+import httpx
+import pytest
+from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2, model_pb2_grpc, sampling_pb2
+
+from tests.e2e.stack import Stack
+
+PROMPT = "Hello! Who are you?"
+
+
+def rest_body(**more: object) -> dict[str, object]:
+    return {"model": "sluice-demo", "temperature": 0, "messages": [{"role": "user", "content": PROMPT}], **more}
+
+
+def grpc_request() -> chat_pb2.ChatRequest:
+    return chat_pb2.ChatRequest(
+        model="sluice-demo",
+        messages=[content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text=PROMPT)])],
+        sampling=sampling_pb2.SamplingParams(temperature=0),
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(stack: Stack) -> str:
+    """The greedy answer, whole, over REST."""
+    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=rest_body(), timeout=60)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["choices"][0]["finish_reason"] == "stop"
+    content = answer.json()["choices"][0]["message"]["content"]
+    assert content
+    return str(content)
+
+
+def test_rest_stream_equals_whole(stack: Stack, whole: str) -> None:
+    """The pieces of a streamed answer are the whole one; the stream ends with [DONE]."""
+    pieces, last = [], ""
+    with httpx.stream("POST", f"{stack.door}/v1/chat/completions", json=rest_body(stream=True), timeout=60) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["x-request-id"]
+        for line in answer.iter_lines():
+            if line.startswith("data: {"):
+                pieces += [c["delta"].get("content") or "" for c in json.loads(line[6:])["choices"]]
+            last = line or last
+    assert last == "data: [DONE]"
+    assert len(pieces) > 3
+    assert "".join(pieces) == whole
+
+
+def test_grpc_stream_equals_rest(stack: Stack, whole: str) -> None:
+    """A gRPC caller behind Envoy gets the same text, and one terminal event."""
+    with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
+        events = list(chat_pb2_grpc.ChatServiceStub(channel).StreamChat(grpc_request(), timeout=60))
+    assert "".join(e.content_delta.text for e in events) == whole
+    assert [e.sequence_number for e in events] == list(range(len(events)))
+    kinds = [e.WhichOneof("event") for e in events]
+    assert kinds[0] == "started"
+    assert kinds[-3:] == ["choice_finished", "usage", "completed"]
+
+
+def test_grpc_lists_models(stack: Stack) -> None:
+    """ModelService answers behind Envoy."""
+    with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
+        models = model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=10).models
+    assert [m.name for m in models] == ["sluice-demo"]
+    assert models[0].architecture == "Qwen3ForCausalLM"
+
+
+def test_grpc_web_equals_rest(stack: Stack, whole: str) -> None:
+    """A browser's gRPC-web call over HTTP/1.1 gets the same text and an OK trailer."""
+    message = grpc_request().SerializeToString()
+    answer = httpx.post(
+        f"{stack.door}/sluice.v1.ChatService/Chat",
+        content=struct.pack(">BI", 0, len(message)) + message,
+        headers={"content-type": "application/grpc-web+proto", "x-grpc-web": "1"},
+        timeout=60,
+    )
+    body = answer.content
+    _, length = struct.unpack(">BI", body[:5])
+    response = chat_pb2.ChatResponse.FromString(body[5 : 5 + length])
+    assert response.choices[0].message.content[0].text == whole
+    assert b"grpc-status:0" in body[5 + length :]
+
+
+def test_request_id_is_kept(stack: Stack) -> None:
+    """A caller's x-request-id comes back through all hops, so that its logs and ours meet."""
+    answer = httpx.post(
+        f"{stack.door}/v1/chat/completions",
+        json=rest_body(max_tokens=1),
+        headers={"x-request-id": "abc-123"},
+        timeout=60,
+    )
+    assert answer.headers["x-request-id"] == "abc-123"
+    assert "abc-123" in stack.output

@@ -1,0 +1,47 @@
+"""Envoy's own part: the health of what stands behind it, and what it does when nothing does."""
+
+import time
+
+import grpc
+import httpx
+import pytest
+from sluice.v1 import model_pb2, model_pb2_grpc
+
+from tests.e2e.stack import Stack
+
+
+def test_readyz_needs_no_trace_and_no_service_path(stack: Stack) -> None:
+    """The front door answers health, readiness and metrics of the gateway."""
+    for path in ("healthz", "readyz", "metrics"):
+        assert httpx.get(f"{stack.door}/{path}").status_code == 200
+
+
+def test_admin_listens_on_loopback_only(stack: Stack) -> None:
+    """Envoy's own pages are reachable here and bound to 127.0.0.1."""
+    listening = httpx.get(f"http://127.0.0.1:{stack.ports['envoy_admin']}/config_dump?resource=&mask=bootstrap").text
+    assert '"address": "127.0.0.1"' in listening
+    assert "0.0.0.0" not in listening  # noqa: S104 the address that must not be there
+
+
+def test_unknown_route_and_method(stack: Stack) -> None:
+    """A wrong path is 404 and a wrong gRPC method UNIMPLEMENTED, through Envoy."""
+    assert httpx.get(f"{stack.door}/v1/nothing").status_code == 404
+    with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
+        call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/sluice.v1.ModelService/Nothing")
+        with pytest.raises(grpc.RpcError) as caught:
+            call(b"", timeout=10)
+    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_clusters_are_health_checked(stack: Stack) -> None:
+    """Both clusters' hosts are healthy, by gRPC health and by /healthz."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        page = httpx.get(f"http://127.0.0.1:{stack.ports['envoy_admin']}/clusters").text
+        flags = {line.split("::")[0] for line in page.splitlines() if line.endswith("::health_flags::healthy")}
+        if {"service", "gateway"} <= flags:
+            break
+        time.sleep(0.2)
+    assert {"service", "gateway"} <= flags
+    with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
+        model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=10)
