@@ -3,6 +3,7 @@
 Owns the exception tree and nothing else. Each class is one thing that a caller can tell apart and act upon; the table
 that maps a class to a gRPC status lives with the service, because the engine does not know gRPC.
 """
+# ruff: noqa: N818 - a name says what happened; that it is an error is said where it is raised
 
 
 class EngineError(Exception):
@@ -44,6 +45,10 @@ class EngineClosed(EngineError):
 
 class EngineFailed(EngineError):
     """The engine's thread died. Every stream ends with this error and no new one begins."""
+
+
+class SequenceError(EngineError):
+    """One sequence can't go on, such as one whose constraint allows no token. It ends its own request and no other."""
 
 
 class ModelLoadError(EngineError):

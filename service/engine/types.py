@@ -53,7 +53,10 @@ class Constraint(Protocol):
     """The state of one choice's output constraint (a grammar). Only the engine's thread calls it after admission."""
 
     def fill_mask(self, words: Any) -> None:
-        """Write the allowed tokens into `words`, an int32 row of ceil(vocab_size / 32): bit i of word w is token 32·w+i."""
+        """Write the allowed tokens into `words`, an int32 row of ceil(vocab_size / 32).
+
+        Bit i of word w is token 32·w + i.
+        """
 
     def accept(self, token_id: int) -> None:
         """Move on by a token that the mask allowed."""
@@ -67,9 +70,12 @@ class Constraint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """One prompt and what to do with it. `logprobs` None is off, 0–20 the number of candidates beside the sampled token.
+    """One prompt and what to do with it.
 
-    `deadline` is a `time.monotonic()` instant in seconds. A lower `priority` value is served first.
+    `logprobs` None is off, 0 to 20 the number of candidates beside the sampled token. `deadline` is a
+    `time.monotonic()` instant in seconds. A lower `priority` value is served first. Requests share cached prompts only
+    with requests of the same `cache_salt`. `skip_special_tokens` False shows control tokens in the text, for formats
+    that write tool calls with them; the token that ends the text is never shown.
     """
 
     request_id: str
@@ -82,6 +88,7 @@ class GenerationRequest:
     deadline: float | None = None
     priority: int = 0
     cache_salt: str = ""
+    skip_special_tokens: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,8 @@ class GenerationOutput:
     """What one or more steps added to one choice.
 
     `text` is the new text (may be empty while bytes or a possible stop string are held back), `token_ids` the new
-    tokens. The last output of a choice, and only that one, has a `finish_reason` and `timings`.
+    tokens, the one that ended the text included, and `logprobs`, where asked for, one value for each of them. The last
+    output of a choice, and only that one, has a `finish_reason` and `timings`.
     """
 
     choice_index: int
@@ -120,3 +128,23 @@ class GenerationOutput:
     stop_sequence: str | None = None  # the string that ended it, with STOP_SEQUENCE
     num_cached_tokens: int = 0  # prompt tokens whose cache entries were found, not computed
     timings: Timings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """The state of the engine after a step. The `num_` fields of the second group only ever grow."""
+
+    num_waiting: int = 0  # sequences that wait for blocks or for their turn, preempted ones included
+    num_running: int = 0
+    num_blocks: int = 0
+    num_free_blocks: int = 0  # cached ones included: they are given up when space is needed
+    num_cached_blocks: int = 0  # free, but still good for a prompt that begins alike
+    step_time_s: float = 0.0  # of the last step
+    step_tokens: int = 0  # computed in the last step
+
+    num_steps: int = 0
+    num_preemptions: int = 0
+    num_computed_tokens: int = 0
+    num_generated_tokens: int = 0
+    num_prefix_query_tokens: int = 0  # prompt tokens that were looked up in the cache
+    num_prefix_hit_tokens: int = 0  # those that were found

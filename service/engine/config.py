@@ -1,0 +1,49 @@
+"""The engine's settings.
+
+Owns the sizes that bound one engine: its batch, its cache, its queue. Immutable, so any thread may read it. Knows
+neither where the values came from (flags, environment, file) nor the model; `build` replaces what is None by what the
+model and the memory allow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """Sizes of one engine. Raises ValueError with the field's name for a value that can't work.
+
+    `num_blocks` None is as many as the memory holds, `max_model_len` None the model's own context length,
+    `num_threads` None what the machine has. `prefix_caching` False keeps requests from sharing cached prompts; the
+    choices of one request share theirs all the same.
+    """
+
+    max_batch_tokens: int = 2048  # tokens computed in one step, of all sequences together
+    max_batch_sequences: int = 64  # sequences that hold cache blocks at a time
+    max_prefill_chunk: int = 512  # prompt tokens in a step that also decodes: bounds the gap between two tokens
+    block_size: int = 16  # tokens a cache block
+    num_blocks: int | None = None
+    max_model_len: int | None = None  # tokens of a prompt and its answer together
+    max_queue_requests: int = 256  # requests that wait for their first step
+    max_queue_tokens: int = 262_144  # prompt tokens of those requests
+    prefix_caching: bool = True
+    num_threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "prefix_caching" or value is None:
+                continue
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{field.name} must be a whole number of at least 1, not {value!r}")
+        for name in ("max_batch_tokens", "max_batch_sequences", "max_prefill_chunk", "block_size"):
+            if getattr(self, name) is None:
+                raise ValueError(f"{name} must be given")
+        if self.max_batch_sequences > self.max_batch_tokens:
+            raise ValueError(
+                f"max_batch_sequences ({self.max_batch_sequences}) must not exceed max_batch_tokens "
+                f"({self.max_batch_tokens}): every running sequence decodes in every step"
+            )
+        if self.max_model_len is not None and self.max_model_len < 2:
+            raise ValueError("max_model_len must be at least 2: one token of prompt and one of answer")

@@ -1,0 +1,84 @@
+"""Token ids to text while they arrive.
+
+Owns one choice's bytes that are not yet a character and its text that may yet become a stop string. Belongs to the
+engine's thread, one object a choice. Knows nothing of ends by token or length.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+
+from service.engine.tokenizer import Tokenizer
+
+
+class Detokenizer:
+    """Turns one choice's tokens into text that may be sent at once.
+
+    `append` never returns a part of a stop string, however its characters are spread over tokens, nor a part of a
+    character. The stop string whose last character comes first wins; of two that end there, the longer. So the result
+    does not depend on how the text is cut into tokens. A stop string that is complete within the first `min_tokens`
+    tokens is text like any other. Bytes that are no UTF-8 become U+FFFD as soon as no further byte can mend them.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        stop: Sequence[str] = (),
+        *,
+        min_tokens: int = 0,
+        skip_special_tokens: bool = True,
+    ) -> None:
+        self.stop_sequence: str | None = None
+        self._tokenizer = tokenizer
+        self._stop = tuple(stop)
+        self._min_tokens = min_tokens
+        self._skipped_ids = tokenizer.special_token_ids if skip_special_tokens else frozenset()
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._held = ""  # the longest end of the text that is the beginning of a stop string
+        self._num_tokens = 0
+
+    def append(self, token_id: int) -> str:
+        """Take the next token and return the text that has become safe to send.
+
+        Once `stop_sequence` is set, the text has ended before it; no token may follow.
+        """
+        self._num_tokens += 1
+        if token_id in self._skipped_ids:
+            return ""
+        text = self._decoder.decode(self._tokenizer.token_bytes(token_id))
+        if not self._stop:
+            return text
+        num_held = len(self._held)
+        text = self._held + text
+        if self._num_tokens > self._min_tokens and (start := self._find_stop(text, num_held)) is not None:
+            self._held = ""
+            return text[:start]
+        self._held = self._possible_stop(text)
+        return text[: len(text) - len(self._held)]
+
+    def flush(self) -> str:
+        """The rest of the text, when the choice ends for another reason than a stop string."""
+        text = self._held + self._decoder.decode(b"", final=True)
+        self._held = ""
+        return text
+
+    def _find_stop(self, text: str, num_held: int) -> int | None:
+        """Where the first stop string to end in `text` after its first `num_held` characters begins."""
+        first: tuple[int, int] | None = None  # (end, start)
+        for stop in self._stop:
+            start = text.find(stop, max(0, num_held - len(stop) + 1))
+            if start >= 0 and (first is None or (start + len(stop), start) < first):
+                first = (start + len(stop), start)
+                self.stop_sequence = stop
+        return first[1] if first else None
+
+    def _possible_stop(self, text: str) -> str:
+        """The longest end of `text` that is the beginning, but not the whole, of a stop string."""
+        longest = 0
+        for stop in self._stop:
+            for length in range(min(len(stop) - 1, len(text)), longest, -1):
+                if stop[length - 1] == text[-1] and text.endswith(stop[:length]):
+                    longest = length
+                    break
+        return text[len(text) - longest :]

@@ -1,0 +1,280 @@
+"""The engine's door, for asyncio.
+
+Owns the open streams and the engine's thread. Its methods belong to the event loop that started it. Two things cross
+between loop and thread, and nothing is locked: requests and aborts go to the thread by a queue, the mailbox, and each
+step's report comes back by one `call_soon_threadsafe`. Beside these the thread only publishes its latest stats and
+heartbeat. Knows no transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import secrets
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from types import TracebackType
+from typing import Protocol, Self
+
+from service.engine.admission import check_request
+from service.engine.block_pool import BlockPool
+from service.engine.config import EngineConfig
+from service.engine.core import EngineCore, Runner, StepReport
+from service.engine.errors import DeadlineExceeded, EngineClosed, EngineError, EngineFailed, EngineOverloaded
+from service.engine.output_stream import OutputStream
+from service.engine.scheduler import Scheduler
+from service.engine.sequence import SequenceGroup
+from service.engine.tokenizer import Tokenizer
+from service.engine.types import EngineStats, GenerationOutput, GenerationRequest
+
+_HEARTBEAT_S = 1.0
+_MIN_RETRY_S = 1.0
+_MAX_RETRY_S = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+class StepObserver(Protocol):
+    """Is told the engine's state after each step, on the event loop."""
+
+    def on_step(self, stats: EngineStats) -> None:
+        """Must return at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Add:
+    group: SequenceGroup
+
+
+@dataclass(frozen=True, slots=True)
+class _Abort:
+    group: SequenceGroup
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    pass
+
+
+class Engine:
+    """Generates for many requests at a time, in a thread of its own.
+
+    `async with Engine(...)` or `start()` … `await close()`. `failed` is done, with the reason, when the thread died:
+    from then on nothing is served, and the process should end.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        tokenizer: Tokenizer,
+        config: EngineConfig,
+        *,
+        eos_token_ids: Collection[int],
+        observer: StepObserver | None = None,
+    ) -> None:
+        """`config` must have its `num_blocks` and `max_model_len`; ValueError otherwise."""
+        if config.num_blocks is None or config.max_model_len is None:
+            raise ValueError("num_blocks and max_model_len must be known before the engine is made")
+        pool = BlockPool(config.num_blocks, config.block_size)
+        # A sequence alone in the cache must be able to reach its end, or it could neither run on nor make room.
+        self.max_model_len = min(config.max_model_len, config.num_blocks * config.block_size)
+        self._core = EngineCore(Scheduler(config, pool), runner)
+        self._tokenizer = tokenizer
+        self._config = config
+        self._eos_token_ids = frozenset(eos_token_ids)
+        self._observer = observer
+        self._mailbox: queue.SimpleQueue[_Add | _Abort | _Stop] = queue.SimpleQueue()
+        self._serials = count()
+        self._streams: dict[SequenceGroup, OutputStream] = {}
+        self._queued: dict[SequenceGroup, None] = {}  # those of which nothing has run yet, oldest first
+        self._num_queued_tokens = 0
+        self._is_closed = False
+        self._left = asyncio.Event()  # set whenever a reader leaves
+        self._stats = self._core.stats()
+        self._heartbeat = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread. Call it on the loop that will read."""
+        self._loop = asyncio.get_running_loop()
+        self.failed: asyncio.Future[BaseException] = self._loop.create_future()
+        self._stopped: asyncio.Future[None] = self._loop.create_future()
+        self._heartbeat = time.monotonic()
+        self._thread.start()
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def heartbeat_age_s(self) -> float:
+        """Seconds since the thread last began a step or, when idle, looked for work: about a second at most then."""
+        return time.monotonic() - self._heartbeat
+
+    def stats(self) -> EngineStats:
+        """The state after the last step."""
+        return self._stats
+
+    @asynccontextmanager
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[AsyncIterator[GenerationOutput]]:
+        """Open the stream of a request's outputs; leaving the context ends the request, whatever it has reached.
+
+        On entry raises InvalidRequest, PromptTooLong, EngineOverloaded, EngineClosed, EngineFailed or
+        DeadlineExceeded; the last three, and SequenceError, may also be raised by the stream, after its last output.
+        """
+        group = self._admit(request)
+        stream = self._streams[group]
+        try:
+            yield stream
+        finally:
+            self._leave(group)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Refuse new requests, wait until all readers have left, then end what is left with EngineClosed."""
+        self._is_closed = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._streams:
+                    self._left.clear()
+                    await self._left.wait()
+        except TimeoutError:
+            for group in list(self._streams):
+                self._mailbox.put(_Abort(group))
+                self._end(group, EngineClosed("the engine was stopped before the answer was complete"))
+
+    async def close(self) -> None:
+        """End all streams and the thread; returns when the step in progress, if any, is done."""
+        if self._thread.ident is None:
+            return
+        await self.drain(0)
+        self._mailbox.put(_Stop())
+        await self._stopped
+
+    def _admit(self, request: GenerationRequest) -> SequenceGroup:
+        now = time.monotonic()
+        if self.failed.done():
+            raise EngineFailed("the engine has failed")
+        if self._is_closed:
+            raise EngineClosed("the engine takes no new requests")
+        if request.deadline is not None and request.deadline <= now:
+            raise DeadlineExceeded("the deadline passed before the request began")
+        check_request(
+            request,
+            vocab_size=self._tokenizer.vocab_size,
+            max_model_len=self.max_model_len,
+            max_choices=self._config.max_batch_sequences,
+        )
+        self._check_room(len(request.prompt_token_ids), now)
+        serial = next(self._serials)
+        group = SequenceGroup(
+            request,
+            self._tokenizer,
+            serial=serial,
+            seed=secrets.randbits(63) if request.sampling.seed is None else request.sampling.seed,
+            arrived=now,
+            eos_token_ids=self._eos_token_ids,
+            max_model_len=self.max_model_len,
+            # Without prefix caching each request has a name space of its own, where only its choices meet.
+            cache_salt=f"shared {request.cache_salt}" if self._config.prefix_caching else f"alone {serial}",
+        )
+        self._streams[group] = OutputStream(request.n)
+        self._queued[group] = None
+        self._num_queued_tokens += len(request.prompt_token_ids)
+        self._mailbox.put(_Add(group))
+        return group
+
+    def _check_room(self, num_tokens: int, now: float) -> None:
+        if not self._queued:
+            return  # a prompt longer than the whole queue may still be served, alone
+        if len(self._queued) >= self._config.max_queue_requests:
+            message = f"{len(self._queued)} requests wait already"
+        elif self._num_queued_tokens + num_tokens > self._config.max_queue_tokens:
+            message = f"requests with {self._num_queued_tokens} prompt tokens wait already"
+        else:
+            return
+        # As long as the oldest has waited, so long may the next expect to wait.
+        waited_s = now - next(iter(self._queued)).arrived
+        raise EngineOverloaded(message, retry_after_s=min(max(waited_s, _MIN_RETRY_S), _MAX_RETRY_S))
+
+    def _leave(self, group: SequenceGroup) -> None:
+        stream = self._streams.pop(group)
+        self._dequeue(group)
+        if not stream.is_ended:
+            self._mailbox.put(_Abort(group))
+            stream.end(None)
+        self._left.set()
+
+    def _dequeue(self, group: SequenceGroup) -> None:
+        if group in self._queued:
+            del self._queued[group]
+            self._num_queued_tokens -= len(group.request.prompt_token_ids)
+
+    def _end(self, group: SequenceGroup, error: EngineError) -> None:
+        self._dequeue(group)
+        if stream := self._streams.get(group):
+            stream.end(error)
+
+    def _deliver(self, report: StepReport, stats: EngineStats) -> None:
+        for group in report.started:
+            self._dequeue(group)
+        for group, output in report.outputs:
+            if stream := self._streams.get(group):
+                stream.put(output)
+        for group, error in report.errors:
+            self._end(group, error)
+        if self._observer:
+            self._observer.on_step(stats)
+
+    def _fail(self, reason: BaseException) -> None:
+        for group in list(self._streams):
+            error = EngineFailed("the engine has failed")
+            error.__cause__ = reason
+            self._end(group, error)
+        self.failed.set_result(reason)
+
+    def _run(self) -> None:
+        """The thread's life."""
+        try:
+            while not self._loop.is_closed() and self._receive():
+                if self._core.has_work:
+                    report = self._core.step()
+                    self._stats = self._core.stats()
+                    self._tell_loop(self._deliver, report, self._stats)
+        except Exception as error:  # noqa: BLE001 - whatever it is, every reader must be told
+            _log.exception("the engine has failed")
+            self._tell_loop(self._fail, error)
+        finally:
+            self._tell_loop(self._stopped.set_result, None)
+
+    def _tell_loop(self, callback: Callable[..., None], *args: object) -> None:
+        """Have the loop call back, unless it was closed with the engine still running: then nobody listens."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *args)
+
+    def _receive(self) -> bool:
+        """Take what is in the mailbox, waiting for it only if there is no work; False if the thread is to end."""
+        self._heartbeat = time.monotonic()
+        while True:
+            try:
+                message = self._mailbox.get(block=not self._core.has_work, timeout=_HEARTBEAT_S)
+            except queue.Empty:
+                return True
+            match message:
+                case _Add(group):
+                    self._core.add(group)
+                case _Abort(group):
+                    self._core.abort(group)
+                    self._stats = self._core.stats()
+                case _Stop():
+                    return False
+            self._heartbeat = time.monotonic()

@@ -1,0 +1,73 @@
+"""Runs of adjacent free block ids.
+
+Owns which blocks hold nothing, kept as maximal runs so that a sequence can be given neighbouring blocks. Belongs to the
+engine's thread. Knows no sequences and no contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+
+class FreeRuns:
+    """A set of block ids as maximal runs [start, end). All operations take constant time.
+
+    Runs are filed by the bit length of their length: any run of the highest class that is not empty is at least half as
+    long as the longest.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        """All ids from 0 up to `num_blocks` are free."""
+        self.num_blocks = 0
+        self._end_of: dict[int, int] = {}
+        self._start_of: dict[int, int] = {}
+        self._classes: list[dict[int, None]] = [{} for _ in range(num_blocks.bit_length() + 1)]
+        self._insert(0, num_blocks)
+
+    def __iter__(self) -> Iterator[int]:
+        for start, end in self._end_of.items():
+            yield from range(start, end)
+
+    def add(self, block_id: int) -> None:
+        """Put back a block that is not in the set."""
+        start, end = block_id, block_id + 1
+        if block_id in self._start_of:
+            start = self._start_of[block_id]
+            self._remove(start)
+        if block_id + 1 in self._end_of:
+            end = self._end_of[block_id + 1]
+            self._remove(block_id + 1)
+        self._insert(start, end)
+
+    def take(self, after: int | None, room: int) -> int:
+        """Take a block out: the one that follows `after` if it is free, or one in a long run.
+
+        In the middle of a run there is space on both sides to grow, for the sequence that ends before it and for the
+        new one; `room` is how many blocks the new one is about to take.
+        """
+        if after is not None and after + 1 in self._end_of:
+            block_id = after + 1
+            start = block_id
+        else:
+            start = next(iter(next(runs for runs in reversed(self._classes) if runs)))
+            spare = self._end_of[start] - start - room
+            block_id = start + spare // 2 if start > 0 and spare > 0 else start
+        end = self._end_of[start]
+        self._remove(start)
+        self._insert(start, block_id)
+        self._insert(block_id + 1, end)
+        return block_id
+
+    def _insert(self, start: int, end: int) -> None:
+        if start == end:
+            return
+        self._end_of[start] = end
+        self._start_of[end] = start
+        self._classes[(end - start).bit_length()][start] = None
+        self.num_blocks += end - start
+
+    def _remove(self, start: int) -> None:
+        end = self._end_of.pop(start)
+        del self._start_of[end]
+        del self._classes[(end - start).bit_length()][start]
+        self.num_blocks -= end - start

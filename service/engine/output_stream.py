@@ -1,0 +1,73 @@
+"""The outputs of one request, on their way to its reader.
+
+Owns what was generated and not yet read. Belongs to the event loop. Knows no engine: it is filled by whoever delivers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from service.engine.errors import EngineError
+from service.engine.types import GenerationOutput
+
+
+class OutputStream(AsyncIterator[GenerationOutput]):
+    """Outputs in the order in which they arrive, until each choice has had its last, or one error for the whole.
+
+    What the reader has not fetched is merged to one output a choice, so a slow reader costs no more than the text.
+    For one reader.
+    """
+
+    def __init__(self, num_choices: int) -> None:
+        self._num_unfinished = num_choices
+        self._error: EngineError | None = None
+        self._pending: dict[int, GenerationOutput] = {}
+        self._news = asyncio.Event()
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether no more will be delivered; there may be something left to read."""
+        return self._num_unfinished == 0
+
+    def put(self, output: GenerationOutput) -> None:
+        """Deliver what a step added to one choice. After the end it does nothing."""
+        if self.is_ended:
+            return
+        if output.finish_reason is not None:
+            self._num_unfinished -= 1
+        pending = self._pending.get(output.choice_index)
+        self._pending[output.choice_index] = _merge(pending, output) if pending else output
+        self._news.set()
+
+    def end(self, error: EngineError | None) -> None:
+        """End the stream, with an error after what is left to read. After the end it does nothing."""
+        if self.is_ended:
+            return
+        self._num_unfinished = 0
+        self._error = error
+        self._news.set()
+
+    async def __anext__(self) -> GenerationOutput:
+        while not self._pending:
+            if self._error is not None:
+                error, self._error = self._error, None
+                raise error
+            if self.is_ended:
+                raise StopAsyncIteration
+            self._news.clear()
+            await self._news.wait()
+        return self._pending.pop(next(iter(self._pending)))
+
+
+def _merge(first: GenerationOutput, second: GenerationOutput) -> GenerationOutput:
+    return GenerationOutput(
+        choice_index=second.choice_index,
+        token_ids=(*first.token_ids, *second.token_ids),
+        text=first.text + second.text,
+        logprobs=(*first.logprobs, *second.logprobs),
+        finish_reason=second.finish_reason,
+        stop_sequence=second.stop_sequence,
+        num_cached_tokens=second.num_cached_tokens,
+        timings=second.timings,
+    )

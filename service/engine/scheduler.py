@@ -1,0 +1,250 @@
+"""What is computed in the next step.
+
+Owns the sequences that wait and those that run, and decides who gets how many tokens and blocks. Belongs to the
+engine's thread. Knows neither the model nor where the outputs go.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+from operator import attrgetter
+
+from service.engine.block_pool import BlockPool
+from service.engine.config import EngineConfig
+from service.engine.sequence import Sequence, SequenceGroup
+
+_by_order = attrgetter("order")
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledSequence:
+    """A sequence's share of a step: the tokens at num_computed_tokens up to num_computed_tokens + num_new_tokens.
+
+    The block table already covers them. `samples` is whether they reach the end of token_ids, so that the step yields
+    the sequence's next token.
+    """
+
+    sequence: Sequence
+    num_new_tokens: int
+    samples: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to compute at once.
+
+    `preempted` sequences have lost their blocks and will be computed again from the start; `started` are the requests
+    that run for the first time.
+    """
+
+    items: list[ScheduledSequence]
+    preempted: list[Sequence]
+    started: list[SequenceGroup]
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that the step computes."""
+        return sum(item.num_new_tokens for item in self.items)
+
+
+class Scheduler:
+    """Hands out what sequences lack, `len(token_ids) - num_computed_tokens`, within a step's bounds.
+
+    Running sequences come first, those that lack one token (they decode) before the others; then waiting ones in their
+    order. A step that decodes computes at most `max_prefill_chunk` tokens beside. When blocks run out, the running
+    sequence that is last in the order gives back all of its own and waits again, so the first always moves on.
+    """
+
+    def __init__(self, config: EngineConfig, pool: BlockPool) -> None:
+        self.pool = pool
+        self.num_preemptions = 0
+        self.num_prefix_query_tokens = 0
+        self.num_prefix_hit_tokens = 0
+        self._config = config
+        self._waiting: list[Sequence] = []  # sorted by order
+        self._running: dict[Sequence, None] = {}
+        # Later choices stay here until the first has computed the prompt, and then find it in the cache.
+        self._following: dict[SequenceGroup, list[Sequence]] = {}
+        self._groups: dict[SequenceGroup, None] = {}
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request is left."""
+        return bool(self._groups)
+
+    @property
+    def num_waiting(self) -> int:
+        """Sequences that have no blocks."""
+        return len(self._waiting) + sum(map(len, self._following.values()))
+
+    @property
+    def num_running(self) -> int:
+        """Sequences that have blocks."""
+        return len(self._running)
+
+    def add(self, group: SequenceGroup) -> None:
+        """Let the group's sequences wait for their turn. Each alone must fit into the cache at its longest."""
+        first, *following = group.sequences
+        self._groups[group] = None
+        self._following[group] = following
+        insort(self._waiting, first, key=_by_order)
+
+    def expired(self, now: float) -> list[SequenceGroup]:
+        """The groups whose deadline has passed."""
+        return [group for group in self._groups if group.request.deadline is not None and group.request.deadline <= now]
+
+    def schedule(self, now: float) -> Step | None:
+        """Choose the next step and give its sequences their blocks; None if there is nothing to do."""
+        if not self._groups:
+            return None
+        draft = _Draft(self._config.max_batch_tokens)
+        running = sorted(self._running, key=_by_order)
+        for sequence in running:
+            if _num_lacking(sequence) == 1:
+                self._continue(sequence, draft)
+        if draft.shares:
+            draft.num_left = min(draft.num_left, self._config.max_prefill_chunk)
+        for sequence in running:
+            if _num_lacking(sequence) > 1:
+                self._continue(sequence, draft)
+        if not draft.preempted:
+            self._admit(draft, now)
+        if not draft.shares:
+            raise RuntimeError("sequences wait, but none can be scheduled")
+        return draft.to_step()
+
+    def advance(self, item: ScheduledSequence) -> None:
+        """Take note that the item's tokens are computed."""
+        sequence = item.sequence
+        num_full = sequence.num_computed_tokens // self.pool.block_size
+        sequence.num_computed_tokens += item.num_new_tokens
+        self.pool.publish(sequence, num_full, sequence.num_computed_tokens // self.pool.block_size)
+        if sequence.num_computed_tokens >= sequence.num_prompt_tokens:
+            for following in self._following.pop(sequence.group, ()):
+                insort(self._waiting, following, key=_by_order)
+
+    def finish(self, sequence: Sequence) -> None:
+        """Forget a sequence that has its finish reason."""
+        del self._running[sequence]
+        self.pool.release(sequence)
+        if sequence.group.is_finished:
+            del self._groups[sequence.group]
+
+    def drop(self, group: SequenceGroup) -> list[Sequence]:
+        """Forget all that is left of a group; return those of its sequences that ran. Repeating it does nothing."""
+        if group not in self._groups:
+            return []
+        del self._groups[group]
+        self._following.pop(group, None)
+        self._waiting = [sequence for sequence in self._waiting if sequence.group is not group]
+        dropped = [sequence for sequence in group.sequences if sequence in self._running]
+        for sequence in dropped:
+            del self._running[sequence]
+            self.pool.release(sequence)
+        return dropped
+
+    def check(self) -> None:
+        """Raise RuntimeError if the blocks don't add up."""
+        self.pool.check(self._running)
+
+    def _continue(self, sequence: Sequence, draft: _Draft) -> None:
+        """Give a running sequence its share, at the cost of those after it in the order if need be."""
+        num_new = min(_num_lacking(sequence), draft.num_left)
+        if num_new == 0 or sequence not in self._running:
+            return
+        while not self._grow(sequence, num_new):
+            last = max(self._running, key=_by_order)
+            self._preempt(last)
+            draft.preempt(last)
+            if last is sequence:
+                return
+        draft.add(sequence, num_new)
+
+    def _admit(self, draft: _Draft, now: float) -> None:
+        """Let waiting sequences run, strictly in their order, while tokens, places and blocks last."""
+        num_promised = sum(map(self._num_missing_blocks, self._running))
+        while self._waiting and draft.num_left > 0 and len(self._running) < self._config.max_batch_sequences:
+            sequence = self._waiting[0]
+            found = self.pool.find(sequence)
+            num_needed = self.pool.num_blocks_for(len(sequence.token_ids)) - len(found)
+            # What runs must be able to end its prompt, and then to grow by a block, before anything else begins;
+            # or it would be preempted at once, or preempt the newcomer.
+            num_spoken_for = num_promised + len(self._running) + self.pool.num_free_among(found)
+            if num_needed + num_spoken_for > self.pool.num_free_blocks:
+                return
+            del self._waiting[0]
+            self._running[sequence] = None
+            self.pool.hold(found)
+            sequence.block_table.extend(found)
+            sequence.num_computed_tokens = len(found) * self.pool.block_size
+            if sequence.scheduled is None:
+                sequence.scheduled = now
+                self._note_start(sequence, draft)
+            num_new = min(_num_lacking(sequence), draft.num_left)
+            if not self._grow(sequence, num_new):
+                raise RuntimeError("the blocks that were counted as free are not")
+            draft.add(sequence, num_new)
+            num_promised += self._num_missing_blocks(sequence)
+
+    def _note_start(self, sequence: Sequence, draft: _Draft) -> None:
+        if sequence.choice_index > 0:
+            return
+        group = sequence.group
+        draft.started.append(group)
+        group.num_cached_tokens = sequence.num_computed_tokens
+        self.num_prefix_query_tokens += sequence.num_prompt_tokens
+        self.num_prefix_hit_tokens += sequence.num_computed_tokens
+
+    def _grow(self, sequence: Sequence, num_new_tokens: int) -> bool:
+        """Extend the block table to hold that many more tokens; False, and no change, if blocks are lacking."""
+        num_blocks = self.pool.num_blocks_for(sequence.num_computed_tokens + num_new_tokens)
+        num_missing = num_blocks - len(sequence.block_table)
+        if num_missing <= 0:
+            return True
+        after = sequence.block_table[-1] if sequence.block_table else None
+        block_ids = self.pool.allocate(num_missing, after)
+        if block_ids is None:
+            return False
+        sequence.block_table.extend(block_ids)
+        return True
+
+    def _num_missing_blocks(self, sequence: Sequence) -> int:
+        return max(0, self.pool.num_blocks_for(len(sequence.token_ids)) - len(sequence.block_table))
+
+    def _preempt(self, sequence: Sequence) -> None:
+        del self._running[sequence]
+        self.pool.release(sequence)
+        sequence.num_computed_tokens = 0
+        sequence.num_preemptions += 1
+        self.num_preemptions += 1
+        insort(self._waiting, sequence, key=_by_order)
+
+
+class _Draft:
+    """A step in the making: who has which share, and how many tokens are left."""
+
+    def __init__(self, max_tokens: int) -> None:
+        self.shares: dict[Sequence, int] = {}
+        self.preempted: list[Sequence] = []
+        self.started: list[SequenceGroup] = []
+        self.num_left = max_tokens
+
+    def add(self, sequence: Sequence, num_new_tokens: int) -> None:
+        self.shares[sequence] = num_new_tokens
+        self.num_left -= num_new_tokens
+
+    def preempt(self, sequence: Sequence) -> None:
+        self.preempted.append(sequence)
+        self.num_left += self.shares.pop(sequence, 0)
+
+    def to_step(self) -> Step:
+        items = [
+            ScheduledSequence(sequence, num_new, samples=num_new == _num_lacking(sequence))
+            for sequence, num_new in self.shares.items()
+        ]
+        return Step(items, self.preempted, self.started)
+
+
+def _num_lacking(sequence: Sequence) -> int:
+    return len(sequence.token_ids) - sequence.num_computed_tokens

@@ -1,0 +1,178 @@
+"""One choice of one request, and the request's choices together.
+
+Owns a choice's tokens, its place in the cache, its text and its end. Built by whoever admits the request; from then on
+only the engine's thread touches it. Knows no scheduling and no model: it is told what was computed and sampled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+
+from service.engine.detokenizer import Detokenizer
+from service.engine.errors import SequenceError
+from service.engine.tokenizer import Tokenizer
+from service.engine.types import (
+    FinishReason,
+    GenerationOutput,
+    GenerationRequest,
+    Timings,
+    TokenLogprob,
+)
+
+
+class SequenceGroup:
+    """The choices of one request, in the order of their index. They arrive together and fail together."""
+
+    def __init__(
+        self,
+        request: GenerationRequest,
+        tokenizer: Tokenizer,
+        *,
+        serial: int,
+        seed: int,
+        arrived: float,
+        eos_token_ids: Collection[int],
+        max_model_len: int,
+        cache_salt: str,
+    ) -> None:
+        """`serial` counts requests in the order of their arrival; `seed` is what the request gave or what was drawn."""
+        self.request = request
+        self.serial = serial
+        self.arrived = arrived
+        self.cache_salt = cache_salt
+        self.num_cached_tokens = 0  # of the prompt, found by the first choice when it first ran
+        self.ended = False  # by an error or an abort; choices that finish by themselves don't set it
+        stopping = request.stopping
+        end_token_ids = frozenset(stopping.stop_token_ids)
+        if not stopping.ignore_eos:
+            end_token_ids |= frozenset(eos_token_ids)
+        max_tokens = max_model_len - len(request.prompt_token_ids)
+        if stopping.max_tokens is not None:
+            max_tokens = min(max_tokens, stopping.max_tokens)
+        self.sequences = [
+            Sequence(
+                self,
+                choice_index,
+                tokenizer,
+                seed=choice_seed(seed, choice_index),
+                end_token_ids=end_token_ids,
+                max_tokens=max_tokens,
+            )
+            for choice_index in range(request.n)
+        ]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every choice has ended."""
+        return self.ended or all(sequence.finish_reason for sequence in self.sequences)
+
+
+class Sequence:
+    """One choice: prompt and generated tokens, how far they are computed, and in which blocks.
+
+    A sequence with `num_computed_tokens < len(token_ids)` has work. `block_table` holds the ids of the cache blocks for
+    its tokens in order; block i holds positions i·block_size up to (i+1)·block_size.
+    """
+
+    def __init__(
+        self,
+        group: SequenceGroup,
+        choice_index: int,
+        tokenizer: Tokenizer,
+        *,
+        seed: int,
+        end_token_ids: frozenset[int],
+        max_tokens: int,
+    ) -> None:
+        request = group.request
+        stopping = request.stopping
+        self.group = group
+        self.request = request
+        self.choice_index = choice_index
+        # Who is served first: by priority, then by arrival, then by the choice's index. No two are equal.
+        self.order = (request.priority, group.serial, choice_index)
+        self.seed = seed  # 0 ≤ seed < 2**63
+        self.end_token_ids = end_token_ids  # not to be sampled while num_generated_tokens < min_tokens
+        self.max_tokens = max_tokens
+        self.token_ids = list(request.prompt_token_ids)
+        self.num_prompt_tokens = len(self.token_ids)
+        self.num_computed_tokens = 0
+        self.block_table: list[int] = []
+        self.block_hashes: list[bytes] = []  # of the full blocks of token_ids, as far as they were needed
+        self.constraint = request.constraint.fork() if request.constraint else None
+        self.finish_reason: FinishReason | None = None
+        self.scheduled: float | None = None  # first time, as the other instants: time.monotonic()
+        self.first_token: float | None = None
+        self.num_preemptions = 0
+        self._detokenizer = Detokenizer(
+            tokenizer,
+            stopping.stop,
+            min_tokens=stopping.min_tokens,
+            skip_special_tokens=request.skip_special_tokens,
+        )
+
+    @property
+    def num_generated_tokens(self) -> int:
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    def accept(self, token_id: int, logprob: TokenLogprob | None, now: float) -> GenerationOutput:
+        """Append a sampled token and tell what it adds, with the finish reason if it is the last.
+
+        Raises SequenceError if the constraint does not take the token.
+        """
+        self.token_ids.append(token_id)
+        if self.first_token is None:
+            self.first_token = now
+        text = self._advance(token_id)
+        if self.finish_reason in (FinishReason.END_OF_TEXT, FinishReason.LENGTH):
+            text += self._detokenizer.flush()
+        return GenerationOutput(
+            choice_index=self.choice_index,
+            token_ids=(token_id,),
+            text=text,
+            logprobs=(logprob,) if logprob is not None else (),
+            finish_reason=self.finish_reason,
+            stop_sequence=self._detokenizer.stop_sequence,
+            num_cached_tokens=self.group.num_cached_tokens,
+            timings=self._timings(now) if self.finish_reason else None,
+        )
+
+    def _advance(self, token_id: int) -> str:
+        """Set the finish reason that the last token brings, and return its text without what is held back."""
+        if token_id in self.end_token_ids and self.num_generated_tokens > self.request.stopping.min_tokens:
+            self.finish_reason = FinishReason.END_OF_TEXT
+            return ""
+        constraint_ended = self._advance_constraint(token_id)
+        text = self._detokenizer.append(token_id)
+        if self._detokenizer.stop_sequence is not None:
+            self.finish_reason = FinishReason.STOP_SEQUENCE
+        elif constraint_ended:
+            self.finish_reason = FinishReason.END_OF_TEXT
+        elif self.num_generated_tokens >= self.max_tokens:
+            self.finish_reason = FinishReason.LENGTH
+        return text
+
+    def _advance_constraint(self, token_id: int) -> bool:
+        """Whether the constraint lets nothing follow the token."""
+        if self.constraint is None:
+            return False
+        try:
+            self.constraint.accept(token_id)
+            return self.constraint.is_finished()
+        except Exception as error:  # a constraint is foreign code: its failure is this sequence's alone
+            raise SequenceError("the output constraint failed") from error
+
+    def _timings(self, now: float) -> Timings:
+        return Timings(self.group.arrived, self.scheduled, self.first_token, now, self.num_preemptions)
+
+
+def choice_seed(seed: int, choice_index: int) -> int:
+    """The seed of one choice, 0 ≤ seed < 2**63.
+
+    The first choice keeps the request's seed, so that any choice can be had again by a request of its own with n = 1.
+    """
+    if choice_index == 0:
+        return seed & (2**63 - 1)
+    digest = hashlib.blake2b(f"{seed}/{choice_index}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

@@ -1,0 +1,139 @@
+"""Text to token ids and back.
+
+Owns the `Tokenizer` protocol and its implementation over a model folder's tokenizer.json. A tokenizer does not change
+once loaded, so any thread may call it. Knows no chat template and no stop strings; which ids end a text is told by the
+model's generation_config, not here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import tokenizers
+
+from service.engine.errors import ModelLoadError
+
+
+class Tokenizer(Protocol):
+    """What the engine and the pipeline need of a tokenizer."""
+
+    @property
+    def json(self) -> str:
+        """The text of tokenizer.json."""
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the largest token id."""
+
+    @property
+    def special_token_ids(self) -> frozenset[int]:
+        """Ids of control tokens, such as the end of a turn, which are not part of the text."""
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        """The ids of `text`. Control tokens that are spelled out in it become their ids."""
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """The text of a whole sequence of ids."""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes that one token adds to a text; empty for an id without a token."""
+
+
+class FastTokenizer:
+    """A tokenizer.json run by the `tokenizers` library."""
+
+    def __init__(self, text: str) -> None:
+        """`text` is the content of a tokenizer.json. Raises ModelLoadError if it can't be read as one."""
+        try:
+            self._tokenizer: Any = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library raises bare Exception
+            raise ModelLoadError(f"not a tokenizer.json: {error}") from error
+        # Some published files cut and pad to the lengths that their training used.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self.json = text
+        vocabulary: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
+        added = self._tokenizer.get_added_tokens_decoder()
+        self.vocab_size = max(vocabulary.values(), default=-1) + 1
+        self.special_token_ids = frozenset(token_id for token_id, token in added.items() if token.special)
+        spelling = _Spelling(json.loads(text).get("decoder"))
+        table = [b""] * self.vocab_size
+        for token, token_id in vocabulary.items():
+            table[token_id] = token.encode() if token_id in added else spelling.to_bytes(token)
+        self._token_bytes = tuple(table)
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> FastTokenizer:
+        """Load `folder`/tokenizer.json. Raises ModelLoadError with the file's name."""
+        path = folder / "tokenizer.json"
+        try:
+            return cls(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, ModelLoadError) as error:
+            raise ModelLoadError(f"{path}: {error}") from error
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        """The ids of `text`. Control tokens that are spelled out in it become their ids."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+        return ids
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """The text of a whole sequence of ids."""
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        return text
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes that one token adds to a text; empty for an id without a token.
+
+        A model's head may be padded to more ids than the tokenizer has.
+        """
+        return self._token_bytes[token_id] if 0 <= token_id < self.vocab_size else b""
+
+
+class _Spelling:
+    """How a vocabulary spells bytes, read from tokenizer.json's decoder."""
+
+    def __init__(self, decoder: Any) -> None:
+        steps = list(_steps(decoder))
+        kinds = {step["type"] for step in steps}
+        self._byte_of = _byte_level_alphabet() if "ByteLevel" in kinds else None
+        self._has_byte_tokens = "ByteFallback" in kinds
+        # A sentencepiece vocabulary spells the space as "▁", in either of two decoders.
+        self._space = next((step["replacement"] for step in steps if step["type"] == "Metaspace"), None)
+        for step in steps:
+            if step["type"] == "Replace" and step.get("content") == " ":
+                self._space = step["pattern"].get("String")
+
+    def to_bytes(self, token: str) -> bytes:
+        if self._byte_of is not None:
+            try:
+                return bytes(self._byte_of[character] for character in token)
+            except KeyError:  # a token outside the alphabet stands for itself, as the library decodes it
+                return token.encode()
+        if self._has_byte_tokens and len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+            return bytes.fromhex(token[3:5])
+        return (token.replace(self._space, " ") if self._space else token).encode()
+
+
+def _steps(decoder: Any) -> Iterator[dict[str, Any]]:
+    if decoder is None:
+        return
+    if decoder["type"] == "Sequence":
+        for step in decoder["decoders"]:
+            yield from _steps(step)
+    else:
+        yield decoder
+
+
+def _byte_level_alphabet() -> dict[str, int]:
+    """The character that stands for each byte in byte-level BPE (GPT-2's table).
+
+    Printable characters of Latin-1 stand for themselves, the others for the characters from U+0100 on, in order.
+    """
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = (byte for byte in range(256) if byte not in printable)
+    alphabet = {chr(byte): byte for byte in printable}
+    alphabet.update({chr(0x100 + index): byte for index, byte in enumerate(others)})
+    return alphabet

@@ -1,0 +1,262 @@
+"""What the engine's tests run on: a tokenizer of bytes and a runner whose output can be computed by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Sequence as Rows
+from dataclasses import dataclass, field
+from itertools import count
+
+from service.engine.block_pool import BlockPool
+from service.engine.config import EngineConfig
+from service.engine.core import EngineCore, SampledToken, StepReport
+from service.engine.errors import EngineError, SequenceError
+from service.engine.scheduler import Scheduler, Step
+from service.engine.sequence import Sequence, SequenceGroup
+from service.engine.types import GenerationOutput, GenerationRequest, SamplingParams, StopParams, TokenLogprob
+
+END = 256
+CONTROL = 257
+BLOCK_SIZE = 4
+
+
+class ByteTokenizer:
+    """Token i is byte i; two control tokens follow."""
+
+    json = "{}"
+    vocab_size = 258
+    special_token_ids = frozenset({END, CONTROL})
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, ids: Rows[int], *, skip_special_tokens: bool = True) -> str:
+        return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        if token_id < 256:
+            return bytes([token_id])
+        return {END: b"<end>", CONTROL: b"<control>"}.get(token_id, b"")
+
+
+class ChunkTokenizer(ByteTokenizer):
+    """Token i is the i-th of the given chunks of bytes: any split of a text can be had."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self.chunks = list(chunks)
+        self.vocab_size = len(self.chunks)
+        self.special_token_ids = frozenset()
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self.chunks[token_id]
+
+
+type_of_rule = Callable[[Sequence, list[int]], int]
+
+
+def sum_rule(sequence: Sequence, context: list[int]) -> int:
+    """The next token is a byte that depends on every token before it, on their number, and on the seed."""
+    return (31 * sum(context) + 7 * len(context) + sequence.seed) % 256
+
+
+def sums(prompt: Iterable[int], num_tokens: int, seed: int) -> list[int]:
+    """What `sum_rule` generates."""
+    tokens = list(prompt)
+    num_prompt_tokens = len(tokens)
+    for _ in range(num_tokens):
+        tokens.append((31 * sum(tokens) + 7 * len(tokens) + seed) % 256)
+    return tokens[num_prompt_tokens:]
+
+
+def say(*texts: str, end: bool = True) -> type_of_rule:
+    """Choice i says text i, byte by byte, and then ends, or begins again."""
+    scripts = [[*text.encode(), *([END] if end else [])] for text in texts]
+
+    def rule(sequence: Sequence, context: list[int]) -> int:
+        script = scripts[sequence.choice_index % len(scripts)]
+        return script[sequence.num_generated_tokens % len(script)]
+
+    return rule
+
+
+class PagedRunner:
+    """Keeps each computed token in the memory of its block and samples from what it reads there.
+
+    So a wrong block table, a block given to two or a stale cached block shows in the output.
+    """
+
+    def __init__(self, rule: type_of_rule = sum_rule, block_size: int = BLOCK_SIZE) -> None:
+        self.rule = rule
+        self.block_size = block_size
+        self.steps: list[list[tuple[int, int]]] = []  # for each step: (serial, number of new tokens)
+        self.memory: dict[tuple[int, int], int] = {}
+        self.kept: set[Sequence] = set()
+        self.fail_with: Exception | None = None
+        self.bad_sequences: set[tuple[int, int]] = set()  # (serial, choice index) that end with a SequenceError
+        self.gate: threading.Event | None = None  # when set, each step waits for it
+        self.entered = threading.Event()
+
+    def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
+        self.entered.set()
+        if self.gate is not None:
+            assert self.gate.wait(20)
+        if self.fail_with is not None:
+            raise self.fail_with
+        self.steps.append([(item.sequence.group.serial, item.num_new_tokens) for item in step.items])
+        for item in step.items:
+            sequence = item.sequence
+            self.kept.add(sequence)
+            start = sequence.num_computed_tokens
+            for position in range(start, start + item.num_new_tokens):
+                self.memory[self._place(sequence, position)] = sequence.token_ids[position]
+        return [self._sample(item.sequence) if item.samples else None for item in step.items]
+
+    def release(self, sequence: Sequence) -> None:
+        self.kept.remove(sequence)  # raises if it never ran or was let go already
+
+    def _place(self, sequence: Sequence, position: int) -> tuple[int, int]:
+        return sequence.block_table[position // self.block_size], position % self.block_size
+
+    def _sample(self, sequence: Sequence) -> SampledToken | SequenceError:
+        if (sequence.group.serial, sequence.choice_index) in self.bad_sequences:
+            return SequenceError("no token is allowed")
+        context = [self.memory[self._place(sequence, i)] for i in range(len(sequence.token_ids))]
+        token_id = self.rule(sequence, context)
+        if sequence.request.logprobs is None:
+            return SampledToken(token_id)
+        return SampledToken(token_id, TokenLogprob(token_id, -0.5))
+
+
+def request(
+    prompt: str | Rows[int] = "hello",
+    *,
+    request_id: str = "r",
+    max_tokens: int | None = 8,
+    seed: int | None = 0,
+    stop: Rows[str] = (),
+    min_tokens: int = 0,
+    ignore_eos: bool = False,
+    **fields: object,
+) -> GenerationRequest:
+    """A request with few words. Its answer ends only by what it asks for."""
+    return GenerationRequest(
+        request_id=request_id,
+        prompt_token_ids=list(prompt.encode()) if isinstance(prompt, str) else prompt,
+        sampling=SamplingParams(seed=seed),
+        stopping=StopParams(max_tokens=max_tokens, min_tokens=min_tokens, stop=stop, ignore_eos=ignore_eos),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+_serials = count()
+
+
+def group_of(
+    wanted: GenerationRequest,
+    *,
+    serial: int | None = None,
+    arrived: float = 0.0,
+    max_model_len: int = 4096,
+    cache_salt: str = "",
+    tokenizer: ByteTokenizer | None = None,
+) -> SequenceGroup:
+    return SequenceGroup(
+        wanted,
+        tokenizer or ByteTokenizer(),
+        serial=next(_serials) if serial is None else serial,
+        seed=wanted.sampling.seed or 0,
+        arrived=arrived,
+        eos_token_ids=(END,),
+        max_model_len=max_model_len,
+        cache_salt=cache_salt or wanted.cache_salt,
+    )
+
+
+@dataclass
+class Clock:
+    """A clock that is moved by hand."""
+
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def config_of(**sizes: object) -> EngineConfig:
+    """Small sizes, so that a few tokens fill a block and a few blocks the cache."""
+    defaults: dict[str, object] = {"block_size": BLOCK_SIZE, "num_blocks": 64, "max_model_len": 128}
+    return EngineConfig(**{**defaults, **sizes})  # type: ignore[arg-type]
+
+
+@dataclass
+class Bench:
+    """A core on a paged runner, stepped by hand, with everything that it reported."""
+
+    config: EngineConfig = field(default_factory=config_of)
+    rule: type_of_rule = sum_rule
+    clock: Clock = field(default_factory=Clock)
+    outputs: dict[tuple[int, int], list[GenerationOutput]] = field(default_factory=dict)
+    errors: dict[int, list[EngineError]] = field(default_factory=dict)
+    started: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        assert self.config.num_blocks is not None
+        self.runner = PagedRunner(self.rule, self.config.block_size)
+        self.pool = BlockPool(self.config.num_blocks, self.config.block_size)
+        self.scheduler = Scheduler(self.config, self.pool)
+        self.core = EngineCore(self.scheduler, self.runner, self.clock)
+        self._serials = count()
+
+    def add(self, wanted: GenerationRequest) -> SequenceGroup:
+        serial = next(self._serials)
+        assert self.config.max_model_len is not None
+        group = group_of(
+            wanted,
+            serial=serial,
+            arrived=self.clock.now,
+            max_model_len=self.config.max_model_len,
+            cache_salt=wanted.cache_salt if self.config.prefix_caching else f"alone {serial}",
+        )
+        self.core.add(group)
+        return group
+
+    def step(self) -> StepReport:
+        report = self.core.step()
+        self.core.check()
+        self.started.extend(group.serial for group in report.started)
+        for group, output in report.outputs:
+            self.outputs.setdefault((group.serial, output.choice_index), []).append(output)
+        for group, error in report.errors:
+            self.errors.setdefault(group.serial, []).append(error)
+        return report
+
+    def run(self) -> None:
+        while self.core.has_work:
+            self.step()
+
+    def tokens(self, serial: int = 0, choice_index: int = 0) -> list[int]:
+        return [i for output in self.outputs.get((serial, choice_index), ()) for i in output.token_ids]
+
+    def text(self, serial: int = 0, choice_index: int = 0) -> str:
+        return "".join(output.text for output in self.outputs.get((serial, choice_index), ()))
+
+    def assert_idle(self) -> None:
+        """Every block is free, and nothing is kept for anybody."""
+        self.core.check()
+        stats = self.core.stats()
+        assert (stats.num_running, stats.num_waiting) == (0, 0)
+        assert stats.num_free_blocks == stats.num_blocks
+        assert not self.runner.kept
+
+
+async def read(outputs: AsyncIterator[GenerationOutput]) -> list[GenerationOutput]:
+    return [output async for output in outputs]
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Return as soon as the condition holds; TimeoutError if it never does."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.001)
