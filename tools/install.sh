@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the Makefile's targets need, each part once: `run` (the product, for `make run`), `dev` (all of Python's
-# side, for tests and checks) and `npm` (buf, grpc-js). A part is done again when the files that pin it change.
+# side, for tests and checks), `bench` (the peer to measure against) and `npm` (buf, grpc-js). A part is done again when the files that pin it change.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -49,6 +49,7 @@ for part in "$@"; do
     case $part in
         run) python_part run service,gateway,run ;;
         dev) python_part dev dev ;;
+        bench) python_part bench bench ;;
         npm) npm_part ;;
         validate) validate_part ;;
         *) fail "no part named $part" ;;

@@ -1,0 +1,168 @@
+"""Streams chats from this server and from `transformers serve --continuous-batching` on the same weights, as ratios.
+
+Usage: .venv/bin/python bench/serving.py [--models demo 0.5b] [--streams 1 4 16] [--tokens 64] [--rounds 2]
+
+The whole product is measured, at its front door: Envoy, gateway, gRPC, engine. The two servers run in turns, never at
+once, and the medians over the rounds are compared. Decode is the sum over the streams of (tokens - 1) / (last - first
+token's time); time to first token is the median over the streams, whose different prompts arrive at the same moment.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import shapes
+
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = {"demo": lambda: shapes.DEMO, "0.5b": shapes.qwen2_5_0_5b}
+WORDS = "the model reads every word of a long question and answers with one of its own after another".split()
+START_TIMEOUT_S = 180
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measurement at one number of streams."""
+
+    decode_tokens_per_s: float
+    first_token_s: float
+
+
+def free_port() -> int:
+    """A port that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def sluice(folder: Path) -> Iterator[tuple[str, str]]:
+    """This server as `make run` starts it: (base URL, model name)."""
+    ports = {name: free_port() for name in ("envoy", "envoy-admin", "gateway", "service", "service-metrics")}
+    flags = [f"--{name}-port={port}" for name, port in ports.items()]
+    with running([sys.executable, "tools/run.py", *flags, f"--model=bench={folder}"]):
+        url = f"http://127.0.0.1:{ports['envoy']}"
+        until_up(f"{url}/readyz")
+        yield url, "bench"
+
+
+@contextmanager
+def peer(folder: Path) -> Iterator[tuple[str, str]]:
+    """transformers' own server: (base URL, model name)."""
+    port = free_port()
+    command = [str(Path(sys.executable).with_name("transformers")), "serve", str(folder), "--continuous-batching"]
+    with running([*command, "--device", "cpu", "--port", str(port)]):
+        url = f"http://localhost:{port}"
+        until_up(f"{url}/health")
+        yield url, str(folder)
+
+
+@contextmanager
+def running(command: list[str]) -> Iterator[None]:
+    """A process in its own session, ended by Ctrl-C's signal; its output is shown only if it fails."""
+    with (ROOT / ".cache" / "bench" / "server.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def until_up(url: str) -> None:
+    """Return when the URL answers 200."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        try:
+            if httpx.get(url, timeout=2).status_code == httpx.codes.OK:
+                return
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.2)
+    sys.exit(f"{url} did not answer within {START_TIMEOUT_S} s; see .cache/bench/server.log")
+
+
+async def stream(client: httpx.AsyncClient, model: str, prompt: str, tokens: int) -> tuple[float, float, int]:
+    """One chat: (time of the first token, time of the last one, tokens), times from `time.monotonic()`."""
+    body = {
+        "model": model, "stream": True, "max_tokens": tokens, "temperature": 0,
+        "stream_options": {"include_usage": True}, "messages": [{"role": "user", "content": prompt}],
+    }  # fmt: skip
+    first = last = 0.0
+    count = 0
+    async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
+        if answer.status_code != httpx.codes.OK:
+            sys.exit((await answer.aread()).decode())
+        async for line in answer.aiter_lines():
+            if not line.startswith("data: {"):
+                continue
+            chunk = json.loads(line[6:])
+            if any(choice["delta"].get("content") for choice in chunk["choices"]):
+                last = time.monotonic()
+                first = first or last
+            count = (chunk.get("usage") or {}).get("completion_tokens", count)
+    return first, last, count
+
+
+async def measure(url: str, model: str, streams: int, tokens: int, seed: int) -> Result:
+    """`streams` chats at once, each with a prompt of its own of about a hundred tokens."""
+    draw = random.Random(seed)
+    prompts = [" ".join(draw.choices(WORDS, k=40)) for _ in range(streams)]
+    limits = httpx.Limits(max_connections=streams)
+    async with httpx.AsyncClient(base_url=url, timeout=600, limits=limits) as client:
+        began = time.monotonic()
+        done = await asyncio.gather(*(stream(client, model, prompt, tokens) for prompt in prompts))
+    decode = sum((count - 1) / (last - first) for first, last, count in done if last > first)
+    return Result(decode, statistics.median(first - began for first, _, _ in done))
+
+
+def main() -> None:
+    """Print one table a model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--streams", nargs="+", type=int, default=[1, 4, 16])
+    parser.add_argument("--tokens", type=int, default=64, help="tokens of each answer at most")
+    parser.add_argument("--rounds", type=int, default=2, help="how often each server is started and measured")
+    options = parser.parse_args()
+    (ROOT / ".cache" / "bench").mkdir(parents=True, exist_ok=True)
+    for name in options.models:
+        folder = MODELS[name]()
+        results: dict[tuple[str, int], list[Result]] = {}
+        for round_number in range(options.rounds):
+            for server in (sluice, peer):
+                with server(folder) as (url, model):
+                    for streams in options.streams:
+                        asyncio.run(measure(url, model, streams, 8, seed=-1))  # warm
+                        result = asyncio.run(measure(url, model, streams, options.tokens, seed=round_number))
+                        results.setdefault((server.__name__, streams), []).append(result)
+        print(f"\n{name}: {options.tokens} tokens an answer, medians of {options.rounds} rounds\n")
+        print("| streams | decode tokens/s | peer | ratio | first token ms | peer | ratio |")
+        print("|--:|--:|--:|--:|--:|--:|--:|")
+        for streams in options.streams:
+            ours, theirs = (results[server, streams] for server in ("sluice", "peer"))
+            decode = [statistics.median(r.decode_tokens_per_s for r in rs) for rs in (ours, theirs)]
+            first = [statistics.median(r.first_token_s for r in rs) * 1000 for rs in (ours, theirs)]
+            print(
+                f"| {streams} | {decode[0]:.1f} | {decode[1]:.1f} | {decode[0] / decode[1]:.2f} "
+                f"| {first[0]:.0f} | {first[1]:.0f} | {first[0] / first[1]:.2f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Model folders to measure with: the bundled model, and random weights of a well-known shape.
+
+Random weights cost the same time as trained ones. They are made once, under .cache/bench, from a fixed seed.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoModelForCausalLM, Qwen2Config
+
+ROOT = Path(__file__).resolve().parent.parent
+DEMO = ROOT / "demo" / "model"
+QWEN2_5_0_5B = Qwen2Config(
+    vocab_size=151_936,
+    hidden_size=896,
+    intermediate_size=4_864,
+    num_hidden_layers=24,
+    num_attention_heads=14,
+    num_key_value_heads=2,
+    max_position_embeddings=32_768,
+    rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
+    tie_word_embeddings=True,
+    # No token that greedy decoding of random weights is likely to meet: an answer ends by its length.
+    bos_token_id=None,
+    eos_token_id=151_935,
+    pad_token_id=151_934,
+)
+
+
+def qwen2_5_0_5b() -> Path:
+    """A folder with random bf16 weights of Qwen2.5-0.5B's shape; its tokenizer is the bundled one, filled up."""
+    folder = ROOT / ".cache" / "bench" / "qwen2.5-0.5b-random"
+    if (folder / "model.safetensors").is_file():
+        return folder
+    building = folder.with_suffix(".building")
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    for name in ("tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(DEMO / name, building / name)
+    (building / "tokenizer.json").write_text(filled_up(DEMO / "tokenizer.json", QWEN2_5_0_5B.vocab_size))
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(QWEN2_5_0_5B, dtype=torch.bfloat16)
+    model.generation_config.eos_token_id = QWEN2_5_0_5B.eos_token_id
+    model.generation_config.do_sample = False
+    model.save_pretrained(building)
+    building.rename(folder)
+    return folder
+
+
+def filled_up(tokenizer: Path, vocab_size: int) -> str:
+    """The tokenizer's JSON with entries that no text encodes to, so that every id of a larger vocabulary decodes."""
+    data = json.loads(tokenizer.read_text())
+    taken = {data["model"]["vocab"][word] for word in data["model"]["vocab"]} | {t["id"] for t in data["added_tokens"]}
+    for token_id in range(vocab_size):
+        if token_id not in taken:
+            data["model"]["vocab"][f"w{token_id}"] = token_id
+    text = json.dumps(data, ensure_ascii=False)
+    Tokenizer.from_str(text)  # raises if it is not one
+    return text
