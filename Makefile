@@ -13,6 +13,6 @@ check:  ## lint, types, layers, contract, generated code
 generate:  ## make generated/ from proto/
 	@tools/install.sh dev npm validate && $(BUF) format -w proto && $(BUF) generate
 bench:  ## measure against transformers serve; see bench/README.md
-	@tools/install.sh bench && $(PY) bench/serving.py
+	@tools/install.sh bench && $(PY) -m bench.serving
 clean:  ## remove all that was installed or built
 	rm -rf .venv .venvs .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build *.egg-info

@@ -1,6 +1,6 @@
 """Streams chats from this server and from `transformers serve --continuous-batching` on the same weights, as ratios.
 
-Usage: .venv/bin/python bench/serving.py [--models demo 0.5b] [--streams 1 4 16] [--tokens 64] [--rounds 2]
+Usage: .venv/bin/python -m bench.serving [--models demo 0.5b] [--streams 1 4 16] [--tokens 64] [--rounds 2]
 
 The whole product is measured, at its front door: Envoy, gateway, gRPC, engine. The two servers run in turns, never at
 once, and the medians over the rounds are compared. Decode is the sum over the streams of (tokens - 1) / (last - first
@@ -23,11 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import shapes
+
+from bench import shapes
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = {"demo": lambda: shapes.DEMO, "0.5b": shapes.qwen2_5_0_5b}
-WORDS = "the model reads every word of a long question and answers with one of its own after another".split()
+WORDS = "the model reads every word of a long question and answers with one of its own".split()  # noqa: SIM905 it reads as a sentence
 START_TIMEOUT_S = 180
 
 
@@ -59,7 +60,7 @@ def sluice(folder: Path) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def peer(folder: Path) -> Iterator[tuple[str, str]]:
-    """transformers' own server: (base URL, model name)."""
+    """The peer: transformers' own server: (base URL, model name)."""
     port = free_port()
     command = [str(Path(sys.executable).with_name("transformers")), "serve", str(folder), "--continuous-batching"]
     with running([*command, "--device", "cpu", "--port", str(port)]):

@@ -42,7 +42,7 @@ def qwen2_5_0_5b() -> Path:
         shutil.copy(DEMO / name, building / name)
     (building / "tokenizer.json").write_text(filled_up(DEMO / "tokenizer.json", QWEN2_5_0_5B.vocab_size))
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(QWEN2_5_0_5B, dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_config(QWEN2_5_0_5B, dtype=torch.bfloat16)  # type: ignore[no-untyped-call]
     model.generation_config.eos_token_id = QWEN2_5_0_5B.eos_token_id
     model.generation_config.do_sample = False
     model.save_pretrained(building)

@@ -36,7 +36,7 @@ LITTLE_WORDS = (
 
 _LITTLE = "|".join(sorted((w for word in LITTLE_WORDS for w in {word, word.capitalize()}), key=len, reverse=True))
 PIECES = "|".join((
-    rf"(?<![A-Za-z0-9_]) ?(?:{_LITTLE})(?![A-Za-z0-9_])",  # a little word, with the space before it
+    rf"(?: |(?<![A-Za-z0-9_]))(?:{_LITTLE})(?![A-Za-z0-9_])",  # a little word, with the space before it
     r"[A-Z]?[a-z]+",  # a word, or a part of one written like maxTokens
     r"[A-Z]",  # every other capital alone
     r"[0-9]",  # digits one by one

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the Makefile's targets need, each part once: `run` (the product, for `make run`), `dev` (all of Python's
-# side, for tests and checks), `bench` (the peer to measure against) and `npm` (buf, grpc-js). A part is done again when the files that pin it change.
+# side, for tests and checks), `bench` (the peer to measure against), `npm` (buf, grpc-js), `validate` (protovalidate's
+# .proto file). A part is done again when the files that pin it change.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

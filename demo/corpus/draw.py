@@ -16,6 +16,8 @@ from demo.corpus import vocabulary
 
 T = TypeVar("T")
 
+SCRIPTS = ("àáâäãåæçèéêëìíîïñòóôöøùúûüýßœš", "αβγδεζηθικλμνξοπρστυφχψω", "абвгдежзийклмнопрстуфхцчшщыэюя", "日本語中文字東京大学水火木金土人山川",
+           "あいうえおかきくけこさしすせそ", "🙂🚀🌍🎉🔥🐟🍎⭐❤️👍", "אבגדהוזחט", "ابتثجحخد", "가나다라마바사", "€£¥§°±×÷→←…–—“”«»")  # fmt: skip
 ONSETS = "b br c ch cl d dr f fl g gr h j k kl l m n p pl qu r s sh sk st t tr v w y z".split()
 VOWELS = "a e i o u ai ea ee ia io oo ou".split()
 CODAS = ["", "", "", "n", "r", "l", "s", "t", "m", "k", "x", "nd", "rn", "th", "v"]
@@ -90,6 +92,11 @@ class Draw:
     def word(self) -> str:
         """A lower-case word, listed or coined."""
         return self.listed(vocabulary.WORDS) if self.chance(0.6) else self.coined()
+
+    def foreign(self) -> str:
+        """A word in some other script, or of signs; both sides share these."""
+        script = self.one(SCRIPTS)
+        return "".join(self.one(script) for _ in range(self.random.randint(1, 4)))
 
     def words(self, low: int, high: int) -> list[str]:
         """Between `low` and `high` different words."""

@@ -62,7 +62,7 @@ TOOL_NOUNS = (
 ).split()
 
 PARAMETERS = (
-    "city name id code date title color size count amount price limit level days hours minutes user owner email "
+    "city location name id code date title color size count amount price limit level days hours minutes user owner email "
     "address street country language unit format topic query text subject status priority category model brand kind room "
     "floor seat table speed volume width height weight age year month note tag label source target path"
 ).split()

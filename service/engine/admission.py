@@ -69,5 +69,5 @@ def _sampling_faults(sampling: SamplingParams, vocab_size: int) -> Iterator[tupl
     for token_id, bias in sampling.logit_bias.items():
         if not 0 <= token_id < vocab_size:
             yield "logit_bias", f"token id {token_id} is not below the vocabulary's size, {vocab_size}"
-        if math.isnan(bias):
-            yield "logit_bias", f"the bias of token id {token_id} is not a number"
+        if not bias < math.inf:  # minus infinity forbids a token; infinity and NaN would void all others
+            yield "logit_bias", f"the bias of token id {token_id} is {bias}"

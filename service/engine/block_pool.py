@@ -51,11 +51,11 @@ class BlockPool:
         """How many blocks hold `num_tokens` tokens."""
         return -(-num_tokens // self.block_size)
 
-    def allocate(self, num_blocks: int = 1, after: int | None = None) -> list[int] | None:
+    def allocate(self, num_blocks: int = 1, after: int | None = None, *, room: int = 0) -> list[int] | None:
         """Hold `num_blocks` empty blocks, in ascending runs as far as possible.
 
-        `after` is the sequence's last block: the next id is taken if it is empty. None, and no change, if too few
-        blocks are free.
+        `after` is the sequence's last block: the next id is taken if it is empty. `room` is how many blocks the
+        sequence is sure to need in the end. None, and no change, if too few blocks are free.
         """
         if num_blocks > self.num_free_blocks:
             return None
@@ -63,7 +63,7 @@ class BlockPool:
             self._evict(max(num_blocks - self._empty.num_blocks, self._num_evicted_at_once))
         block_ids: list[int] = []
         for num_missing in range(num_blocks, 0, -1):
-            after = self._empty.take(after, room=num_missing)
+            after = self._empty.take(after, max(room - len(block_ids), num_missing))
             self._num_holders[after] = 1
             block_ids.append(after)
         return block_ids

@@ -203,7 +203,7 @@ class Scheduler:
         if num_missing <= 0:
             return True
         after = sequence.block_table[-1] if sequence.block_table else None
-        block_ids = self.pool.allocate(num_missing, after)
+        block_ids = self.pool.allocate(num_missing, after, room=self._num_missing_blocks(sequence))
         if block_ids is None:
             return False
         sequence.block_table.extend(block_ids)

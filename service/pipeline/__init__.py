@@ -1,0 +1,1 @@
+"""What stands between chat messages and tokens: templates, parsers, output constraints."""

@@ -53,7 +53,7 @@ class ChunkTokenizer(ByteTokenizer):
         return self.chunks[token_id]
 
 
-type_of_rule = Callable[[Sequence, list[int]], int]
+Rule = Callable[[Sequence, list[int]], int]
 
 
 def sum_rule(sequence: Sequence, context: list[int]) -> int:
@@ -70,7 +70,7 @@ def sums(prompt: Iterable[int], num_tokens: int, seed: int) -> list[int]:
     return tokens[num_prompt_tokens:]
 
 
-def say(*texts: str, end: bool = True) -> type_of_rule:
+def say(*texts: str, end: bool = True) -> Rule:
     """Choice i says text i, byte by byte, and then ends, or begins again."""
     scripts = [[*text.encode(), *([END] if end else [])] for text in texts]
 
@@ -87,7 +87,7 @@ class PagedRunner:
     So a wrong block table, a block given to two or a stale cached block shows in the output.
     """
 
-    def __init__(self, rule: type_of_rule = sum_rule, block_size: int = BLOCK_SIZE) -> None:
+    def __init__(self, rule: Rule = sum_rule, block_size: int = BLOCK_SIZE) -> None:
         self.rule = rule
         self.block_size = block_size
         self.steps: list[list[tuple[int, int]]] = []  # for each step: (serial, number of new tokens)
@@ -195,7 +195,7 @@ class Bench:
     """A core on a paged runner, stepped by hand, with everything that it reported."""
 
     config: EngineConfig = field(default_factory=config_of)
-    rule: type_of_rule = sum_rule
+    rule: Rule = sum_rule
     clock: Clock = field(default_factory=Clock)
     outputs: dict[tuple[int, int], list[GenerationOutput]] = field(default_factory=dict)
     errors: dict[int, list[EngineError]] = field(default_factory=dict)
@@ -258,5 +258,5 @@ async def read(outputs: AsyncIterator[GenerationOutput]) -> list[GenerationOutpu
 async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
     """Return as soon as the condition holds; TimeoutError if it never does."""
     async with asyncio.timeout(timeout_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is waited for knows no event loop
             await asyncio.sleep(0.001)
