@@ -29,6 +29,7 @@ def number(name: str, value: str, words: str, *, inside: str = "sampling") -> Ca
 
 USER = {"role": "user", "content": "hi"}
 TOOL = {"type": "function", "function": {"name": "f"}}
+UNIQUE = {"type": "array", "uniqueItems": True}
 GRPC_USER = 'messages { role: ROLE_USER content { text: "hi" } }'
 GRPC_TOOL = 'tools { function { name: "f" } }'
 
@@ -157,7 +158,7 @@ CASES = [
     ),
     Case(
         "schema unsupported",
-        {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "array", "uniqueItems": True}}}},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": UNIQUE}}},
         'output_constraint { json_schema { name: "s" schema: "{\\"type\\":\\"array\\",\\"uniqueItems\\":true}" } }',
         "output_constraint.json_schema.schema",
         "response_format.json_schema.schema",
