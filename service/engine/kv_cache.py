@@ -1,0 +1,83 @@
+"""The memory of keys and values, in blocks.
+
+Owns one tensor for all layers and the ways in and out of it: writing new tokens, looking at a run of adjacent blocks
+without a copy, and collecting scattered blocks into a copy. Only the engine's thread calls it. It does not know which
+block belongs to which sequence, nor what attention does with the contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    """What one slot, the place of one token, holds in every layer."""
+
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    dtype: torch.dtype
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Bytes of one token's keys and values in all layers."""
+        return self.num_layers * 2 * self.num_kv_heads * self.head_dim * self.dtype.itemsize
+
+
+class KVCache:
+    """Keys and values of `num_blocks` blocks of `block_size` slots.
+
+    A slot holds its keys and values side by side, so that one write stores both and one read collects both: the tensor
+    has the shape [layers, slots, 2 * kv heads, head dim], keys first. It begins as zeros, because a batch of unequal
+    contexts reads past the shorter ones, and a masked value must still be a number.
+    """
+
+    def __init__(self, shape: CacheShape, num_blocks: int, block_size: int, device: torch.device) -> None:
+        self.shape = shape
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self._slots = torch.zeros(
+            shape.num_layers,
+            num_blocks * block_size,
+            2 * shape.num_kv_heads,
+            shape.head_dim,
+            dtype=shape.dtype,
+            device=device,
+        )
+        self._slots_by_layer = self._slots.unbind(0)
+        self._blocks_by_layer = self._slots.view(shape.num_layers, num_blocks, -1).unbind(0)
+
+    def write(self, layer: int, slots: Tensor, keys_values: Tensor) -> None:
+        """Store `keys_values` [tokens, 2 * kv heads, head dim] at `slots` [tokens]."""
+        self._slots_by_layer[layer].index_copy_(0, slots, keys_values)
+
+    def view(self, first_block: int, num_slots: int) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values of the run of slots that begins with `first_block`, for each layer, without a copy.
+
+        Each tensor has the shape [1, kv heads, num_slots, head dim].
+        """
+        start = first_block * self.block_size
+        run = self._slots[:, start : start + num_slots].transpose(1, 2).unsqueeze(1)
+        keys, values = run.chunk(2, dim=2)
+        return list(zip(keys.unbind(0), values.unbind(0), strict=True))
+
+    def gather(self, layer: int, block_ids: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
+        """Copy whole blocks, `num_rows` equal rows of them laid flat in `block_ids`.
+
+        Each tensor has the shape [num_rows, kv heads, slots of a row, head dim].
+        """
+        blocks = self._blocks_by_layer[layer].index_select(0, block_ids)
+        rows = blocks.view(num_rows, -1, 2 * self.shape.num_kv_heads, self.shape.head_dim).transpose(1, 2)
+        keys, values = rows.chunk(2, dim=1)
+        return keys, values
+
+
+def is_run(block_ids: Sequence[int]) -> bool:
+    """Whether the blocks lie side by side in ascending order."""
+    first, last, length = block_ids[0], block_ids[-1], len(block_ids)
+    return last - first == length - 1 and list(block_ids) == list(range(first, first + length))

@@ -1,0 +1,35 @@
+"""How much memory a cache may take.
+
+Owns the reading of what a device has left. Used at start only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+CPU_CACHE_FRACTION = 0.5  # of what is left beside the weights; activations and the rest of the host need memory too
+ACCELERATOR_CACHE_FRACTION = 0.85  # activations need the rest
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def cache_bytes(device: torch.device) -> int:
+    """Bytes that the cache may take on the device, once the weights are loaded."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free * ACCELERATOR_CACHE_FRACTION)
+    return int(_available_host_bytes() * CPU_CACHE_FRACTION)
+
+
+def _available_host_bytes() -> int:
+    """What the kernel calls available, or what the container's limit leaves if that is less."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    try:
+        limit = (_CGROUP / "memory.max").read_text(encoding="ascii").strip()
+        used = int((_CGROUP / "memory.current").read_text(encoding="ascii"))
+    except OSError:
+        return available
+    return available if limit == "max" else min(available, int(limit) - used)

@@ -1,0 +1,116 @@
+"""A folder of safetensors files.
+
+Owns the files' index and the reading of single tensors, so that a loader holds one tensor at a time above the model's
+final size. Used at load only. It does not know what the tensors mean.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from service.engine.errors import ModelLoadError
+
+_INDEX = "model.safetensors.index.json"
+_TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+class Checkpoint:
+    """The tensors of a folder by name. Every error is a ModelLoadError that names the file, and the tensor if one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.on_read: Callable[[int], None] | None = None  # told the bytes of each tensor as it is taken
+        self._files: dict[Path, Any] = {}
+        self._file_of: dict[str, Path] = {}
+        self._taken: set[str] = set()
+        for file in _files_of(folder):
+            try:
+                self._files[file] = safe_open(file, framework="pt")
+            except (SafetensorError, OSError) as error:
+                raise ModelLoadError(f"{file} can't be read as safetensors: {error}") from error
+            self._file_of.update(dict.fromkeys(self._files[file].keys(), file))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._file_of
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The tensor's shape. The tensor must be there."""
+        return tuple(self._slice(name).get_shape())
+
+    def describe(self) -> list[tuple[str, tuple[int, ...], str]]:
+        """Name, shape and type of every tensor, sorted by name."""
+        return [(name, self.shape(name), self._slice(name).get_dtype()) for name in sorted(self._file_of)]
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the files."""
+        return sum(file.stat().st_size for file in self._files)
+
+    @property
+    def num_parameters(self) -> int:
+        """Elements of all tensors."""
+        return sum(math.prod(shape) for _, shape, _ in self.describe())
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The widest floating type among the tensors. Raises ModelLoadError for any other type."""
+        types = set()
+        for name, _, kind in self.describe():
+            if kind not in _TYPES:
+                raise ModelLoadError(f"{self._file_of[name]}: {name} has the type {kind}; weights are F32, F16 or BF16")
+            types.add(_TYPES[kind])
+        return types.pop() if len(types) == 1 else torch.float32
+
+    def take(self, name: str, shape: Sequence[int]) -> Tensor:
+        """Read one tensor, in the type it is stored in."""
+        if name not in self._file_of:
+            raise ModelLoadError(f"{self.folder}: the tensor {name} is missing")
+        if self.shape(name) != tuple(shape):
+            raise ModelLoadError(
+                f"{self._file_of[name]}: {name} has the shape {list(self.shape(name))}, "
+                f"the configuration asks for {list(shape)}"
+            )
+        try:
+            tensor: Tensor = self._files[self._file_of[name]].get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            raise ModelLoadError(f"{self._file_of[name]}: {name} can't be read: {error}") from error
+        self._taken.add(name)
+        if self.on_read is not None:
+            self.on_read(tensor.nbytes)
+        return tensor
+
+    def require_all_taken(self, known: Iterable[str] = ()) -> None:
+        """Raise ModelLoadError if a tensor was not taken, unless its name ends with one of `known`."""
+        known = tuple(known)
+        left = sorted(name for name in self._file_of if name not in self._taken and not name.endswith(known))
+        if left:
+            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+            raise ModelLoadError(f"{self._file_of[left[0]]}: the model has no place for the tensor {left[0]}{more}")
+
+    def _slice(self, name: str) -> Any:
+        return self._files[self._file_of[name]].get_slice(name)
+
+
+def _files_of(folder: Path) -> list[Path]:
+    single, index = folder / "model.safetensors", folder / _INDEX
+    if single.is_file():
+        return [single]
+    if not index.is_file():
+        raise ModelLoadError(f"{folder} holds neither model.safetensors nor {_INDEX}")
+    try:
+        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ModelLoadError(f"{index} can't be read: {error}") from error
+    files = [folder / str(name) for name in names]
+    for file in files:
+        if not file.is_file():
+            raise ModelLoadError(f"{file} is named in {_INDEX} and missing")
+    return files

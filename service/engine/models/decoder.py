@@ -1,0 +1,89 @@
+"""The lean forward of Llama, Qwen2 and Qwen3.
+
+Owns the weights of such a decoder in its own layout (queries, keys and values in one product, gate and up in another)
+and its cache. Only the engine's thread calls it. It does not know sequences: it computes a batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding, silu
+
+from service.engine.kv_cache import CacheShape, KVCache
+from service.engine.models.attention import AttentionPlan
+from service.engine.models.batch import Batch
+from service.engine.models.decoder_shape import DecoderShape
+from service.engine.models.linear import Linear
+from service.engine.models.ops import rms_norm, rms_norm_, rotate_
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Weights of one layer. Queries and keys have their rotary pairs side by side (`ops.interleave_pairs`)."""
+
+    attention_norm: Tensor  # [hidden]
+    qkv: Linear  # hidden → (heads + 2 * kv heads) * head dim
+    head_norm: Tensor | None  # [heads + kv heads, head dim]
+    attention_output: Linear
+    mlp_norm: Tensor  # [hidden]
+    gate_up: Linear  # hidden → 2 * intermediate
+    down: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderWeights:
+    """All weights. The embedding stays in its stored type and is widened after the lookup."""
+
+    token_embedding: Tensor  # [vocabulary, hidden]
+    layers: tuple[Layer, ...]
+    norm: Tensor  # [hidden]
+    head: Linear  # hidden → vocabulary
+    rotation: Tensor  # complex64 [positions, 1, head dim / 2]
+
+
+class Decoder:
+    """A Backend for Llama-like models; `dtype` is the type of its arithmetic and of its cache."""
+
+    def __init__(self, shape: DecoderShape, weights: DecoderWeights, dtype: torch.dtype) -> None:
+        self._shape = shape
+        self._weights = weights
+        self._dtype = dtype
+        self._scale = shape.head_dim**-0.5
+        self._cache_shape = CacheShape(shape.num_layers, shape.num_kv_heads, shape.head_dim, dtype)
+        self._cache: KVCache | None = None
+        self.bytes_per_slot = self._cache_shape.bytes_per_slot
+
+    def allocate(self, num_blocks: int, block_size: int) -> None:
+        """Make the cache, once, before the first step."""
+        self._cache = KVCache(self._cache_shape, num_blocks, block_size, self._weights.norm.device)
+
+    @torch.inference_mode()
+    def forward(self, batch: Batch) -> Tensor:
+        """Store the batch's keys and values and return the logits, float32 [output rows, vocabulary]."""
+        if self._cache is None:
+            raise RuntimeError("allocate() comes before forward()")
+        weights, epsilon = self._weights, self._shape.norm_epsilon
+        rotation = weights.rotation.index_select(0, batch.positions)
+        attend = AttentionPlan(self._cache, batch, self._scale)
+        hidden = embedding(batch.token_ids, weights.token_embedding).to(self._dtype)
+        for index, layer in enumerate(weights.layers):
+            normed = rms_norm(hidden, layer.attention_norm, epsilon)
+            heads = layer.qkv(normed).view(hidden.shape[0], -1, self._shape.head_dim)
+            self._rotate(heads, layer, rotation)
+            self._cache.write(index, batch.slots, heads[:, self._shape.num_heads :])
+            attended = attend(index, heads[:, : self._shape.num_heads]).flatten(1)
+            hidden = layer.attention_output.add_to(hidden, attended)
+            gate, up = layer.gate_up(rms_norm(hidden, layer.mlp_norm, epsilon)).chunk(2, dim=-1)
+            hidden = layer.down.add_to(hidden, silu(gate).mul_(up))
+        chosen = hidden.index_select(0, batch.output_rows)
+        return weights.head(rms_norm(chosen, weights.norm, epsilon)).float()
+
+    def _rotate(self, heads: Tensor, layer: Layer, rotation: Tensor) -> None:
+        """Turn queries and keys, which come first in `heads` [tokens, heads + 2 * kv heads, head dim], in place."""
+        rotated = heads[:, : self._shape.num_heads + self._shape.num_kv_heads]
+        if layer.head_norm is not None:
+            rms_norm_(rotated, layer.head_norm, self._shape.norm_epsilon)
+        rotate_(rotated, rotation)

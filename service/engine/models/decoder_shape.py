@@ -1,0 +1,79 @@
+"""The sizes of a Llama-like decoder, from a transformers configuration.
+
+Owns the judgement whether the lean forward computes exactly what a configuration describes. Pure; used at load.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+_SERVED_ROPES = {"default", "linear", "llama3", "yarn"}
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderShape:
+    """Sizes and switches of the lean forward."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    norm_epsilon: float
+    has_qkv_bias: bool
+    has_output_bias: bool
+    has_mlp_bias: bool
+    has_head_norm: bool  # RMS norm of each query and key head
+    is_tied: bool  # the output head is the embedding
+
+
+def lean_refusal(config: Any) -> str | None:
+    """Why the lean forward can't compute this configuration; None if it can."""
+    if config.model_type not in {"llama", "qwen2", "qwen3"}:
+        return f"architecture {config.model_type}"
+    rope = config.rope_parameters
+    reasons = (
+        (config.hidden_act != "silu", f"activation {config.hidden_act}"),
+        (set(getattr(config, "layer_types", None) or ()) - {"full_attention"}, "sliding-window layers"),
+        (rope.get("rope_type", "default") not in _SERVED_ROPES, f"rope type {rope.get('rope_type')}"),
+        (rope.get("partial_rotary_factor", 1.0) != 1.0, "partial rotary positions"),
+    )
+    return next((reason for applies, reason in reasons if applies), None)
+
+
+def decoder_shape(config: Any) -> DecoderShape:
+    """Read the sizes of a configuration that `lean_refusal` has no objection to."""
+    attention_bias = getattr(config, "attention_bias", False)
+    return DecoderShape(
+        vocab_size=config.vocab_size,
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        num_layers=config.num_hidden_layers,
+        num_heads=config.num_attention_heads,
+        num_kv_heads=config.num_key_value_heads,
+        head_dim=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+        norm_epsilon=config.rms_norm_eps,
+        has_qkv_bias=attention_bias or config.model_type == "qwen2",
+        has_output_bias=attention_bias,
+        has_mlp_bias=getattr(config, "mlp_bias", False),
+        has_head_norm=config.model_type == "qwen3",
+        is_tied=config.tie_word_embeddings,
+    )
+
+
+def rope_frequencies(config: Any, head_dim: int) -> tuple[Tensor, float]:
+    """Inverse frequencies [head dim / 2] and the factor on the rotation; transformers knows the scaled kinds."""
+    rope = config.rope_parameters
+    kind = rope.get("rope_type", "default")
+    if kind == "default":
+        exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
+        return 1.0 / rope["rope_theta"] ** exponents, 1.0
+    frequencies, factor = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))
+    return frequencies, float(factor)

@@ -1,0 +1,32 @@
+"""How a load shows that it moves.
+
+Owns one progress bar in a terminal, or log lines elsewhere. Used at load only.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def load_progress(name: str, num_bytes: int) -> Iterator[Callable[[int], None]]:
+    """Give a function that takes the bytes read since its last call; the rest is shown on stderr or logged."""
+    console = Console(stderr=True)
+    began = time.monotonic()
+    if console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console) as progress:
+            task = progress.add_task(f"loading {name}", total=num_bytes)
+            yield lambda read: progress.advance(task, read)
+    else:
+        _log.info("loading %s, %.1f MB", name, num_bytes / 1e6)
+        yield lambda _: None
+    _log.info("loaded %s in %.1f s", name, time.monotonic() - began)

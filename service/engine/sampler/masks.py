@@ -1,0 +1,68 @@
+"""Tokens that a request raises, lowers or forbids: logit bias, minimal length, output constraints.
+
+Owns their effect on the logits. Only the engine's thread calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Rows
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from service.engine.errors import SequenceError
+from service.engine.sequence import Sequence
+
+
+def add_bias(logits: Tensor, sequences: Rows[Sequence]) -> None:
+    """Add each request's logit bias to its row of `logits` [rows, vocabulary], in place."""
+    entries = [
+        (row, token_id, bias)
+        for row, sequence in enumerate(sequences)
+        for token_id, bias in sequence.request.sampling.logit_bias.items()
+        if 0 <= token_id < logits.shape[1]
+    ]
+    if entries:
+        rows, token_ids, biases = zip(*entries, strict=True)
+        where = torch.tensor(rows, device=logits.device), torch.tensor(token_ids, device=logits.device)
+        logits[where] += torch.tensor(biases, dtype=logits.dtype, device=logits.device)
+
+
+def forbid_early_end(logits: Tensor, sequences: Rows[Sequence]) -> None:
+    """Set the tokens that would end a choice before its `min_tokens` to -inf, in place."""
+    entries = [
+        (row, token_id)
+        for row, sequence in enumerate(sequences)
+        if sequence.num_generated_tokens < sequence.request.stopping.min_tokens
+        for token_id in sequence.end_token_ids
+        if 0 <= token_id < logits.shape[1]
+    ]
+    if entries:
+        rows, token_ids = zip(*entries, strict=True)
+        logits[torch.tensor(rows, device=logits.device), torch.tensor(token_ids, device=logits.device)] = -torch.inf
+
+
+def apply_constraints(logits: Tensor, sequences: Rows[Sequence]) -> dict[int, SequenceError]:
+    """Set the tokens that a row's output constraint does not allow to -inf, in place; return the rows that failed."""
+    failures: dict[int, SequenceError] = {}
+    rows, masks = [], []
+    vocab_size = logits.shape[1]
+    for row, sequence in enumerate(sequences):
+        if sequence.constraint is None:
+            continue
+        words = np.zeros(-(-vocab_size // 32), dtype=np.int32)
+        try:
+            sequence.constraint.fill_mask(words)
+        except Exception as error:  # noqa: BLE001 - a constraint is foreign code: its failure is this row's alone
+            failures[row] = SequenceError("the output constraint failed")
+            failures[row].__cause__ = error
+            continue
+        rows.append(row)
+        masks.append(words)
+    if rows:
+        bits = np.unpackbits(np.stack(masks).view(np.uint8), axis=1, count=vocab_size, bitorder="little")
+        forbidden = torch.from_numpy(bits == 0).to(logits.device)
+        index = torch.tensor(rows, device=logits.device)
+        logits[index] = logits[index].masked_fill_(forbidden, -torch.inf)
+    return failures

@@ -1,0 +1,80 @@
+"""From logits to tokens.
+
+Owns the order in which a request's wishes act on its row: logprobs are taken first, then penalties, logit bias, minimal
+length and the output constraint change the logits, then temperature and truncation shape what is drawn from. Only the
+engine's thread calls it. It does not know the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Rows
+
+import torch
+from torch import Tensor
+
+from service.engine.core import SampledToken
+from service.engine.errors import SequenceError
+from service.engine.sampler.draw import draw, uniforms
+from service.engine.sampler.logprobs import Logprobs
+from service.engine.sampler.masks import add_bias, apply_constraints, forbid_early_end
+from service.engine.sampler.penalties import Penalties
+from service.engine.sampler.truncation import truncate
+from service.engine.sequence import Sequence
+
+
+class Sampler:
+    """Chooses one token for each row; a feature that no row uses costs nothing, one that a row uses costs that row."""
+
+    def __init__(self) -> None:
+        self._penalties = Penalties()
+
+    @torch.inference_mode()
+    def sample(self, logits: Tensor, sequences: Rows[Sequence]) -> list[SampledToken | SequenceError]:
+        """Choose the next token of each sequence from its row of `logits`, float32 [rows, vocabulary].
+
+        The logits are used up. A SequenceError stands for a row whose constraint fails or allows no token, or whose
+        logits are not finite; the other rows are not touched by it.
+        """
+        logprobs = Logprobs(logits, sequences)
+        self._penalties.apply(logits, sequences)
+        add_bias(logits, sequences)
+        forbid_early_end(logits, sequences)
+        failures = apply_constraints(logits, sequences)
+        largest, chosen = logits.max(dim=-1)
+        for row, is_finite in enumerate(largest.isfinite().tolist()):
+            if not is_finite:
+                failures.setdefault(row, _no_token(sequences[row]))
+        drawn = [row for row, sequence in enumerate(sequences) if sequence.request.sampling.temperature > 0]
+        if drawn:
+            index = torch.tensor(drawn, device=logits.device)
+            chosen[index] = _draw(logits[index], largest[index], [sequences[row] for row in drawn])
+        token_ids = chosen.tolist()
+        token_logprobs = logprobs.of(token_ids)
+        return [
+            failures.get(row) or SampledToken(token_ids[row], token_logprobs.get(row)) for row in range(len(sequences))
+        ]
+
+    def release(self, sequence: Sequence) -> None:
+        """Forget what is kept for a sequence."""
+        self._penalties.release(sequence)
+
+
+def _draw(logits: Tensor, largest: Tensor, sequences: Rows[Sequence]) -> Tensor:
+    """Draw a token for each row. The largest logit is taken off first, so that no temperature makes a row overflow."""
+    params = [sequence.request.sampling for sequence in sequences]
+    bounds = torch.finfo(torch.float32)
+    temperatures = torch.tensor([each.temperature for each in params], device=logits.device).clamp_(
+        bounds.tiny, bounds.max
+    )
+    logits = logits.sub_(largest[:, None]).div_(temperatures[:, None])
+    truncate(logits, params)
+    numbers = uniforms(
+        [sequence.seed for sequence in sequences], [sequence.num_generated_tokens for sequence in sequences]
+    )
+    return draw(logits.exp_(), torch.from_numpy(numbers).to(logits.device))
+
+
+def _no_token(sequence: Sequence) -> SequenceError:
+    if sequence.constraint is not None:
+        return SequenceError("the output constraint allows no token")
+    return SequenceError("the model's logits are not finite")
