@@ -1,0 +1,79 @@
+"""Starts the gateway: `python -m gateway` or `sluice-gateway`.
+
+Owns the process: settings, logs, the listening socket, the event loop and the order of the end. A bad setting or an
+address in use ends it with one line and a non-zero code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+
+import uvicorn
+import uvloop
+
+from gateway.app import build_app
+from gateway.client import ServiceClient
+from gateway.config import PROGRAM, ConfigError, Settings, read_settings
+from gateway.logs import configure_logs
+from gateway.telemetry import Telemetry
+
+
+_LOGGER = logging.getLogger(PROGRAM)
+
+
+def main() -> None:
+    """Serve until SIGTERM or SIGINT."""
+    try:
+        settings = read_settings(sys.argv[1:])
+    except ConfigError as error:
+        sys.exit(_complaint(str(error), 2))
+    configure_logs(settings.log_level)
+    try:
+        listener = _listen(settings.host, settings.port)
+    except OSError as error:
+        sys.exit(_complaint(f"{settings.host}:{settings.port} can't be listened on: {error.strerror or error}", 1))
+    telemetry = Telemetry(settings.otlp_endpoint)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # uvicorn takes them over while it serves, and raises them again after
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(settings, telemetry, listener))
+    finally:
+        telemetry.shutdown()
+
+
+async def serve(settings: Settings, telemetry: Telemetry, listener: socket.socket) -> None:
+    """Serve on `listener` until told to stop, then until running requests have ended."""
+    async with ServiceClient.connect(settings, telemetry) as client:
+        config = uvicorn.Config(
+            build_app(settings, client, telemetry),
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=settings.idle_timeout_s,
+            timeout_graceful_shutdown=settings.stop_timeout_s,
+        )
+        address = "{}:{}".format(*listener.getsockname())
+        _LOGGER.info("listening", extra={"fields": {"address": address, "target": settings.target}})
+        await uvicorn.Server(config).serve([listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    return socket.create_server(address[:2], family=family, backlog=2048)
+
+
+def _complaint(text: str, code: int) -> int:
+    print(f"{PROGRAM}: {text}", file=sys.stderr)  # noqa: T201  before there is a log
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""The gateway's ASGI application: which path is answered by what.
+
+Owns the routes. Built once, on the event loop that serves it; it opens nothing and closes nothing.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gateway.client import ServiceClient
+from gateway.config import Settings
+from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.openai import OpenAITranslator
+from gateway.endpoint import GenerationEndpoint
+from gateway.model_endpoint import ModelEndpoint
+from gateway.observer import RequestObserver
+from gateway.telemetry import Telemetry
+
+
+def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry) -> Starlette:
+    """The application over an open client."""
+    fallback = OpenAITranslator()
+    models = ModelEndpoint(fallback, client)
+
+    async def healthz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
+        return JSONResponse({"status": "alive"})
+
+    async def readyz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
+        reason = await client.unready_reason()
+        if reason is None:
+            return JSONResponse({"status": "ready"})
+        return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
+
+    async def metrics(request: Request) -> Response:  # noqa: ARG001  the framework's signature
+        return Response(telemetry.page(), headers={"content-type": CONTENT_TYPE_LATEST})
+
+    async def unrouted(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101  it is registered for nothing else
+        reason = Reason.METHOD_NOT_ALLOWED if error.status_code == 405 else Reason.ROUTE_NOT_FOUND
+        text = f"{request.method} {request.url.path}: {error.detail.lower()}"
+        refusal = fallback.refuse(Failure(error.status_code, reason, text))
+        return Response(refusal.body, refusal.status, error.headers, "application/json")
+
+    app = Starlette(
+        routes=[
+            Route(
+                "/v1/chat/completions",
+                GenerationEndpoint(OpenAITranslator, client, settings),
+                methods=["POST"],
+            ),
+            Route("/v1/models", models, methods=["GET"]),
+            Route("/v1/models/{model:path}", models, methods=["GET"]),
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/metrics", metrics),
+        ],
+        middleware=[Middleware(RequestObserver, telemetry=telemetry, fallback=fallback)],
+        exception_handlers={HTTPException: unrouted},
+    )
+    app.router.redirect_slashes = False  # a redirected POST loses its body in some clients
+    return app

@@ -1,0 +1,59 @@
+"""Reads an HTTP request's JSON body.
+
+Owns what is refused before a byte is parsed: another content type, an encoding, and more bytes than the limit, by the
+declared length or by counting. Used on the event loop, once a request.
+"""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers
+from starlette.types import Receive
+
+from gateway.dialects.failure import Failure, Reason
+
+
+class CallerLeft(Exception):  # noqa: N818  a name says what happened
+    """The caller closed the connection before its answer was whole."""
+
+
+async def read_json_body(headers: Headers, receive: Receive, max_bytes: int) -> bytes:
+    """The whole body. Raises Failure (413, 415), and CallerLeft if it never came."""
+    _check_type(headers)
+    length = headers.get("content-length", "")
+    if length.isdecimal() and int(length) > max_bytes:
+        raise _too_large(max_bytes)
+    chunks: list[bytes] = []
+    num_bytes = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise CallerLeft
+        chunk: bytes = message.get("body", b"")
+        num_bytes += len(chunk)
+        if num_bytes > max_bytes:
+            raise _too_large(max_bytes)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return when the caller has closed the connection. The body must have been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _check_type(headers: Headers) -> None:
+    content_type, _, parameters = headers.get("content-type", "application/json").partition(";")
+    if content_type.strip().lower() != "application/json":
+        raise Failure(415, Reason.NOT_JSON, "the content-type must be application/json")
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset" and value.strip(' "').lower() not in {"utf-8", "utf8", "us-ascii"}:
+            raise Failure(415, Reason.NOT_JSON, "the body's charset must be utf-8")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise Failure(415, Reason.NOT_JSON, "the body must not be compressed")
+
+
+def _too_large(max_bytes: int) -> Failure:
+    return Failure(413, Reason.BODY_TOO_LARGE, f"the body is larger than the limit of {max_bytes} bytes")

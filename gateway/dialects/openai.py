@@ -1,0 +1,187 @@
+"""The OpenAI style: its chat request, and its errors.
+
+Owns every field of OpenAI's chat completions API: which have effect, which are taken without effect, and which are
+refused because to ignore them would be a lie. docs/api.md has the table; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+import orjson
+from sluice.v1 import chat_pb2
+
+from gateway.dialects.call import Arrival, Call, Refusal
+from gateway.dialects.chat_body import ExtendedChatBody
+from gateway.dialects.chat_encoder import ChatEncoder
+from gateway.dialects.chat_message import is_given
+from gateway.dialects.contract_number import put
+from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.json_body import decode
+
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        "metadata",
+        "prediction",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "user",
+        "verbosity",
+    }
+)
+REFUSED: Final = {
+    "audio": "this server makes no audio",
+    "function_call": "deprecated; use tool_choice",
+    "functions": "deprecated; use tools",
+    "moderation": "this server moderates nothing",
+    "web_search_options": "this server searches nothing",
+}
+_TYPES: Final = {  # where the type is not invalid_request_error
+    403: "permission_error",
+    429: "rate_limit_error",
+    499: "request_cancelled",
+    500: "server_error",
+    501: "server_error",
+    503: "server_error",
+    504: "server_error",
+}
+_CODES: Final = {
+    Reason.INVALID_FIELD: "invalid_value",
+    Reason.PROMPT_TOO_LONG: "context_length_exceeded",
+    Reason.UNSUPPORTED_MODALITY: "unsupported_value",
+    Reason.TEMPLATE_REFUSED: "invalid_value",
+    Reason.UNSUPPORTED_CONSTRAINT: "unsupported_value",
+    Reason.UNSUPPORTED_FEATURE: "unsupported_parameter",
+    Reason.MODEL_NOT_FOUND: "model_not_found",
+    Reason.QUEUE_FULL: "rate_limit_exceeded",
+    Reason.DEADLINE_EXCEEDED: "deadline_exceeded",
+    Reason.INVALID_TYPE: "invalid_type",
+    Reason.MISSING_FIELD: "missing_required_parameter",
+    Reason.UNKNOWN_FIELD: "unknown_parameter",
+    Reason.UNSUPPORTED_FIELD: "unsupported_parameter",
+    Reason.METHOD_NOT_ALLOWED: "method_not_supported",
+    Reason.UNAUTHENTICATED: "invalid_api_key",
+}
+
+
+class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """How a stream is sent."""
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class ChatCompletionBody(ExtendedChatBody, kw_only=True):
+    """The body of `POST /v1/chat/completions`. Fields of type Raw are looked at, not read."""
+
+    model: str
+    n: int | None = None
+    max_completion_tokens: int | None = None
+    logit_bias: dict[int, float] | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    parallel_tool_calls: bool | None = None
+    prompt_cache_key: str | None = None
+    stream_options: StreamOptions | None = None
+    modalities: list[Literal["text", "audio"]] | None = None
+    service_tier: str | None = None
+    store: bool | None = None
+    metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    user: str | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+    prompt_cache_retention: str | None = None
+    prediction: msgspec.Raw = msgspec.Raw()
+    prompt_cache_options: msgspec.Raw = msgspec.Raw()
+    audio: msgspec.Raw = msgspec.Raw()
+    function_call: msgspec.Raw = msgspec.Raw()
+    functions: msgspec.Raw = msgspec.Raw()
+    moderation: msgspec.Raw = msgspec.Raw()
+    web_search_options: msgspec.Raw = msgspec.Raw()
+
+    def check(self) -> None:
+        """Raise Failure for what this server would have to ignore, and for fields that contradict each other."""
+        for name, why in REFUSED.items():
+            if is_given(getattr(self, name)):
+                raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
+        if self.store:
+            raise Failure.of_field("store", "must be false: this server stores nothing", Reason.UNSUPPORTED_FIELD)
+        if "audio" in (self.modalities or ()):
+            raise Failure.of_field("modalities", 'must be ["text"]', Reason.UNSUPPORTED_FIELD)
+        if self.service_tier not in {None, "auto", "default"}:
+            raise Failure.of_field("service_tier", "must be auto or default", Reason.UNSUPPORTED_FIELD)
+        if self.stream_options is not None and not self.stream:
+            raise Failure.of_field("stream_options", "needs stream: true")
+        if self.stream_options is not None and self.stream_options.include_obfuscation:
+            name = "stream_options.include_obfuscation"
+            raise Failure.of_field(name, "must be false: chunks are not padded", Reason.UNSUPPORTED_FIELD)
+        if self.top_logprobs is not None and not self.logprobs:
+            raise Failure.of_field("top_logprobs", "needs logprobs: true")
+        if self.max_tokens not in {None, self.max_completion_tokens} and self.max_completion_tokens is not None:
+            raise Failure.of_field("max_tokens", "differs from max_completion_tokens, its newer name; give one of them")
+
+    def to_chat(self) -> chat_pb2.ChatRequest:
+        """The contract's request. Raises Failure for what can't be served or held."""
+        self.check()
+        request = self.to_request(self.model)
+        put(request, "n", self.n, "n")
+        put(request.stopping, "max_tokens", self.max_completion_tokens, "max_completion_tokens")
+        for token_id, bias in (self.logit_bias or {}).items():
+            if not 0 <= token_id < 2**32:
+                raise Failure.of_field(f"logit_bias.{token_id}", f"a token id must be from 0 to {2**32 - 1}")
+            request.sampling.logit_bias[token_id] = bias
+        if self.logprobs:
+            request.logprobs.SetInParent()
+            put(request.logprobs, "top_logprobs", self.top_logprobs, "top_logprobs")
+        if self.parallel_tool_calls is not None:
+            request.parallel_tool_calls = self.parallel_tool_calls
+        return request
+
+    def caller_name(self, field: str) -> str:
+        """As for every chat body, with the name of the token limit that this caller used."""
+        if field == "stopping.max_tokens" and self.max_completion_tokens is not None:
+            return "max_completion_tokens"
+        return super().caller_name(field)
+
+
+_DECODER: Final = msgspec.json.Decoder(ChatCompletionBody)
+
+
+class OpenAIEncoder(ChatEncoder):
+    """OpenAI's answers and its error event."""
+
+    def error(self, failure: Failure) -> bytes:
+        """The last event of a stream that failed; no `[DONE]` follows."""
+        return b"data: " + _error_body(failure) + b"\n\n"
+
+
+class OpenAITranslator:
+    """Translates one request of the OpenAI style."""
+
+    def parse(self, arrival: Arrival) -> Call:
+        """Read a chat request. Raises Failure."""
+        body = decode(arrival.body, _DECODER)
+        options = body.stream_options or StreamOptions()
+        return Call(
+            request=body.to_chat(),
+            stream=bool(body.stream),
+            encoder=OpenAIEncoder(include_usage=bool(options.include_usage)),
+            caller_name=body.caller_name,
+            affinity=body.prompt_cache_key or "",
+        )
+
+    def refuse(self, failure: Failure) -> Refusal:
+        """OpenAI's error body."""
+        return Refusal(failure.status, _error_body(failure))
+
+
+def _error_body(failure: Failure) -> bytes:
+    error: dict[str, Any] = {
+        "message": failure.message,
+        "type": _TYPES.get(failure.status, "invalid_request_error"),
+        "param": failure.field,
+        "code": _CODES.get(failure.reason),
+    }
+    return orjson.dumps({"error": error})

@@ -1,0 +1,29 @@
+"""Models as the OpenAI style lists them. Pure mappings of the contract's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+from sluice.v1.model_pb2 import Model
+
+
+def to_model_list(models: Iterable[Model]) -> bytes:
+    """The body of `GET /v1/models`."""
+    return orjson.dumps({"object": "list", "data": [_to_model(model) for model in models]})
+
+
+def to_model(model: Model) -> bytes:
+    """The body of `GET /v1/models/{id}`."""
+    return orjson.dumps(_to_model(model))
+
+
+def _to_model(model: Model) -> dict[str, Any]:
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": model.created.seconds,
+        "owned_by": "sluice",
+        "max_model_len": model.max_model_len,
+    }

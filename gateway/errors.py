@@ -1,0 +1,65 @@
+"""gRPC statuses as HTTP failures.
+
+Owns the one table of API.md 1.4, and the reading of `google.rpc` details. It shapes no body: dialects do. What a
+transport says of itself (addresses, sockets) is not for callers; only the service's own words are passed on, which an
+ErrorInfo of its domain tells apart.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+from google.protobuf.any_pb2 import Any
+from google.rpc import error_details_pb2, status_pb2
+
+from gateway.dialects.failure import Failure, Reason, Violation
+
+_DOMAIN: Final = "sluice"
+_RETRY_AFTER_S: Final = 1.0  # where the service could not say when
+_BY_CODE: Final = {
+    grpc.StatusCode.INVALID_ARGUMENT: (400, Reason.INVALID_FIELD, "the request is invalid"),
+    grpc.StatusCode.OUT_OF_RANGE: (400, Reason.INVALID_FIELD, "the request is invalid"),
+    grpc.StatusCode.FAILED_PRECONDITION: (400, Reason.INVALID_FIELD, "the request is invalid"),
+    grpc.StatusCode.UNAUTHENTICATED: (401, Reason.UNAUTHENTICATED, "the request has no valid credentials"),
+    grpc.StatusCode.PERMISSION_DENIED: (403, Reason.PERMISSION_DENIED, "these credentials do not allow the request"),
+    grpc.StatusCode.NOT_FOUND: (404, Reason.MODEL_NOT_FOUND, "there is no such model"),
+    grpc.StatusCode.RESOURCE_EXHAUSTED: (429, Reason.QUEUE_FULL, "too many requests"),
+    grpc.StatusCode.CANCELLED: (499, Reason.CALLER_LEFT, "the request was cancelled"),
+    grpc.StatusCode.UNAVAILABLE: (503, Reason.UNAVAILABLE, "the service is not available"),
+    grpc.StatusCode.DEADLINE_EXCEEDED: (504, Reason.DEADLINE_EXCEEDED, "the request took too long"),
+    grpc.StatusCode.UNIMPLEMENTED: (501, Reason.UNIMPLEMENTED, "the service does not have this"),
+}
+_OTHERWISE: Final = (500, Reason.INTERNAL, "internal error")
+
+
+def to_failure(error: grpc.aio.AioRpcError) -> Failure:
+    """The failure that a call's status means, its field names still the contract's."""
+    status, reason, text = _BY_CODE.get(error.code(), _OTHERWISE)
+    violations: list[Violation] = []
+    values: dict[str, str] = {}
+    retry_after_s = _RETRY_AFTER_S if status in {429, 503} else None
+    for detail in _details(error):
+        if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
+            info = error_details_pb2.ErrorInfo()
+            detail.Unpack(info)
+            if info.domain == _DOMAIN:
+                reason = Reason(info.reason) if info.reason in set(Reason) else reason
+                values = dict(info.metadata)
+                text = error.details() or text
+        elif detail.Is(error_details_pb2.BadRequest.DESCRIPTOR):
+            bad = error_details_pb2.BadRequest()
+            detail.Unpack(bad)
+            violations = [Violation(v.field, v.description) for v in bad.field_violations]
+        elif detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR):
+            retry = error_details_pb2.RetryInfo()
+            detail.Unpack(retry)
+            retry_after_s = retry.retry_delay.ToTimedelta().total_seconds()
+    return Failure(status, reason, text, violations=violations, retry_after_s=retry_after_s, values=values)
+
+
+def _details(error: grpc.aio.AioRpcError) -> list[Any]:
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin" and isinstance(value, bytes):
+            return list(status_pb2.Status.FromString(value).details)
+    return []

@@ -1,0 +1,126 @@
+"""Every request as operators see it: its id, its span, its time, its line in the log.
+
+Owns the request id, which it puts into `scope["state"]` and on every response, and the last word on exceptions that
+no endpoint knew. A pure ASGI middleware, so that a caller's leaving stays visible within. Used on the event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from typing import Final
+
+from opentelemetry import trace
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway import telemetry as names
+from gateway.body import CallerLeft
+from gateway.dialects.call import Translator
+from gateway.endpoint import known, send_refusal
+from gateway.telemetry import Telemetry
+
+CALLER_LEFT_STATUS: Final = 499  # never sent; for the log and the metrics
+
+_LOGGER = logging.getLogger(__name__)
+_QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})  # asked every second, and worth no trace
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"})
+_MAX_REQUEST_ID_LENGTH: Final = 128
+
+
+class RequestObserver:
+    """Wraps an application. `fallback` shapes the errors that no endpoint shaped."""
+
+    def __init__(self, app: ASGIApp, telemetry: Telemetry, fallback: Translator) -> None:
+        self._app = app
+        self._telemetry = telemetry
+        self._fallback = fallback
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        exchange = _Exchange(send, _request_id(headers))
+        scope.setdefault("state", {})["request_id"] = exchange.request_id
+        if scope["path"] in _QUIET:
+            await self._answer(scope, receive, exchange)
+            return
+        method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+        shared: dict[str, str | int] = {names.HTTP_METHOD: method, names.URL_SCHEME: scope["scheme"]}
+        begun = time.perf_counter()
+        self._telemetry.active_requests.add(1, shared)
+        with self._telemetry.tracer.start_as_current_span(
+            method,
+            context=self._telemetry.extract(dict(headers)),
+            kind=trace.SpanKind.SERVER,
+            attributes={
+                **shared,
+                names.URL_PATH: scope["path"],
+                names.USER_AGENT: headers.get("user-agent", ""),
+                names.REQUEST_ID: exchange.request_id,
+            },
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                await self._answer(scope, receive, exchange)
+            finally:
+                duration_s = time.perf_counter() - begun
+                self._telemetry.active_requests.add(-1, shared)
+                attributes = shared | {names.HTTP_STATUS: exchange.status}
+                if (route := scope.get("route")) is not None:
+                    attributes[names.HTTP_ROUTE] = route.path
+                    span.update_name(f"{method} {route.path}")
+                if exchange.status >= CALLER_LEFT_STATUS:
+                    attributes[names.ERROR_TYPE] = str(exchange.status)
+                    span.set_status(trace.StatusCode.ERROR)
+                span.set_attributes(attributes)
+                self._telemetry.request_duration.record(duration_s, attributes)
+                fields = {
+                    "request_id": exchange.request_id,
+                    "method": method,
+                    "path": scope["path"],
+                    "status": exchange.status,
+                    "duration_s": round(duration_s, 6),
+                }
+                _LOGGER.info("request", extra={"fields": fields})
+
+    async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> None:
+        try:
+            await self._app(scope, receive, exchange.send)
+        except CallerLeft:
+            exchange.status = CALLER_LEFT_STATUS
+        except Exception as error:
+            failure = known(error, exchange.request_id)
+            if exchange.is_started:  # nothing can be said any more: the server closes the connection
+                exchange.status = failure.status
+                raise
+            await send_refusal(exchange.send, self._fallback.refuse(failure), failure)
+
+
+class _Exchange:
+    """One request's answer as it goes out, with the request's id on it."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self.request_id = request_id
+        self.status = CALLER_LEFT_STATUS  # until an answer starts
+        self.is_started = False
+
+    async def send(self, message: Message) -> None:
+        """Pass on what the application sends."""
+        if message["type"] == "http.response.start":
+            self.is_started = True
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), (b"x-request-id", self.request_id.encode())]
+        await self._send(message)
+
+
+def _request_id(headers: Headers) -> str:
+    """The caller's or Envoy's id if it is fit for headers and logs, else a new one."""
+    given = headers.get("x-request-id", "")
+    if given and len(given) <= _MAX_REQUEST_ID_LENGTH and given.isascii() and given.isprintable():
+        return given
+    return str(uuid.uuid4())

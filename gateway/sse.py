@@ -1,0 +1,54 @@
+"""The HTTP side of a streamed answer: server-sent events.
+
+Owns the response's headers and the comments that keep a silent stream open. Used on the event loop, by the task that
+streams and by the task of `keep_alive`. It knows no dialect: what it writes are whole events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.types import Send
+
+COMMENT = b": keep-alive\n\n"
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # nginx would hold events back
+]
+
+
+class EventStream:
+    """One streamed response. A reader that does not keep up makes `write` wait."""
+
+    def __init__(self, send: Send, *, comments: bool, interval_s: float) -> None:
+        self._send = send
+        self._comments = comments
+        self._interval_s = interval_s
+        self._clock = asyncio.get_running_loop().time
+        self._written_at = 0.0
+        self.is_open = False
+
+    async def open(self, first: bytes) -> None:
+        """Commit to status 200; the headers and a comment go out at once."""
+        self.is_open = True
+        await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        await self.write(COMMENT + first if self._comments else first)
+
+    async def write(self, events: bytes) -> None:
+        """Send whole events."""
+        self._written_at = self._clock()
+        await self._send({"type": "http.response.body", "body": events, "more_body": True})
+
+    async def close(self, last: bytes = b"") -> None:
+        """Send the last events and end the response."""
+        await self._send({"type": "http.response.body", "body": last, "more_body": False})
+
+    async def keep_alive(self) -> None:
+        """Send a comment whenever nothing was sent for the interval, until cancelled."""
+        while True:
+            silence = self._clock() - self._written_at
+            if silence < self._interval_s or not (self.is_open and self._comments):
+                await asyncio.sleep(self._interval_s - silence if silence < self._interval_s else self._interval_s)
+            else:
+                await self.write(COMMENT)
