@@ -33,13 +33,10 @@ class EngineConfig:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "prefix_caching" or value is None:
+            if field.name == "prefix_caching" or (value is None and field.default is None):
                 continue
-            if not isinstance(value, int) or value < 1:
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{field.name} must be a whole number of at least 1, not {value!r}")
-        for name in ("max_batch_tokens", "max_batch_sequences", "max_prefill_chunk", "block_size"):
-            if getattr(self, name) is None:
-                raise ValueError(f"{name} must be given")
         if self.max_batch_sequences > self.max_batch_tokens:
             raise ValueError(
                 f"max_batch_sequences ({self.max_batch_sequences}) must not exceed max_batch_tokens "

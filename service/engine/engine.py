@@ -76,6 +76,7 @@ class Engine:
         *,
         eos_token_ids: Collection[int],
         observer: StepObserver | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`config` must have its `num_blocks` and `max_model_len`; ValueError otherwise."""
         if config.num_blocks is None or config.max_model_len is None:
@@ -83,11 +84,12 @@ class Engine:
         pool = BlockPool(config.num_blocks, config.block_size)
         # A sequence alone in the cache must be able to reach its end, or it could neither run on nor make room.
         self.max_model_len = min(config.max_model_len, config.num_blocks * config.block_size)
-        self._core = EngineCore(Scheduler(config, pool), runner)
+        self._core = EngineCore(Scheduler(config, pool), runner, clock)
         self._tokenizer = tokenizer
         self._config = config
         self._eos_token_ids = frozenset(eos_token_ids)
         self._observer = observer
+        self._clock = clock
         self._mailbox: queue.SimpleQueue[_Add | _Abort | _Stop] = queue.SimpleQueue()
         self._serials = count()
         self._streams: dict[SequenceGroup, OutputStream] = {}
@@ -161,7 +163,7 @@ class Engine:
         await self._stopped
 
     def _admit(self, request: GenerationRequest) -> SequenceGroup:
-        now = time.monotonic()
+        now = self._clock()
         if self.failed.done():
             raise EngineFailed("the engine has failed")
         if self._is_closed:

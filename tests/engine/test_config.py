@@ -1,0 +1,43 @@
+"""EngineConfig: what it accepts, and how it names what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.engine.config import EngineConfig
+
+
+def test_config_defaults_are_valid() -> None:
+    """Every size has a default that works."""
+    assert EngineConfig() == EngineConfig(max_batch_tokens=2048, max_batch_sequences=64, block_size=16)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "16", None, float("nan")])
+@pytest.mark.parametrize(
+    "name",
+    ["max_batch_tokens", "max_batch_sequences", "max_prefill_chunk", "block_size", "max_queue_requests"],
+)
+def test_config_names_the_field_of_a_bad_size(name: str, value: object) -> None:
+    """A size that is no whole number from 1 on stops the start with the field's name."""
+    with pytest.raises(ValueError, match=name):
+        EngineConfig(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["num_blocks", "max_model_len", "num_threads"])
+def test_config_leaves_open_what_the_model_decides(name: str) -> None:
+    """None is good where the model or the machine gives the value; 0 is not."""
+    assert getattr(EngineConfig(**{name: None}), name) is None
+    with pytest.raises(ValueError, match=name):
+        EngineConfig(**{name: 0})
+
+
+def test_config_refuses_a_batch_whose_decodes_do_not_fit_a_step() -> None:
+    """Each running sequence decodes in every step, so a step must have a token for each."""
+    with pytest.raises(ValueError, match=r"max_batch_sequences.*max_batch_tokens"):
+        EngineConfig(max_batch_tokens=8, max_batch_sequences=9)
+
+
+def test_config_refuses_a_context_without_room_for_an_answer() -> None:
+    """A context of one token holds a prompt and no answer."""
+    with pytest.raises(ValueError, match="max_model_len"):
+        EngineConfig(max_model_len=1)

@@ -1,0 +1,135 @@
+"""Detokenizer: the same text for every split into tokens, and no stop string in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.engine.detokenizer import Detokenizer
+from tests.engine.fakes import CONTROL, ByteTokenizer, ChunkTokenizer
+
+
+def every_split(data: bytes) -> Iterator[list[bytes]]:
+    """All ways to cut `data` into tokens."""
+    for num_cuts in range(len(data)):
+        for cuts in combinations(range(1, len(data)), num_cuts):
+            bounds = [0, *cuts, len(data)]
+            yield [data[start:end] for start, end in pairwise(bounds)]
+
+
+def ended_text(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
+    """The text before the stop string that is complete first, the longest of those; and that stop string."""
+    for end in range(1, len(text) + 1):
+        complete = [stop for stop in stops if text[:end].endswith(stop)]
+        if complete:
+            longest = max(complete, key=len)
+            return text[: end - len(longest)], longest
+    return text, None
+
+
+def held_text(text: str, stops: Sequence[str]) -> str:
+    """The longest end of `text` that may yet become a stop string."""
+    ends = (text[start:] for start in range(len(text)))
+    return next((end for end in ends if any(stop.startswith(end) and stop != end for stop in stops)), "")
+
+
+@pytest.mark.parametrize(
+    ("text", "stops"),
+    [
+        ("abcdefgh", ()),
+        ("abcdefgh", ("def",)),
+        ("abcdefgh", ("a",)),
+        ("abcdefgh", ("gh", "fgh")),
+        ("abcdefgh", ("xyz", "hi")),
+        ("aaabaab", ("aab",)),
+        ("ababac", ("abac", "abab")),
+        ("abcde", ("bcd", "c")),
+        ("abcde", ("de", "bcd", "abcdef")),
+        ("a€b€c", ("€c",)),
+        ("héé!", ("é!", "éé")),
+        ("😀😁", ("😁",)),
+        ("\n\nA:", ("\nA",)),
+    ],
+)
+def test_detokenizer_gives_the_same_text_for_every_split(text: str, stops: tuple[str, ...]) -> None:
+    """However a text is cut, also within characters, it ends before the same stop string and nothing of it leaks."""
+    wanted, wanted_stop = ended_text(text, stops)
+    for chunks in every_split(text.encode()):
+        detokenizer = Detokenizer(ChunkTokenizer(chunks), stops)
+        sent = ""
+        for index in range(len(chunks)):
+            sent += detokenizer.append(index)
+            assert wanted.startswith(sent)
+            if detokenizer.stop_sequence is not None:
+                break
+            seen = b"".join(chunks[: index + 1]).decode(errors="ignore")
+            assert sent == seen.removesuffix(held_text(seen, stops)), "text is held that no stop string begins with"
+        if detokenizer.stop_sequence is None:
+            sent += detokenizer.flush()
+        assert (sent, detokenizer.stop_sequence) == (wanted, wanted_stop)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    chunks=st.lists(st.text("ab€", min_size=1, max_size=4), min_size=1, max_size=8),
+    stops=st.lists(st.text("ab€", min_size=1, max_size=4), max_size=4, unique=True),
+    min_tokens=st.integers(0, 4),
+)
+def test_detokenizer_honours_stops_after_min_tokens(chunks: list[str], stops: list[str], min_tokens: int) -> None:
+    """A stop string that is complete within the first tokens is text; the first that is complete later ends it."""
+    text = "".join(chunks)
+    num_open = len("".join(chunks[:min_tokens]))
+    wanted, wanted_stop = text, None
+    for end in range(num_open + 1, len(text) + 1):
+        complete = [stop for stop in stops if text[:end].endswith(stop)]
+        if complete:
+            wanted_stop = max(complete, key=len)
+            wanted = text[: end - len(wanted_stop)]
+            break
+    detokenizer = Detokenizer(ChunkTokenizer(c.encode() for c in chunks), stops, min_tokens=min_tokens)
+    sent = ""
+    for index in range(len(chunks)):
+        sent += detokenizer.append(index)
+        if detokenizer.stop_sequence is not None:
+            break
+    else:
+        sent += detokenizer.flush()
+    assert (sent, detokenizer.stop_sequence) == (wanted, wanted_stop)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.binary(max_size=12), cuts=st.lists(st.integers(0, 12), max_size=6))
+def test_detokenizer_replaces_what_is_no_utf8(data: bytes, cuts: list[int]) -> None:
+    """Any bytes, cut anyhow, become the text that they are as a whole, with U+FFFD for what is no character."""
+    bounds = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
+    chunks = [data[start:end] for start, end in pairwise(bounds)]
+    detokenizer = Detokenizer(ChunkTokenizer(chunks))
+    sent = "".join(map(detokenizer.append, range(len(chunks)))) + detokenizer.flush()
+    assert sent == data.decode(errors="replace")
+
+
+def test_detokenizer_does_not_hold_broken_bytes() -> None:
+    """A byte that can begin no character is sent as U+FFFD at once, an unfinished character with the next byte."""
+    detokenizer = Detokenizer(ByteTokenizer())
+    assert detokenizer.append(0xFF) == "\ufffd"
+    assert detokenizer.append(0xE2) == ""
+    assert detokenizer.append(ord("a")) == "\ufffda"
+    assert detokenizer.append(0xE2) == ""
+    assert detokenizer.flush() == "\ufffd"
+
+
+@pytest.mark.parametrize(("skip", "text"), [(True, ""), (False, "<control>")])
+def test_detokenizer_shows_control_tokens_only_if_asked(skip: bool, text: str) -> None:  # noqa: FBT001
+    """Control tokens are no text, unless the reader wants to see them."""
+    assert Detokenizer(ByteTokenizer(), skip_special_tokens=skip).append(CONTROL) == text
+
+
+def test_detokenizer_keeps_a_character_whole_around_a_control_token() -> None:
+    """A control token between two bytes of a character does not break it."""
+    detokenizer = Detokenizer(ByteTokenizer())
+    first, *rest = "€".encode()
+    assert "".join(map(detokenizer.append, [first, CONTROL, *rest])) == "€"

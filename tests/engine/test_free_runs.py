@@ -1,0 +1,89 @@
+"""FreeRuns: a set of ids that hands out neighbours."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.engine.free_runs import FreeRuns
+
+
+def test_free_runs_give_the_next_id() -> None:
+    """The id after the given one is taken as long as it is free."""
+    runs = FreeRuns(8)
+    taken = [runs.take(None, 1)]
+    for _ in range(7):
+        taken.append(runs.take(taken[-1], 1))
+    assert taken == list(range(8))
+    assert runs.num_blocks == 0
+
+
+def test_free_runs_leave_room_on_both_sides() -> None:
+    """A newcomer begins in the middle of a long run, so that who ends before it can grow as well."""
+    runs = FreeRuns(17)
+    first = runs.take(None, 1)
+    second = runs.take(None, 4)  # of the 16 after the first, 4 are needed: 6 on either side are spare
+    assert (first, second) == (0, 7)
+    assert runs.take(first, 1) == 1
+    assert runs.take(second, 1) == 8
+
+
+def test_free_runs_begin_at_the_start_when_all_is_needed() -> None:
+    """A newcomer that needs more than the run begins at its start."""
+    runs = FreeRuns(8)
+    assert runs.take(None, 1) == 0
+    assert runs.take(None, 7) == 1
+
+
+def test_free_runs_join_neighbours() -> None:
+    """Ids that come back in any order are one run again."""
+    runs = FreeRuns(4)
+    taken = [runs.take(None, 4)]
+    for _ in range(3):
+        taken.append(runs.take(taken[-1], 1))
+    for block_id in (2, 0, 1, 3):
+        runs.add(block_id)
+    assert [runs.take(None, 4), *(runs.take(i, 1) for i in range(3))] == [0, 1, 2, 3]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    num_blocks=st.integers(1, 40),
+    moves=st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(1, 9)), max_size=80),
+)
+def test_free_runs_are_a_set(num_blocks: int, moves: list[tuple[bool, int, int]]) -> None:
+    """After any takes and returns, what is free is what was not taken, and the next id is given whenever it is free."""
+    runs = FreeRuns(num_blocks)
+    free = set(range(num_blocks))
+    for takes, number, room in moves:
+        taken = sorted(set(range(num_blocks)) - free)
+        if takes and free:
+            after = taken[number % len(taken)] if taken else None
+            block_id = runs.take(after, room)
+            assert block_id in free
+            if after is not None and after + 1 in free:
+                assert block_id == after + 1
+            free.remove(block_id)
+        elif not takes and taken:
+            runs.add(taken[number % len(taken)])
+            free.add(taken[number % len(taken)])
+        assert sorted(runs) == sorted(free)
+        assert runs.num_blocks == len(free)
+
+
+def test_free_runs_choose_a_long_run() -> None:
+    """A newcomer goes to a run at least half as long as the longest."""
+    runs = FreeRuns(32)
+    taken = [runs.take(None, 32)]
+    while runs.num_blocks:
+        taken.append(runs.take(taken[-1], 1))
+    for block_id in (1, 3, 5, *range(16, 28)):
+        runs.add(block_id)
+    assert 16 <= runs.take(None, 1) < 28
+
+
+@pytest.mark.parametrize("num_blocks", [1, 2, 3, 64, 1000])
+def test_free_runs_begin_full(num_blocks: int) -> None:
+    """All ids are free in the beginning."""
+    assert list(FreeRuns(num_blocks)) == list(range(num_blocks))

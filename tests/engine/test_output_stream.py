@@ -1,0 +1,106 @@
+"""OutputStream: every output once, in order, merged for a slow reader, and one end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from service.engine.errors import EngineClosed
+from service.engine.output_stream import OutputStream
+from service.engine.types import FinishReason, GenerationOutput, Timings, TokenLogprob
+from tests.engine.fakes import read
+
+TIMINGS = Timings(0.0, 1.0, 2.0, 3.0)
+
+
+def output(text: str, choice_index: int = 0, *, last: bool = False) -> GenerationOutput:
+    return GenerationOutput(
+        choice_index=choice_index,
+        token_ids=(ord(text),),
+        text=text,
+        logprobs=(TokenLogprob(ord(text), -1.0),),
+        finish_reason=FinishReason.STOP_SEQUENCE if last else None,
+        stop_sequence="!" if last else None,
+        num_cached_tokens=3,
+        timings=TIMINGS if last else None,
+    )
+
+
+async def test_stream_wakes_its_reader_for_each_output() -> None:
+    """A reader that is there in time gets each output by itself."""
+    stream = OutputStream(1)
+    outputs = []
+    reading = asyncio.create_task(read(stream))
+    for text in "abc":
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        outputs.append(output(text, last=text == "c"))
+        stream.put(outputs[-1])
+    assert await reading == outputs
+
+
+async def test_stream_merges_what_was_not_read_by_choice() -> None:
+    """A slow reader gets one output a choice, with all text, tokens and logprobs, and the last one's end."""
+    stream = OutputStream(2)
+    stream.put(output("a"))
+    stream.put(output("x", 1))
+    stream.put(output("b"))
+    stream.put(output("c", last=True))
+    first = await anext(stream)
+    assert first == GenerationOutput(
+        choice_index=0,
+        token_ids=(97, 98, 99),
+        text="abc",
+        logprobs=tuple(TokenLogprob(i, -1.0) for i in (97, 98, 99)),
+        finish_reason=FinishReason.STOP_SEQUENCE,
+        stop_sequence="!",
+        num_cached_tokens=3,
+        timings=TIMINGS,
+    )
+    stream.put(output("y", 1, last=True))
+    assert [(rest.choice_index, rest.text) for rest in await read(stream)] == [(1, "xy")]
+
+
+async def test_stream_holds_one_output_a_choice() -> None:
+    """However far the reader is behind, no queue grows."""
+    stream = OutputStream(2)
+    for _ in range(1000):
+        stream.put(output("a"))
+        stream.put(output("b", 1))
+    assert len(stream._pending) == 2
+    assert len((await anext(stream)).token_ids) == 1000
+
+
+async def test_stream_gives_what_is_left_before_the_error() -> None:
+    """Text that was generated is not lost to an error after it; then comes the error, once, and then the end."""
+    stream = OutputStream(1)
+    stream.put(output("a"))
+    stream.end(EngineClosed("stopped"))
+    stream.put(output("b"))
+    stream.end(EngineClosed("again"))
+    assert (await anext(stream)).text == "a"
+    with pytest.raises(EngineClosed, match="stopped"):
+        await anext(stream)
+    assert await read(stream) == []
+
+
+async def test_stream_ends_after_the_last_choice() -> None:
+    """The end is when every choice has had its last output; nothing is taken after it."""
+    stream = OutputStream(2)
+    stream.put(output("a", last=True))
+    assert not stream.is_ended
+    stream.put(output("b", 1, last=True))
+    assert stream.is_ended
+    stream.put(output("c"))
+    stream.end(EngineClosed("late"))
+    assert "".join(rest.text for rest in await read(stream)) == "ab"
+
+
+async def test_stream_wakes_a_reader_by_its_end() -> None:
+    """A reader that waits is told of the end."""
+    stream = OutputStream(1)
+    reading = asyncio.create_task(read(stream))
+    await asyncio.sleep(0)
+    stream.end(None)
+    assert await reading == []

@@ -1,0 +1,112 @@
+"""The deciding half under loads that nobody thought of."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.engine.errors import DeadlineExceeded
+from service.engine.sequence import SequenceGroup, choice_seed
+from service.engine.types import GenerationRequest
+from tests.engine.fakes import Bench, config_of, request, sums
+
+PREFIXES = ["", "system: be brief. ", "system: be brief. user: ", "once upon a time "]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("prefix_caching", [True, False])
+def test_load_ends_with_every_block_free(seed: int, prefix_caching: bool) -> None:  # noqa: FBT001
+    """500 requests on a cache for three: each ends once, says what it says alone, and leaves nothing behind."""
+    draw = random.Random(seed)
+    bench = Bench(
+        config_of(
+            num_blocks=40,
+            max_model_len=96,
+            max_batch_tokens=48,
+            max_batch_sequences=8,
+            max_prefill_chunk=16,
+            prefix_caching=prefix_caching,
+        )
+    )
+    wanted: dict[int, GenerationRequest] = {}
+    live: dict[int, SequenceGroup] = {}
+    aborted: set[int] = set()
+    while len(wanted) < 500 or bench.core.has_work:
+        for _ in range(draw.randrange(4)):
+            if len(wanted) == 500:
+                break
+            prompt = draw.choice(PREFIXES) + "".join(draw.choices("ab", k=draw.randint(1, 50)))
+            one = request(
+                prompt,
+                n=draw.choice([1, 1, 1, 2, 3]),
+                seed=draw.randrange(100),
+                max_tokens=draw.choice([None, 1, 2, 10, 20]),
+                priority=draw.randrange(3),
+                deadline=draw.choice([None, None, None, bench.clock.now + draw.randint(1, 60)]),
+                ignore_eos=True,
+            )
+            group = bench.add(one)
+            wanted[group.serial], live[group.serial] = one, group
+        if live and draw.random() < 0.1:
+            group = live.pop(draw.choice(list(live)))
+            if not group.is_finished:
+                aborted.add(group.serial)
+            bench.core.abort(group)
+        bench.step()
+        bench.clock.now += 1
+    bench.assert_idle()
+    stats = bench.core.stats()
+    assert stats.num_preemptions > 0
+    assert (stats.num_prefix_hit_tokens > 0) == prefix_caching
+    ends = {"aborted": 0, "deadline": 0, "finished": 0}
+    for serial, one in wanted.items():
+        errors = bench.errors.get(serial, [])
+        for index in range(one.n):
+            tokens = bench.tokens(serial, index)
+            assert one.sampling.seed is not None
+            assert tokens == sums(one.prompt_token_ids, len(tokens), choice_seed(one.sampling.seed, index))
+            outputs = bench.outputs.get((serial, index), [])
+            num_last = sum(output.finish_reason is not None for output in outputs)
+            if serial in aborted:
+                assert errors == []
+                ends["aborted"] += 1
+            elif errors:
+                assert [type(error) for error in errors] == [DeadlineExceeded]
+                ends["deadline"] += 1
+            else:
+                limit = 96 - len(one.prompt_token_ids)
+                assert len(tokens) == min(limit, one.stopping.max_tokens or limit)
+                assert num_last == 1
+                assert outputs[-1].finish_reason is not None
+                ends["finished"] += 1
+    assert min(ends.values()) > 0, "the load does not reach every end"
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_load_does_not_show_in_the_answers(data: st.DataObject) -> None:
+    """Alone or together, in pieces or whole, cached or not, preempted or not: the tokens are the same."""
+    num_blocks = data.draw(st.integers(10, 40), "num_blocks")
+    bench = Bench(
+        config_of(
+            num_blocks=num_blocks,
+            max_model_len=40,
+            max_batch_tokens=data.draw(st.integers(4, 64), "max_batch_tokens"),
+            max_batch_sequences=data.draw(st.integers(1, 4), "max_batch_sequences"),
+            max_prefill_chunk=data.draw(st.integers(1, 64), "max_prefill_chunk"),
+            prefix_caching=data.draw(st.booleans(), "prefix_caching"),
+        )
+    )
+    prompts = data.draw(st.lists(st.text("ab", min_size=1, max_size=30), min_size=1, max_size=8), "prompts")
+    for prompt in prompts:
+        bench.add(request(prompt, max_tokens=9, n=data.draw(st.integers(1, 2), "n"), ignore_eos=True))
+        for _ in range(data.draw(st.integers(0, 5), "steps")):
+            bench.step()
+    bench.run()
+    bench.assert_idle()
+    for (serial, index), outputs in bench.outputs.items():
+        assert bench.tokens(serial, index) == sums(prompts[serial].encode(), 9, choice_seed(0, index))
+        assert [output.finish_reason is not None for output in outputs] == [False] * 8 + [True]

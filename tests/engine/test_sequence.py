@@ -1,0 +1,159 @@
+"""Sequence: what a sampled token adds, and when it is the last."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import pytest
+
+from service.engine.errors import SequenceError
+from service.engine.sequence import Sequence, choice_seed
+from service.engine.types import FinishReason, GenerationRequest, StopParams, TokenLogprob
+from tests.engine.fakes import CONTROL, END, group_of, request
+
+
+class OneWord:
+    """A constraint that takes the bytes of one word, and then nothing."""
+
+    def __init__(self, word: bytes) -> None:
+        self.rest = word
+
+    def fill_mask(self, words: Any) -> None:
+        raise AssertionError("the sequence asks for no mask")
+
+    def accept(self, token_id: int) -> None:
+        if token_id != self.rest[0]:
+            raise ValueError("not in the grammar")
+        self.rest = self.rest[1:]
+
+    def is_finished(self) -> bool:
+        return not self.rest
+
+    def fork(self) -> Self:
+        return type(self)(self.rest)
+
+
+def sequence_of(wanted: GenerationRequest, max_model_len: int = 64) -> Sequence:
+    return group_of(wanted, max_model_len=max_model_len).sequences[0]
+
+
+def accept(sequence: Sequence, *token_ids: int) -> tuple[str, FinishReason | None]:
+    """The text of the tokens up to the last or the end, and the finish reason."""
+    text = ""
+    for token_id in token_ids:
+        output = sequence.accept(token_id, None, 0.0)
+        text += output.text
+        if output.finish_reason:
+            break
+    return text, sequence.finish_reason
+
+
+@pytest.mark.parametrize(
+    ("stopping", "token_ids", "text", "reason"),
+    [
+        (StopParams(), b"abc", "abc", None),
+        (StopParams(), [*b"ab", END, *b"c"], "ab", FinishReason.END_OF_TEXT),
+        (StopParams(ignore_eos=True), [*b"ab", END, *b"c"], "abc", None),
+        (StopParams(stop_token_ids=[98]), b"abc", "a", FinishReason.END_OF_TEXT),
+        (StopParams(stop_token_ids=[98], ignore_eos=True), [END, *b"abc"], "a", FinishReason.END_OF_TEXT),
+        (StopParams(max_tokens=2), b"abc", "ab", FinishReason.LENGTH),
+        (StopParams(max_tokens=1), b"abc", "a", FinishReason.LENGTH),
+        (StopParams(stop=["bc"]), b"abcd", "a", FinishReason.STOP_SEQUENCE),
+        (StopParams(stop=["bc"], max_tokens=2), b"abcd", "ab", FinishReason.LENGTH),
+        (StopParams(stop=["bc"], max_tokens=3), b"abcd", "a", FinishReason.STOP_SEQUENCE),
+        (StopParams(stop=["bc"]), [*b"ab", END], "ab", FinishReason.END_OF_TEXT),
+        (StopParams(max_tokens=2), [END, END], "", FinishReason.END_OF_TEXT),
+        (StopParams(max_tokens=2), [0xE2, 0x82, 0xAC], "\ufffd", FinishReason.LENGTH),
+        (StopParams(min_tokens=1), [END, *b"a", END], "a", FinishReason.END_OF_TEXT),
+        (StopParams(min_tokens=2, stop_token_ids=[97]), b"aaab", "aa", FinishReason.END_OF_TEXT),
+        (StopParams(min_tokens=2, stop=["a"]), b"aaab", "aa", FinishReason.STOP_SEQUENCE),
+        (StopParams(max_tokens=3), [CONTROL, *b"ab"], "ab", FinishReason.LENGTH),
+    ],
+)
+def test_sequence_ends_as_the_request_says(
+    stopping: StopParams, token_ids: list[int], text: str, reason: FinishReason | None
+) -> None:
+    """The end comes by token, by stop string or by length; the text has neither the stop nor half a character."""
+    sequence = sequence_of(replace(request(), stopping=stopping))
+    assert accept(sequence, *token_ids) == (text, reason)
+
+
+@pytest.mark.parametrize("max_tokens", [None, 100])
+def test_sequence_ends_with_the_context(max_tokens: int | None) -> None:
+    """Prompt and answer together are never longer than the context, whatever the request asks for."""
+    sequence = sequence_of(request("12345", max_tokens=max_tokens), max_model_len=8)
+    assert accept(sequence, *b"abcdef") == ("abc", FinishReason.LENGTH)
+    assert len(sequence.token_ids) == 8
+
+
+def test_sequence_tells_the_stop_string_and_the_timings_at_the_end() -> None:
+    """The last output, and no other, names the stop string and the four instants."""
+    group = group_of(request(stop=["b"]), arrived=1.0)
+    sequence = group.sequences[0]
+    sequence.scheduled = 2.0
+    first, last = sequence.accept(97, None, 3.0), sequence.accept(98, None, 4.0)
+    assert (first.finish_reason, first.stop_sequence, first.timings) == (None, None, None)
+    assert (last.finish_reason, last.stop_sequence) == (FinishReason.STOP_SEQUENCE, "b")
+    assert last.timings is not None
+    assert (last.timings.arrived, last.timings.scheduled) == (1.0, 2.0)
+    assert (last.timings.first_token, last.timings.finished) == (3.0, 4.0)
+
+
+def test_sequence_passes_logprobs_on_for_each_token() -> None:
+    """There is one logprob for each token, the one that ends the text included."""
+    sequence = sequence_of(request(logprobs=0))
+    for token_id in (97, END):
+        logprob = TokenLogprob(token_id, -1.0)
+        output = sequence.accept(token_id, logprob, 0.0)
+        assert (output.token_ids, output.logprobs) == ((token_id,), (logprob,))
+
+
+def test_sequence_ends_when_its_constraint_lets_nothing_follow() -> None:
+    """The end of a grammar is the end of the text, also on the last token that the length allows."""
+    sequence = sequence_of(request(constraint=OneWord(b"yes"), max_tokens=3))
+    assert accept(sequence, *b"yes") == ("yes", FinishReason.END_OF_TEXT)
+
+
+def test_sequence_fails_alone_when_its_constraint_does() -> None:
+    """A constraint's own exception becomes the sequence's error, with the cause."""
+    sequence = sequence_of(request(constraint=OneWord(b"yes")))
+    with pytest.raises(SequenceError) as caught:
+        accept(sequence, *b"no")
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_sequence_choices_have_constraints_of_their_own() -> None:
+    """What one choice says does not move another's constraint, nor the request's."""
+    constraint = OneWord(b"yes")
+    group = group_of(request(constraint=constraint, n=2))
+    assert accept(group.sequences[0], *b"yes") == ("yes", FinishReason.END_OF_TEXT)
+    assert accept(group.sequences[1], *b"yes") == ("yes", FinishReason.END_OF_TEXT)
+    assert constraint.rest == b"yes"
+
+
+def test_choice_seed_of_the_first_choice_is_the_request_s() -> None:
+    """So a choice can be had again by itself, with its own seed."""
+    assert choice_seed(5, 0) == 5
+    seed = choice_seed(5, 3)
+    assert choice_seed(seed, 0) == seed
+
+
+def test_choice_seeds_differ_and_fit_a_generator() -> None:
+    """Each choice of each request has its own seed, from 0 up to 2**63."""
+    seeds = [choice_seed(seed, index) for seed in (0, 1, -1, 2**63 - 1, 2**64 - 1) for index in range(1, 64)]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= choice_seed(seed, 0) < 2**63 for seed in (-1, 2**64 - 1))
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_group_is_finished_with_its_last_choice() -> None:
+    """A request ends with the last of its choices, or at once when it is given up."""
+    group = group_of(request(n=2, max_tokens=1))
+    accept(group.sequences[1], 97)
+    assert not group.is_finished
+    accept(group.sequences[0], 97)
+    assert group.is_finished
+    other = group_of(request(n=2))
+    other.ended = True
+    assert other.is_finished

@@ -1,0 +1,127 @@
+"""FastTokenizer: ids, texts and the bytes of single tokens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from service.engine.errors import ModelLoadError
+from service.engine.tokenizer import FastTokenizer
+
+TEXTS = ["hello world", "  two  spaces\n\ttab", "naïve café €5 😀", '{"a": [1, 2]}', "日本語 text", "▁ and <0x41>"]
+
+
+def byte_level() -> Tokenizer:
+    """A byte-level BPE as GPT-2, Llama 3 and Qwen have it."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(["hello hello world world"], trainer)
+    tokenizer.add_special_tokens(["<|end|>"])
+    tokenizer.add_tokens([AddedToken("<tool é>", normalized=False)])
+    return tokenizer
+
+
+def sentencepiece() -> Tokenizer:
+    """A BPE with "▁" for the space and byte tokens, as Llama 2 and Gemma have it."""
+    pieces = ["<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁helowrdtanpcs", "▁h", "he", "▁w"]
+    merges = [("▁", "h"), ("h", "e"), ("▁", "w")]
+    tokenizer = Tokenizer(
+        models.BPE(
+            vocab={piece: index for index, piece in enumerate(pieces)}, merges=merges, byte_fallback=True, fuse_unk=True
+        )
+    )
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    return tokenizer
+
+
+def metaspace() -> Tokenizer:
+    """A unigram model with "▁" spelled by the Metaspace decoder, as T5 has it."""
+    pieces = [("<unk>", 0.0), ("▁", -1.0), *((letter, -2.0) for letter in "helowrd"), ("▁hello", -1.0)]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="never")
+    return tokenizer
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("made", [byte_level, sentencepiece], ids=lambda made: made.__name__)
+def test_tokenizer_bytes_join_to_the_text(made: object, text: str) -> None:
+    """The bytes of a text's tokens, one after the other, are the text."""
+    tokenizer = FastTokenizer(made().to_str())  # type: ignore[operator]
+    ids = tokenizer.encode(text)
+    if made is sentencepiece:
+        text = text.replace("▁", " ")  # this vocabulary can't tell the two apart
+    assert b"".join(map(tokenizer.token_bytes, ids)).decode() == text
+    assert tokenizer.decode(ids) == text
+
+
+def test_tokenizer_reads_the_metaspace_decoder() -> None:
+    """The replacement character of a Metaspace decoder is a space."""
+    tokenizer = FastTokenizer(metaspace().to_str())
+    ids = tokenizer.encode("world hello")
+    assert b"".join(map(tokenizer.token_bytes, ids)) == b"world hello"
+
+
+def test_tokenizer_bytes_of_added_tokens_are_their_own_text() -> None:
+    """An added token stands for its text, even where its characters spell other bytes in the vocabulary."""
+    made = byte_level()
+    tokenizer = FastTokenizer(made.to_str())
+    assert tokenizer.token_bytes(made.token_to_id("<tool é>")) == "<tool é>".encode()
+    assert tokenizer.token_bytes(made.token_to_id("<|end|>")) == b"<|end|>"
+
+
+def test_tokenizer_knows_which_added_tokens_are_control_tokens() -> None:
+    """Added tokens that are special are no text; others, such as tool call marks, are."""
+    made = byte_level()
+    tokenizer = FastTokenizer(made.to_str())
+    assert tokenizer.special_token_ids == {made.token_to_id("<|end|>")}
+    ids = tokenizer.encode("hello<|end|>")
+    assert tokenizer.decode(ids) == "hello"
+    assert tokenizer.decode(ids, skip_special_tokens=False) == "hello<|end|>"
+
+
+@pytest.mark.parametrize("token_id", [-1, 10**6])
+def test_tokenizer_gives_no_bytes_for_an_id_beyond_the_vocabulary(token_id: int) -> None:
+    """A padded output head may sample an id that stands for nothing."""
+    assert FastTokenizer(byte_level().to_str()).token_bytes(token_id) == b""
+
+
+def test_tokenizer_vocab_size_covers_added_tokens() -> None:
+    """The vocabulary's size is one more than the largest id."""
+    made = byte_level()
+    tokenizer = FastTokenizer(made.to_str())
+    assert tokenizer.vocab_size == made.token_to_id("<tool é>") + 1
+
+
+def test_tokenizer_neither_cuts_nor_pads() -> None:
+    """Lengths that a tokenizer.json was trained with do not touch a prompt."""
+    made = byte_level()
+    made.enable_truncation(4)
+    made.enable_padding(length=16)
+    text = made.to_str()
+    assert json.loads(text)["truncation"] is not None
+    assert FastTokenizer(text).decode(FastTokenizer(text).encode("hello world, hello")) == "hello world, hello"
+
+
+def test_tokenizer_loads_from_a_folder(tmp_path: Path) -> None:
+    """The folder's tokenizer.json is kept as text, for those who need it whole."""
+    path = tmp_path / "tokenizer.json"
+    path.write_text(byte_level().to_str(), encoding="utf-8")
+    assert FastTokenizer.from_folder(tmp_path).json == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"not json", b"\xff\xfe", b'{"model": {"type": "BPE"'])
+def test_tokenizer_names_the_file_that_can_not_be_loaded(tmp_path: Path, content: bytes | None) -> None:
+    """A missing or broken file stops the load with its name."""
+    if content is not None:
+        (tmp_path / "tokenizer.json").write_bytes(content)
+    with pytest.raises(ModelLoadError, match=r"tokenizer\.json"):
+        FastTokenizer.from_folder(tmp_path)
