@@ -1,0 +1,45 @@
+"""The call being served, as every layer of the service sees it.
+
+Owns one record a call, made by the outermost policies and found by those beneath through a context variable: each RPC
+runs in a task of its own, so the record never leaks into another call. Only the loop's thread touches it. It knows
+nothing of what a call does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+DEADLINE_SLACK_S = 0.05  # gRPC cancels a call at its deadline, now and then a little before
+
+
+@dataclass(slots=True)
+class Call:
+    """One RPC. `method` is fully qualified without a leading slash; `fields` are what its log line tells besides."""
+
+    method: str
+    request_id: str
+    fields: dict[str, str | int] = field(default_factory=dict)
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What goes back to the caller: as initial metadata with a message, as trailing metadata with an error."""
+        return (("x-request-id", self.request_id),)
+
+    def tell(self, facts: Mapping[str, str | int]) -> None:
+        """Add `facts` to the call's log line. They must not hold anything that a caller wrote but a model's name."""
+        self.fields.update(facts)
+
+
+_current: ContextVar[Call | None] = ContextVar("call", default=None)
+
+
+def current_call() -> Call | None:
+    """The call that this task serves; None outside of one."""
+    return _current.get()
+
+
+def enter_call(call: Call) -> None:
+    """Make `call` the current one for the rest of this task."""
+    _current.set(call)

@@ -1,0 +1,77 @@
+"""What the engines' own numbers look like from outside.
+
+Owns the gauges and counters over `EngineStats`, one series a model. The loop's thread adds engines and is told of their
+steps; whichever thread shows metrics reads their last stats, which are immutable. Knows engines by their stats only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from opentelemetry.metrics import CallbackOptions, Histogram, Observation
+
+from service.engine.types import EngineStats
+from service.telemetry import Telemetry
+
+_MODEL = "gen_ai.request.model"
+
+_GAUGES: tuple[tuple[str, str, Callable[[EngineStats], int]], ...] = (
+    ("queue_depth", "Sequences that wait, preempted ones included.", lambda s: s.num_waiting),
+    ("sequences_running", "Sequences that hold cache blocks and run.", lambda s: s.num_running),
+    ("kv_blocks_used", "Cache blocks that sequences hold.", lambda s: s.num_blocks - s.num_free_blocks),
+    ("kv_blocks_cached", "Free cache blocks that still serve a known prefix.", lambda s: s.num_cached_blocks),
+    ("kv_blocks", "Cache blocks, all.", lambda s: s.num_blocks),
+)
+_COUNTERS: tuple[tuple[str, str, Callable[[EngineStats], int]], ...] = (
+    ("steps", "Steps computed.", lambda s: s.num_steps),
+    ("preemptions", "Sequences that had to give their blocks back.", lambda s: s.num_preemptions),
+    ("computed_tokens", "Tokens computed, prompts and recomputation included.", lambda s: s.num_computed_tokens),
+    ("generated_tokens", "Tokens generated.", lambda s: s.num_generated_tokens),
+    ("prefix_query_tokens", "Prompt tokens looked up in the prefix cache.", lambda s: s.num_prefix_query_tokens),
+    ("prefix_hit_tokens", "Prompt tokens found in the prefix cache.", lambda s: s.num_prefix_hit_tokens),
+)
+
+
+class EngineMetrics:
+    """The engines' series. `observer(model)` goes to the engine of that model, then `add` shows its stats."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._step_duration = telemetry.instruments.step_duration
+        self._stats: dict[str, Callable[[], EngineStats]] = {}
+        for name, description, read in _GAUGES:
+            telemetry.meter.create_observable_gauge(
+                f"sluice.engine.{name}", [self._callback(read)], description=description
+            )
+        for name, description, read in _COUNTERS:
+            telemetry.meter.create_observable_counter(
+                f"sluice.engine.{name}", [self._callback(read)], description=description
+            )
+
+    def observer(self, model: str) -> StepTimes:
+        """Who is told of the steps of `model`'s engine."""
+        return StepTimes(model, self._step_duration)
+
+    def add(self, model: str, stats: Callable[[], EngineStats]) -> None:
+        """Show `model`, whose engine's last stats `stats()` returns in any thread."""
+        self._stats = {**self._stats, model: stats}  # replaced, not changed: another thread may be reading
+
+    def _callback(self, read: Callable[[EngineStats], int]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_options: CallbackOptions) -> list[Observation]:
+            return [Observation(read(stats()), {_MODEL: model}) for model, stats in self._stats.items()]
+
+        return observe
+
+
+class StepTimes:
+    """The times of one engine's steps; a `StepObserver`."""
+
+    def __init__(self, model: str, step_duration: Histogram) -> None:
+        self._attributes = {_MODEL: model}
+        self._step_duration = step_duration
+        self._num_steps = 0
+
+    def on_step(self, stats: EngineStats) -> None:
+        """Record the step's time, if there was one: a report may also tell of an expired deadline alone."""
+        if stats.num_steps > self._num_steps:
+            self._step_duration.record(stats.step_time_s, self._attributes)
+        self._num_steps = stats.num_steps

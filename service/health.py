@@ -1,0 +1,56 @@
+"""Whether the service serves: its phase, and what grpc.health.v1 says of it.
+
+Owns the phase and the health servicer. Only the loop's thread may call it. It doesn't know why a phase begins: the
+server tells it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health import aio as grpc_health
+
+OVERALL = ""  # the name under which grpc.health.v1 has the server as a whole
+
+
+class Phase(enum.Enum):
+    """Where the process is in its life. It only moves downwards."""
+
+    STARTING = "starting"  # models are being loaded; calls are refused
+    SERVING = "serving"
+    LEAVING = "leaving"  # health says NOT_SERVING so that balancers look elsewhere; calls are still served
+    DRAINING = "draining"  # new calls are refused, running ones go on
+    FAILED = "failed"  # an engine died
+
+
+class Health:
+    """The phase, with grpc.health.v1 kept in step: SERVING in that phase while no engine stalls, else NOT_SERVING."""
+
+    def __init__(self, services: Iterable[str]) -> None:
+        self.servicer = grpc_health.HealthServicer()
+        self._services = (OVERALL, *services)
+        self._phase = Phase.STARTING
+        self._stalled = False
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    async def enter(self, phase: Phase) -> None:
+        """Begin `phase` and tell all watchers."""
+        self._phase = phase
+        await self._publish()
+
+    async def set_stalled(self, stalled: bool) -> None:  # noqa: FBT001  the one value of a setter
+        """Note whether an engine has work and doesn't move."""
+        if stalled != self._stalled:
+            self._stalled = stalled
+            await self._publish()
+
+    async def _publish(self) -> None:
+        is_serving = self._phase is Phase.SERVING and not self._stalled
+        status = health_pb2.HealthCheckResponse.SERVING if is_serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for service in self._services:
+            await self.servicer.set(service, status)
