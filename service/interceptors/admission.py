@@ -1,0 +1,38 @@
+"""Which calls are let in at all.
+
+Owns the number of calls being served. Only the loop's thread runs it. What fits into an engine is the engine's matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from service.errors import Draining, Starting, TooManyCalls
+from service.health import Phase
+from service.interceptors.policy import Behaviour, Context, Policy
+
+_RETRY_AFTER_S = 1.0
+
+
+class Admission(Policy):
+    """Refuses calls before the service serves, after it began to drain, and above `max_concurrent_calls`."""
+
+    def __init__(self, phase: Callable[[], Phase], max_concurrent_calls: int) -> None:
+        self._phase = phase
+        self._max_concurrent_calls = max_concurrent_calls
+        self._num_calls = 0
+
+    async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  all alike
+        match self._phase():
+            case Phase.STARTING:
+                raise Starting(_RETRY_AFTER_S)
+            case Phase.DRAINING:
+                raise Draining(_RETRY_AFTER_S)
+        if self._num_calls >= self._max_concurrent_calls:
+            raise TooManyCalls(self._max_concurrent_calls, _RETRY_AFTER_S)
+        self._num_calls += 1
+        try:
+            return await proceed(request, context)
+        finally:
+            self._num_calls -= 1

@@ -1,0 +1,37 @@
+"""The time of each call.
+
+Owns the measurement of `rpc.server.call.duration`. Only the loop's thread runs it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import grpc
+from opentelemetry.metrics import Histogram
+
+from service.interceptors.policy import Behaviour, Context, Policy, outcome
+from service.telemetry import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
+
+
+class CallDuration(Policy):
+    """Records every call's seconds by method and status."""
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+
+    async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:
+        began = time.monotonic()
+        error: BaseException | None = None
+        try:
+            return await proceed(request, context)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            code = outcome(context, error)
+            attributes = {RPC_SYSTEM_NAME: "grpc", RPC_METHOD: method, RPC_STATUS_CODE: code.name}
+            if code is not grpc.StatusCode.OK:
+                attributes[ERROR_TYPE] = code.name
+            self._histogram.record(time.monotonic() - began, attributes)

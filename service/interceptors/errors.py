@@ -1,0 +1,158 @@
+"""Exceptions to statuses: the one table.
+
+Owns what callers are told of an error: code, text and google.rpc details. An exception that the table doesn't have is
+a fault of ours: it is logged, and its text stays here. Only the loop's thread runs it. docs/errors.md is its account.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import grpc
+from google.protobuf.message import Message
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+from grpc import aio
+from grpc_status import rpc_status
+
+from service.call import current_call
+from service.engine.errors import (
+    DeadlineExceeded,
+    EngineClosed,
+    EngineFailed,
+    EngineOverloaded,
+    InvalidRequest,
+    PromptTooLong,
+)
+from service.errors import Draining, InvalidMessage, ModelNotFound, Starting, TooManyCalls
+from service.interceptors.policy import Behaviour, Context, Policy
+from service.pipeline.errors import (
+    ConstraintFailed,
+    TemplateRefused,
+    UnsupportedConstraint,
+    UnsupportedFeature,
+    UnsupportedModality,
+)
+
+DOMAIN = "sluice"
+
+_MAX_TEXT = 1024  # characters; trailers have a size limit, and a template may have much to say
+_RETRY_AFTER_S = 1.0
+
+_log = logging.getLogger(__name__)
+
+Code: TypeAlias = grpc.StatusCode
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one kind of exception becomes. `is_public` tells whether its text is for the caller."""
+
+    error: type[Exception]
+    code: Code
+    reason: str
+    is_public: bool = True
+
+
+# The first row that fits counts, so a class stands before its bases.
+TABLE = (
+    Row(InvalidMessage, Code.INVALID_ARGUMENT, "INVALID_FIELD"),
+    Row(PromptTooLong, Code.INVALID_ARGUMENT, "PROMPT_TOO_LONG"),
+    Row(UnsupportedModality, Code.INVALID_ARGUMENT, UnsupportedModality.reason),
+    Row(TemplateRefused, Code.INVALID_ARGUMENT, TemplateRefused.reason),
+    Row(UnsupportedConstraint, Code.INVALID_ARGUMENT, UnsupportedConstraint.reason),
+    Row(UnsupportedFeature, Code.INVALID_ARGUMENT, UnsupportedFeature.reason),
+    Row(InvalidRequest, Code.INVALID_ARGUMENT, "INVALID_FIELD"),
+    Row(ConstraintFailed, Code.INVALID_ARGUMENT, ConstraintFailed.reason),
+    Row(ModelNotFound, Code.NOT_FOUND, "MODEL_NOT_FOUND"),
+    Row(EngineOverloaded, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
+    Row(TooManyCalls, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
+    Row(Starting, Code.UNAVAILABLE, "STARTING"),
+    Row(Draining, Code.UNAVAILABLE, "DRAINING"),
+    Row(EngineClosed, Code.UNAVAILABLE, "DRAINING"),
+    Row(DeadlineExceeded, Code.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
+    Row(EngineFailed, Code.INTERNAL, "ENGINE_FAILED", is_public=False),
+    Row(Exception, Code.INTERNAL, "INTERNAL", is_public=False),
+)
+
+
+class Errors(Policy):
+    """Ends a call that raised with the status of its row; a cancelled call stays cancelled."""
+
+    async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  all alike
+        try:
+            return await proceed(request, context)
+        except (aio.AbortError, asyncio.CancelledError):
+            raise
+        except Exception as error:  # noqa: BLE001  a caller gets a status, whatever it is
+            call = current_call()
+            row = next(row for row in TABLE if isinstance(error, row.error))
+            if row.error is Exception:
+                _log.exception("unexpected error")
+            status = rpc_status.to_status(to_status(error, row, call.request_id if call else ""))
+            trailing = (*(status.trailing_metadata or ()), *(call.metadata if call else ()))
+            await context.abort(status.code, status.details, trailing)
+
+
+def to_status(error: Exception, row: Row, request_id: str) -> status_pb2.Status:
+    """The status of an error with its details: ErrorInfo always, BadRequest and RetryInfo where they apply."""
+    text = str(error) if row.is_public else f"internal error; the request's id is {request_id}"
+    if isinstance(error, InvalidRequest):
+        text = f"{error.field}: {text}"
+    status = status_pb2.Status(code=_number(row.code), message=text[:_MAX_TEXT])
+    for detail in _details(error, row):
+        status.details.add().Pack(detail)
+    return status
+
+
+def _details(error: Exception, row: Row) -> Iterator[Message]:
+    yield error_details_pb2.ErrorInfo(reason=row.reason, domain=DOMAIN, metadata=dict(_values(error)))
+    if isinstance(error, InvalidMessage):
+        yield error_details_pb2.BadRequest(
+            field_violations=[
+                error_details_pb2.BadRequest.FieldViolation(
+                    field=each.field, description=each.description[:_MAX_TEXT], reason=each.rule
+                )
+                for each in error.violations
+            ]
+        )
+    if isinstance(error, InvalidRequest):
+        yield error_details_pb2.BadRequest(
+            field_violations=[
+                error_details_pb2.BadRequest.FieldViolation(
+                    field=error.field, description=str(error)[:_MAX_TEXT], reason=row.reason
+                )
+            ]
+        )
+    if row.code in (Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE):
+        info = error_details_pb2.RetryInfo()
+        info.retry_delay.FromNanoseconds(round(getattr(error, "retry_after_s", _RETRY_AFTER_S) * 1e9))
+        yield info
+
+
+def _values(error: Exception) -> Iterator[tuple[str, str]]:
+    """The numbers and names that an error's text has, for callers that put them into words of their own."""
+    match error:
+        case InvalidMessage():
+            first = error.violations[0]
+            yield "field", first.field
+            if first.value is not None:
+                yield "value", first.value
+        case PromptTooLong():
+            yield "field", error.field
+            yield "num_prompt_tokens", str(error.num_prompt_tokens)
+            yield "limit", str(error.max_prompt_tokens)
+        case InvalidRequest():
+            yield "field", error.field
+        case ModelNotFound():
+            yield "model", error.model
+        case TooManyCalls():
+            yield "limit", str(error.max_concurrent_calls)
+
+
+def _number(code: Code) -> int:
+    number: int = code_pb2.Code.Value(code.name)
+    return number

@@ -1,0 +1,50 @@
+"""The call's identity and its line in the log.
+
+Owns the request id: the caller's own if it is a plain one, else a new one. Makes the `Call` that all policies beneath
+and the servicers find, and logs one line when it ends. Only the loop's thread runs it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+from typing import Any
+
+from opentelemetry import trace
+
+from service.call import Call, enter_call
+from service.interceptors.policy import Behaviour, Context, Policy, outcome
+from service.telemetry import REQUEST_ID
+
+_PLAIN = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+
+_log = logging.getLogger("sluice.access")
+
+
+class RequestLog(Policy):
+    """Names each call and logs how it ended; what was said in it is not told."""
+
+    async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:
+        call = Call(method, _request_id(context))
+        enter_call(call)
+        trace.get_current_span().set_attribute(REQUEST_ID, call.request_id)
+        began = time.monotonic()
+        error: BaseException | None = None
+        try:
+            return await proceed(request, context)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            status = outcome(context, error).name
+            fields = {"method": method, "status": status, "duration_s": round(time.monotonic() - began, 6)}
+            _log.info("call", extra={"fields": {**fields, **call.fields}})
+
+
+def _request_id(context: Context) -> str:
+    for key, value in context.invocation_metadata() or ():
+        if key == "x-request-id" and isinstance(value, str) and _PLAIN.fullmatch(value):
+            return value
+    return uuid.uuid4().hex

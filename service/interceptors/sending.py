@@ -1,0 +1,66 @@
+"""How responses leave: written from one coroutine, which closes the servicer's generator on every way out.
+
+An async generator that gRPC itself consumes is left hanging at its `yield` when the call is cancelled during a write,
+and closed whenever it is collected; what it holds, such as a generation, would live on until then. The innermost
+interceptor; only the loop's thread runs it. It knows no policy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from service.call import current_call
+from service.interceptors.policy import API, Behaviour, Context, Continuation, Handler, behaviour_of, with_behaviour
+
+
+class Sending(aio.ServerInterceptor):
+    """Turns each handler into a coroutine; streams must be async generators, unary ones coroutines."""
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        handler = await continuation(handler_call_details)
+        if handler is None or not handler_call_details.method.startswith(API):
+            return handler
+        serve = behaviour_of(handler)
+        return with_behaviour(handler, _written(serve) if handler.response_streaming else _answered(serve))
+
+
+def _answered(serve: Behaviour) -> Behaviour:
+    async def answer(request: Any, context: Context) -> Any:
+        response = await serve(request, context)
+        await _send_metadata(context)
+        return response
+
+    return answer
+
+
+def _written(serve: Any) -> Behaviour:
+    async def write(request: Any, context: Context) -> None:
+        async with aclosing(serve(request, context)) as messages:
+            is_first = True
+            async for message in messages:
+                try:
+                    if is_first:
+                        await _send_metadata(context)
+                        is_first = False
+                    await context.write(message)
+                except aio.InternalError as error:
+                    # The caller left while we wrote; gRPC's own cancellation comes a moment later.
+                    raise asyncio.CancelledError from error
+
+    return write
+
+
+async def _send_metadata(context: Context) -> None:
+    """Send the call's initial metadata, right before its first message.
+
+    Not earlier: a refused call then has trailers only, where proxies look for a status that they may retry.
+    """
+    if (call := current_call()) is not None:
+        await context.send_initial_metadata(call.metadata)
