@@ -1,0 +1,184 @@
+"""What telemetry learns of one generation.
+
+Owns its span, the spans beneath it, its histograms and its part of the call's log line. Made and ended in the call it
+observes, on the loop's thread. Knows neither engine nor pipeline: it is told what happens. Content of messages gets
+onto the span only after `keep_content`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import TracebackType
+from typing import Protocol, Self
+
+from opentelemetry import trace
+from opentelemetry.trace import Status, StatusCode
+from opentelemetry.util.types import AttributeValue
+from sluice.v1 import chat_pb2, usage_pb2
+
+from service.call import DEADLINE_SLACK_S, current_call
+from service.engine.errors import DeadlineExceeded
+from service.engine.types import GenerationOutput, Timings
+from service.servicers.content import Content, finish_reason_name
+from service.telemetry import ERROR_TYPE, Telemetry
+
+_OPERATION = "chat"
+_PROVIDER = "sluice"
+_CANCELLED = "Cancelled"
+_MAX_INT = (1 << 63) - 1  # of OTLP's integers
+
+
+class Accountant(Protocol):
+    """Who knows what the generation has cost so far."""
+
+    def usage(self) -> usage_pb2.Usage: ...
+
+
+class Observation:
+    """`with Observation(…) as observation`: the span `chat {model}` from entry to exit, measured at exit."""
+
+    def __init__(self, telemetry: Telemetry, model: str, deadline: float | None, *, stream: bool) -> None:
+        self._telemetry = telemetry
+        self._model = model
+        self._attributes = {
+            "gen_ai.operation.name": _OPERATION,
+            "gen_ai.provider.name": _PROVIDER,
+            "gen_ai.request.model": model,
+        }
+        self._deadline = deadline
+        self._stream = stream
+        self._accountant: Accountant | None = None
+        self._content: Content | None = None
+        self._finish_reasons: dict[int, str] = {}
+        self._num_tokens: dict[int, int] = {}  # by choice
+        self._timings: dict[int, Timings] = {}  # of finished choices
+
+    def __enter__(self) -> Self:
+        self._began = time.monotonic()
+        self._epoch_ns = time.time_ns() - time.monotonic_ns()
+        self._span = self._telemetry.tracer.start_span(
+            f"{_OPERATION} {self._model}",
+            attributes={**self._attributes, "gen_ai.request.stream": self._stream},
+        )
+        if (call := current_call()) is not None:
+            call.tell({"model": self._model})
+        return self
+
+    def keep_content(self, request: chat_pb2.ChatRequest) -> None:
+        """Put the content of `request` and of its answer onto the span."""
+        self._content = Content(request)
+
+    def admitted(self, started: chat_pb2.ChatStarted, accountant: Accountant) -> None:
+        """The engine took the request; `started` has the parameters in force."""
+        self._accountant = accountant
+        self._attributes["gen_ai.response.model"] = started.model
+        self._span.set_attributes(
+            {
+                "gen_ai.response.id": started.id,
+                "gen_ai.response.model": started.model,
+                **_request_attributes(started),
+            }
+        )
+
+    def generated(self, output: GenerationOutput) -> None:
+        """The engine generated something."""
+        index = output.choice_index
+        self._num_tokens[index] = self._num_tokens.get(index, 0) + len(output.token_ids)
+        if output.timings is not None:
+            self._timings[index] = output.timings
+
+    def sent(self, event: chat_pb2.StreamChatResponse) -> None:
+        """An event goes to the caller."""
+        if event.HasField("choice_finished"):
+            finished = event.choice_finished
+            self._finish_reasons[finished.choice_index] = finish_reason_name(finished.finish_reason)
+        if self._content is not None:
+            self._content.add(event)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace_back: TracebackType | None
+    ) -> None:
+        if self._accountant is not None:
+            self._account(self._accountant.usage())
+        attributes = dict(self._attributes)
+        if error is not None:
+            attributes[ERROR_TYPE] = self._error_type(error)
+            self._span.set_attribute(ERROR_TYPE, attributes[ERROR_TYPE])
+            if attributes[ERROR_TYPE] != _CANCELLED:
+                self._span.set_status(Status(StatusCode.ERROR))
+        self._telemetry.instruments.request_duration.record(time.monotonic() - self._began, attributes)
+        self._time_tokens()
+        if self._content is not None:
+            self._span.set_attributes(self._content.attributes())
+        if self._finish_reasons:
+            reasons = [reason for _, reason in sorted(self._finish_reasons.items())]
+            self._span.set_attribute("gen_ai.response.finish_reasons", reasons)
+        self._add_stages()
+        self._span.end()
+
+    def _account(self, usage: usage_pb2.Usage) -> None:
+        self._span.set_attributes(
+            {
+                "gen_ai.usage.input_tokens": usage.prompt_tokens,
+                "gen_ai.usage.output_tokens": usage.completion_tokens,
+                "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+                "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+            }
+        )
+        record = self._telemetry.instruments.token_usage.record
+        record(usage.prompt_tokens, {**self._attributes, "gen_ai.token.type": "input"})
+        record(usage.completion_tokens, {**self._attributes, "gen_ai.token.type": "output"})
+        if (call := current_call()) is not None:
+            call.tell({"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens})
+
+    def _time_tokens(self) -> None:
+        first_tokens = [each.first_token - each.arrived for each in self._timings.values() if each.first_token]
+        if first_tokens:
+            self._telemetry.instruments.time_to_first_token.record(min(first_tokens), self._attributes)
+        for index, timings in self._timings.items():
+            num_more = self._num_tokens[index] - 1
+            if timings.first_token and timings.finished and num_more > 0:
+                each = (timings.finished - timings.first_token) / num_more
+                self._telemetry.instruments.time_per_output_token.record(each, self._attributes)
+
+    def _error_type(self, error: BaseException) -> str:
+        if not isinstance(error, asyncio.CancelledError | GeneratorExit):
+            return type(error).__name__
+        is_late = self._deadline is not None and time.monotonic() > self._deadline - DEADLINE_SLACK_S
+        return DeadlineExceeded.__name__ if is_late else _CANCELLED
+
+    def _add_stages(self) -> None:
+        """The spans beneath: those of the choice that ended last."""
+        if not self._timings:
+            return
+        last = list(self._timings.values())[-1]
+        parent = trace.set_span_in_context(self._span)
+        for name, began, ended in (
+            ("queue", last.arrived, last.scheduled),
+            ("prefill", last.scheduled, last.first_token),
+            ("decode", last.first_token, last.finished),
+        ):
+            if began is not None and ended is not None:
+                span = self._telemetry.tracer.start_span(name, parent, start_time=self._instant(began))
+                span.end(self._instant(ended))
+
+    def _instant(self, monotonic_s: float) -> int:
+        return self._epoch_ns + round(monotonic_s * 1e9)
+
+
+def _request_attributes(started: chat_pb2.ChatStarted) -> dict[str, AttributeValue]:
+    sampling, stopping = started.sampling, started.stopping
+    attributes: dict[str, AttributeValue] = {
+        "gen_ai.request.temperature": sampling.temperature,
+        "gen_ai.request.top_p": sampling.top_p,
+        "gen_ai.request.frequency_penalty": sampling.frequency_penalty,
+        "gen_ai.request.presence_penalty": sampling.presence_penalty,
+    }
+    if sampling.HasField("top_k"):
+        attributes["gen_ai.request.top_k"] = sampling.top_k
+    if sampling.HasField("seed") and sampling.seed <= _MAX_INT:
+        attributes["gen_ai.request.seed"] = sampling.seed
+    if stopping.HasField("max_tokens"):
+        attributes["gen_ai.request.max_tokens"] = stopping.max_tokens
+    return attributes
