@@ -63,6 +63,15 @@ class _State(enum.Enum):
     AFTER_VALUE = enum.auto()
 
 
+_FOLLOWING = {
+    (_State.BEFORE_OBJECT, "{"): _State.BEFORE_FIRST_KEY,
+    (_State.BEFORE_FIRST_KEY, '"'): _State.KEY,
+    (_State.BEFORE_KEY, '"'): _State.KEY,
+    (_State.BEFORE_COLON, ":"): _State.BEFORE_VALUE,
+    (_State.AFTER_VALUE, ","): _State.BEFORE_KEY,
+}
+
+
 class CallObject:
     """Reads one call. It is committed once its name and the first character of its arguments are known.
 
@@ -91,24 +100,22 @@ class CallObject:
 
     def feed(self, character: str) -> Verdict:
         """Take the next character. After DONE or MALFORMED none may follow."""
-        state = self._state
-        if state is _State.ARGUMENTS:
-            return self._feed_arguments(character)
-        if state in (_State.KEY, _State.STRING):
-            return self._feed_string(character)
-        if character in _WHITE_SPACE and state is not _State.BEFORE_OBJECT:
-            return Verdict.MORE
-        if state is _State.BEFORE_VALUE:
-            return self._begin_value(character)
-        if character == "}" and state in (_State.BEFORE_FIRST_KEY, _State.AFTER_VALUE):
-            return self._finish()
-        following = {
-            (_State.BEFORE_OBJECT, "{"): _State.BEFORE_FIRST_KEY,
-            (_State.BEFORE_FIRST_KEY, '"'): _State.KEY,
-            (_State.BEFORE_KEY, '"'): _State.KEY,
-            (_State.BEFORE_COLON, ":"): _State.BEFORE_VALUE,
-            (_State.AFTER_VALUE, ","): _State.BEFORE_KEY,
-        }.get((state, character))
+        match self._state:
+            case _State.ARGUMENTS:
+                return self._feed_arguments(character)
+            case _State.KEY | _State.STRING:
+                return self._feed_string(character)
+            case _ if character in _WHITE_SPACE:
+                return Verdict.MORE
+            case _State.BEFORE_VALUE:
+                return self._begin_value(character)
+            case _State.BEFORE_FIRST_KEY | _State.AFTER_VALUE if character == "}":
+                return self._finish()
+            case state:
+                return self._follow(state, character)
+
+    def _follow(self, state: _State, character: str) -> Verdict:
+        following = _FOLLOWING.get((state, character))
         if following is None:
             return Verdict.MALFORMED
         self._state = following

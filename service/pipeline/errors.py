@@ -35,7 +35,7 @@ class UnsupportedFeature(InvalidRequest):
     reason: ClassVar[str] = "UNSUPPORTED_FEATURE"
 
 
-class ConstraintFailed(SequenceError):
+class ConstraintError(SequenceError):
     """A compiled constraint can't go on, such as one that would need more memory than its limit."""
 
     reason: ClassVar[str] = "CONSTRAINT_FAILED"

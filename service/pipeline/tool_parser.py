@@ -35,7 +35,8 @@ class ToolCallParser:
 
     Text before, between and after calls is content, without the white space that stands between it and a call. What
     begins like a call and turns out malformed, or calls an unknown function, is content, to the character. A call is
-    told once its arguments begin; one that breaks off later keeps the arguments that it had, and what follows is content.
+    told once its arguments begin; one that breaks off later keeps the arguments that it had, and what follows is
+    content.
     """
 
     def __init__(self, syntax: ToolSyntax, names: Collection[str], start: int = 0) -> None:

@@ -9,6 +9,7 @@ import secrets
 import string
 from dataclasses import dataclass
 
+NAMED_ARGUMENTS = "[ARGS]"  # between the name and the arguments of a named call
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
 
@@ -26,7 +27,7 @@ class ToolSyntax:
     end: str = ""
     bare: bool = False
     named: bool = False
-    separators: str = ""  # characters that may stand between bare calls
+    separators: str = ""  # what may stand between bare calls, beside white space
     arguments_key: str = "arguments"
     before_call: str = ""
     after_call: str = ""
@@ -84,7 +85,7 @@ def tool_syntax(template: str) -> ToolSyntax:
     if HERMES.begin in template:
         return HERMES
     if MISTRAL.begin in template:
-        return MISTRAL_NAMED if "[ARGS]" in template else MISTRAL
+        return MISTRAL_NAMED if NAMED_ARGUMENTS in template else MISTRAL
     if LLAMA3.begin in template or '"parameters": ' in template:
         return LLAMA3
     return PLAIN_JSON

@@ -1,0 +1,138 @@
+"""Compiled output constraints.
+
+Owns the compiler with its cache and limits, and the state of one choice's constraint. `GrammarCompiler.compile` may
+take long and is called on worker threads; a `GrammarConstraint` belongs to the engine's thread after admission.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection
+from typing import Any
+
+import llguidance
+
+from service.engine.tokenizer import Tokenizer
+from service.pipeline.control_tokens import ControlTokens
+from service.pipeline.errors import ConstraintError, UnsupportedConstraint
+from service.pipeline.grammar import Grammar
+from service.pipeline.schema import blame
+
+_SILENT = 0
+
+
+class GrammarConstraint:
+    """Follows a grammar token by token. Implements the engine's `Constraint`."""
+
+    def __init__(self, matcher: Any, num_words: int) -> None:
+        """`num_words` is the number of int32 words that hold one bit a token of the grammar's vocabulary."""
+        self._matcher = matcher
+        self._num_words = num_words
+
+    def fill_mask(self, words: Any) -> None:
+        """Write the allowed tokens into `words`, an int32 row; what is beyond the vocabulary isn't allowed.
+
+        Raises ConstraintError if the grammar runs into its limits.
+        """
+        mask = words[: self._num_words]
+        self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+        words[self._num_words :] = 0
+        self._check()
+
+    def accept(self, token_id: int) -> None:
+        """Move on by a token. Raises ConstraintError if the grammar doesn't allow it."""
+        self._matcher.consume_token(token_id)
+        self._check()
+
+    def is_finished(self) -> bool:
+        """Whether nothing but the end of the text may follow."""
+        return bool(self._matcher.is_stopped())
+
+    def fork(self) -> GrammarConstraint:
+        """A copy of its own for another choice."""
+        return GrammarConstraint(self._matcher.deep_copy(), self._num_words)
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            raise ConstraintError("the output constraint can't go on")
+
+
+class _Vocabulary:
+    """A tokenizer as llguidance wants it: control tokens are not made of text, not even of text that spells them."""
+
+    def __init__(self, tokenizer: Tokenizer, control_tokens: ControlTokens, eos_token_id: int) -> None:
+        self.eos_token_id = eos_token_id
+        self.bos_token_id = None
+        self.special_token_ids = sorted(control_tokens.ids.values())
+        self.tokens = [tokenizer.token_bytes(token_id) for token_id in range(tokenizer.vocab_size)]
+        self._control_tokens = control_tokens
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        return self._control_tokens.encode_plain(text if isinstance(text, str) else text.decode(errors="replace"))
+
+
+class GrammarCompiler:
+    """Compiles grammars for one tokenizer and keeps the latest. Any thread may call it."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        control_tokens: ControlTokens,
+        eos_token_ids: Collection[int],
+        *,
+        max_grammar_characters: int = 1_000_000,
+        max_cached_grammars: int = 128,
+        max_cached_characters: int = 8_000_000,
+    ) -> None:
+        """`max_grammar_characters` limits one grammar's text, the other two what the cache keeps."""
+        vocabulary = _Vocabulary(tokenizer, control_tokens, min(eos_token_ids))
+        self._tokenizer = llguidance.LLTokenizer(
+            llguidance.TokenizerWrapper(vocabulary), eos_token=sorted(eos_token_ids)
+        )
+        self._num_words = (self._tokenizer.vocab_size + 31) // 32
+        self._limits = llguidance.LLParserLimits(verbose_errors=False)
+        self._max_grammar_characters = max_grammar_characters
+        self._max_cached_grammars = max_cached_grammars
+        self._max_cached_characters = max_cached_characters
+        self._cache: OrderedDict[str, GrammarConstraint] = OrderedDict()
+        self._num_cached_characters = 0
+        self._lock = threading.Lock()  # worker threads share the cache; the engine never waits for it
+
+    def compile(self, grammar: Grammar) -> GrammarConstraint:
+        """A constraint in its first state. Raises UnsupportedConstraint naming the field and what can't be enforced."""
+        with self._lock:
+            if (cached := self._cache.get(grammar.text)) is not None:
+                self._cache.move_to_end(grammar.text)
+                return cached.fork()
+        if len(grammar.text) > self._max_grammar_characters:
+            raise UnsupportedConstraint(
+                grammar.field,
+                f"the constraint has {len(grammar.text)} characters as a grammar; "
+                f"the limit is {self._max_grammar_characters}",
+            )
+        matcher = llguidance.LLMatcher(self._tokenizer, grammar.text, log_level=_SILENT, limits=self._limits)
+        if matcher.is_error():
+            raise self._refusal(grammar, matcher.get_error())
+        constraint = GrammarConstraint(matcher, self._num_words)
+        self._keep(grammar.text, constraint)
+        return constraint.fork()
+
+    def _refusal(self, grammar: Grammar, error: str) -> UnsupportedConstraint:
+        for field, schema in grammar.schemas.items():
+            text = llguidance.LLMatcher.grammar_from_json_schema(schema)
+            matcher = llguidance.LLMatcher(self._tokenizer, text, log_level=_SILENT, limits=self._limits)
+            if matcher.is_error():
+                return UnsupportedConstraint(field, blame(schema, matcher.get_error()))
+        return UnsupportedConstraint(grammar.field, error.strip() or "the constraint can't be compiled")
+
+    def _keep(self, text: str, constraint: GrammarConstraint) -> None:
+        with self._lock:
+            if text not in self._cache:
+                self._num_cached_characters += len(text)
+            self._cache[text] = constraint
+            while len(self._cache) > self._max_cached_grammars or (
+                self._num_cached_characters > self._max_cached_characters
+            ):
+                oldest, _ = self._cache.popitem(last=False)
+                self._num_cached_characters -= len(oldest)

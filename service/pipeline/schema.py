@@ -1,0 +1,113 @@
+"""JSON Schemas made ready for generation.
+
+Owns the narrowing of a schema to what is worth generating, and the search for the keyword that a refusal speaks of.
+Pure. Every change narrows: what matches the prepared schema matches the given one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+# One space, or a line end with its indentation: enough for every usual layout, and no model can spin in it.
+_LAYOUT = {"whitespace_flexible": True, "whitespace_pattern": r"( |\n {0,16})?"}
+_ENFORCED_FORMATS = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
+)
+# Keywords whose value is one schema, a list of schemas, or schemas by name.
+_ONE = ("additionalProperties", "items", "contains", "not", "if", "then", "else", "propertyNames")
+_MANY = ("prefixItems", "allOf", "anyOf", "oneOf")
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+# Beside these, other schemas have a say in which properties an object may have.
+_SHARED_OBJECT = frozenset(
+    {"allOf", "anyOf", "oneOf", "not", "if", "$ref", "additionalProperties", "patternProperties", "minProperties"}
+)
+
+
+def prepare_schema(schema: Any, *, strict: bool) -> dict[str, Any]:
+    """The schema to generate by.
+
+    White space is bounded. An object whose `properties` are listed has no others, wherever no other schema speaks about
+    the same object, so that a bounded schema ends by itself. Unless `strict`, a `format` that can't be enforced is the
+    annotation that the standard makes of it.
+    """
+    if not isinstance(schema, dict):
+        schema = {} if schema is True else {"not": {}}
+    prepared: dict[str, Any] = _copy(schema, strict=strict)
+    _close(prepared)
+    return prepared | {"x-guidance": _LAYOUT}
+
+
+def blame(schema: Any, refusal: str) -> str:
+    """What to tell of the compiler's `refusal`: the keyword and its path in the schema, where they can be found."""
+    text = refusal.strip().splitlines()[0] if refusal.strip() else "the schema can't be compiled"
+    for keyword, value in _suspects(refusal):
+        for path, subschema in _walk(schema, ""):
+            if keyword in subschema and (value is None or subschema[keyword] == value):
+                return f"the keyword {keyword} at {path}/{_escape(keyword)} can't be enforced: {text}"
+    return text
+
+
+def _suspects(refusal: str) -> Iterator[tuple[str, Any]]:
+    if unimplemented := re.search(r"Unimplemented keys: \[(.*?)\]", refusal):
+        for keyword in re.findall(r'"([^"]*)"', unimplemented[1]):
+            yield keyword, None
+    if unknown_format := re.search(r"Unknown format: (\S+)", refusal):
+        yield "format", unknown_format[1]
+    if pointer := re.search(r"Pointer '([^']*)' does not exist", refusal):
+        yield "$ref", "#" + pointer[1]
+    if unknown_type := re.search(r"Invalid type: (\S+)", refusal):
+        yield "type", unknown_type[1]
+    if "oneOf" in refusal:
+        yield "oneOf", None
+    if "regex parse error" in refusal:
+        for line in refusal.splitlines():
+            yield "pattern", line.strip()
+
+
+def _walk(schema: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All subschemas with their JSON pointers, outer ones first."""
+    if not isinstance(schema, dict):
+        return
+    yield path, schema
+    for keyword in _ONE:
+        yield from _walk(schema.get(keyword), f"{path}/{keyword}")
+    for keyword in _MANY:
+        if isinstance(subschemas := schema.get(keyword), list):
+            for index, subschema in enumerate(subschemas):
+                yield from _walk(subschema, f"{path}/{keyword}/{index}")
+    for keyword in _NAMED:
+        if isinstance(named := schema.get(keyword), dict):
+            for name, subschema in named.items():
+                yield from _walk(subschema, f"{path}/{keyword}/{_escape(name)}")
+
+
+def _escape(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _copy(value: Any, *, strict: bool) -> Any:
+    if isinstance(value, list):
+        return [_copy(item, strict=strict) for item in value]
+    if isinstance(value, dict):
+        known = strict or not isinstance(value.get("format"), str) or value["format"] in _ENFORCED_FORMATS
+        return {key: _copy(item, strict=strict) for key, item in value.items() if known or key != "format"}
+    return value
+
+
+def _close(schema: Any) -> None:
+    """Leave out unlisted properties, from a schema that alone describes its value downward."""
+    if not isinstance(schema, dict):
+        return
+    properties = schema.get("properties")
+    required = schema.get("required", [])
+    if isinstance(properties, dict):
+        listed = isinstance(required, list) and all(name in properties for name in required)
+        if listed and not _SHARED_OBJECT & schema.keys():
+            schema["additionalProperties"] = False
+        if not {"allOf", "oneOf", "anyOf", "$ref"} & schema.keys():
+            for subschema in properties.values():
+                _close(subschema)
+    if isinstance(schema.get("items"), dict) and not {"allOf", "oneOf", "anyOf", "$ref", "contains"} & schema.keys():
+        _close(schema["items"])

@@ -1,0 +1,182 @@
+"""Thinking that ends: a budget of tokens for it, and constraints that begin after it.
+
+Owns `ThinkingConstraint`, which lies around an answer's own constraint. It belongs to the engine's thread after
+admission. Knows nothing of text beyond the bytes of the closing marker.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from service.engine.tokenizer import Tokenizer
+from service.engine.types import Constraint
+from service.pipeline.errors import ConstraintError
+from service.pipeline.reasoning import ReasoningMarkers, Thinking
+
+_ALL = -1  # an int32 with every bit set
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningBudgets:
+    """Tokens of thinking for each effort; None is as much as the model likes."""
+
+    low: int | None = 512
+    medium: int | None = 4096
+    high: int | None = None
+
+
+class ThinkingTokens:
+    """The tokens of one model's markers. Immutable; shared by all requests."""
+
+    def __init__(self, tokenizer: Tokenizer, markers: ReasoningMarkers, eos_token_ids: Collection[int]) -> None:
+        self.tokenizer = tokenizer
+        self.eos_token_ids = tuple(eos_token_ids)
+        self.close_marker = markers.close.encode()
+        self.opening_ids = tokenizer.encode(markers.open + markers.after_open)
+        self.closing_ids = tokenizer.encode(markers.close + markers.after_close)
+        self.separator_ids = tokenizer.encode(markers.after_close) if markers.after_close else []
+        open_ids = tokenizer.encode(markers.open)
+        self.open_id = open_ids[0] if len(open_ids) == 1 else None
+        self._crossing = self._crossing_ids()
+
+    def crossing_ids(self, tail: bytes) -> Iterator[int]:
+        """Tokens that would end the closing marker and go on beyond it, after a text that ends with `tail`."""
+        for num_before, token_ids in self._crossing.items():
+            if tail.endswith(self.close_marker[:num_before]):
+                yield from token_ids
+
+    def _crossing_ids(self) -> dict[int, list[int]]:
+        """The tokens, by the number of the marker's bytes that come before them."""
+        crossing: dict[int, list[int]] = {}
+        for token_id in range(self.tokenizer.vocab_size):
+            data = self.tokenizer.token_bytes(token_id)
+            for length in range(len(self.close_marker)):
+                rest = self.close_marker[length:]
+                found = data.find(rest) if length == 0 else (0 if data.startswith(rest) else -1)
+                if found >= 0 and len(data) > found + len(rest):
+                    crossing.setdefault(length, []).append(token_id)
+        return crossing
+
+
+class _Phase(enum.Enum):
+    MAY_OPEN = enum.auto()  # the first token decides whether there is thinking
+    THINKING = enum.auto()
+    ANSWER = enum.auto()
+
+
+class ThinkingConstraint:
+    """Lets the model think for at most `budget` tokens, then holds the answer to `answer`.
+
+    While it thinks, every token is free, but the text can't end if an answer is demanded. When the budget is spent, the
+    closing marker is forced. Implements the engine's `Constraint`.
+    """
+
+    def __init__(
+        self,
+        tokens: ThinkingTokens,
+        thinking: Thinking,
+        *,
+        budget: int | None,
+        answer: Constraint | None,
+        must_open: bool = False,
+    ) -> None:
+        """`must_open` forces the opening marker where the prompt hasn't opened the thinking. `budget` is in tokens."""
+        self._tokens = tokens
+        self._budget = budget
+        self._answer = answer
+        self._num_thought = 0
+        self._tail = b""  # the last bytes of the thinking, enough to find the closing marker
+        self._forced: list[int] = []  # the next tokens, in reverse
+        self._phase = {Thinking.OFF: _Phase.ANSWER, Thinking.MAY_OPEN: _Phase.MAY_OPEN, Thinking.OPEN: _Phase.THINKING}[
+            thinking
+        ]
+        if self._phase is _Phase.MAY_OPEN and must_open:
+            self._phase = _Phase.THINKING
+            self._forced = tokens.opening_ids[::-1]
+        self._spend()
+
+    def fill_mask(self, words: Any) -> None:
+        """Write the allowed tokens into `words`, an int32 row."""
+        if self._forced:
+            words[:] = 0
+            _set(words, self._forced[-1])
+        elif self._phase is not _Phase.THINKING:
+            self._fill_answer(words)
+            if self._phase is _Phase.MAY_OPEN and self._tokens.open_id is not None:
+                _set(words, self._tokens.open_id)
+        else:
+            words[:] = _ALL
+            if self._answer is not None:
+                for token_id in (*self._tokens.eos_token_ids, *self._tokens.crossing_ids(self._tail)):
+                    _clear(words, token_id)
+
+    def accept(self, token_id: int) -> None:
+        """Move on by a token. Raises ConstraintError for another than the forced one."""
+        if self._forced:
+            if token_id != self._forced.pop():
+                raise ConstraintError("a forced token was not taken")
+            if not self._forced:
+                self._spend()
+        elif self._phase is _Phase.MAY_OPEN and token_id == self._tokens.open_id:
+            self._phase = _Phase.THINKING
+            self._spend()
+        elif self._phase is _Phase.THINKING:
+            self._think(token_id)
+        else:
+            self._phase = _Phase.ANSWER
+            if self._answer is not None:
+                self._answer.accept(token_id)
+
+    def is_finished(self) -> bool:
+        """Whether nothing but the end of the text may follow."""
+        in_answer = self._phase is _Phase.ANSWER and not self._forced
+        return in_answer and self._answer is not None and self._answer.is_finished()
+
+    def fork(self) -> ThinkingConstraint:
+        """A copy of its own for another choice."""
+        copy = ThinkingConstraint(
+            self._tokens,
+            Thinking.OFF,
+            budget=self._budget,
+            answer=self._answer.fork() if self._answer is not None else None,
+        )
+        copy._phase, copy._num_thought, copy._tail = self._phase, self._num_thought, self._tail
+        copy._forced = list(self._forced)
+        return copy
+
+    def _think(self, token_id: int) -> None:
+        marker = self._tokens.close_marker
+        text = self._tail + self._tokens.tokenizer.token_bytes(token_id)
+        self._num_thought += 1
+        if marker in text:
+            self._phase = _Phase.ANSWER
+            if self._answer is not None:
+                self._forced = self._tokens.separator_ids[::-1]
+            return
+        self._tail = text[-len(marker) :]
+        self._spend()
+
+    def _spend(self) -> None:
+        """Close the thinking if its budget is spent."""
+        if self._phase is not _Phase.THINKING or self._forced or self._budget is None:
+            return
+        if self._num_thought >= self._budget:
+            self._phase = _Phase.ANSWER
+            self._forced = self._tokens.closing_ids[::-1]
+
+    def _fill_answer(self, words: Any) -> None:
+        if self._answer is None:
+            words[:] = _ALL
+        else:
+            self._answer.fill_mask(words)
+
+
+def _set(words: Any, token_id: int) -> None:
+    words.view("uint32")[token_id >> 5] |= 1 << (token_id & 31)
+
+
+def _clear(words: Any, token_id: int) -> None:
+    words.view("uint32")[token_id >> 5] &= ~(1 << (token_id & 31)) & 0xFFFFFFFF
