@@ -14,13 +14,13 @@ import sys
 
 import uvicorn
 import uvloop
+from starlette.types import ASGIApp
 
 from gateway.app import build_app
 from gateway.client import ServiceClient
 from gateway.config import PROGRAM, ConfigError, Settings, read_settings
 from gateway.logs import configure_logs
 from gateway.telemetry import Telemetry
-
 
 _LOGGER = logging.getLogger(PROGRAM)
 
@@ -49,20 +49,25 @@ def main() -> None:
 async def serve(settings: Settings, telemetry: Telemetry, listener: socket.socket) -> None:
     """Serve on `listener` until told to stop, then until running requests have ended."""
     async with ServiceClient.connect(settings, telemetry) as client:
-        config = uvicorn.Config(
-            build_app(settings, client, telemetry),
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=settings.idle_timeout_s,
-            timeout_graceful_shutdown=settings.stop_timeout_s,
-        )
         address = "{}:{}".format(*listener.getsockname())
         _LOGGER.info("listening", extra={"fields": {"address": address, "target": settings.target}})
-        await uvicorn.Server(config).serve([listener])
+        await build_server(settings, build_app(settings, client, telemetry)).serve([listener])
+
+
+def build_server(settings: Settings, app: ASGIApp) -> uvicorn.Server:
+    """The HTTP server around the application."""
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=settings.idle_timeout_s,
+        timeout_graceful_shutdown=settings.stop_timeout_s,
+    )
+    return uvicorn.Server(config)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -178,10 +178,13 @@ class OpenAITranslator:
 
 
 def _error_body(failure: Failure) -> bytes:
+    field = failure.field
+    if field is None and failure.reason is Reason.MODEL_NOT_FOUND:
+        field = "model"
     error: dict[str, Any] = {
         "message": failure.message,
         "type": _TYPES.get(failure.status, "invalid_request_error"),
-        "param": failure.field,
+        "param": field,
         "code": _CODES.get(failure.reason),
     }
     return orjson.dumps({"error": error})

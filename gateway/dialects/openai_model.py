@@ -25,5 +25,4 @@ def _to_model(model: Model) -> dict[str, Any]:
         "object": "model",
         "created": model.created.seconds,
         "owned_by": "sluice",
-        "max_model_len": model.max_model_len,
     }

@@ -1,0 +1,86 @@
+"""Fixtures: a scripted service, and the gateway over it on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from gateway.__main__ import build_server
+from gateway.app import build_app
+from gateway.client import ServiceClient
+from gateway.config import Settings, read_settings
+from gateway.telemetry import Telemetry
+from tests.gateway import fakes
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """A running gateway: a client of it, the service behind it, its settings and its spans."""
+
+    http: httpx.AsyncClient
+    service: fakes.FakeService
+    settings: Settings
+    spans: InMemorySpanExporter
+    port: int
+
+    async def chat(self, **fields: Any) -> httpx.Response:
+        """A chat request with a valid rest."""
+        return await self.http.post("/v1/chat/completions", json=chat_body(**fields))
+
+
+def chat_body(**fields: Any) -> dict[str, Any]:
+    """The body of a valid chat request, changed by `fields`."""
+    return {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
+
+
+@pytest.fixture
+def flags() -> list[str]:
+    """Flags of the gateway; a module may have its own."""
+    return []
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[fakes.FakeService]:
+    """A scripted service; its port is in `port`."""
+    service = fakes.FakeService()
+    server, service.port = await fakes.start(service)
+    yield service
+    await server.stop(None)
+
+
+@pytest.fixture
+async def gateway(service: fakes.FakeService, flags: list[str]) -> AsyncIterator[Gateway]:
+    """The gateway over the scripted service."""
+    settings = read_settings(["--target", f"127.0.0.1:{service.port}", *flags])
+    spans = InMemorySpanExporter()
+    telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        async with ServiceClient.connect(settings, telemetry) as client:
+            server = build_server(settings, build_app(settings, client, telemetry))
+            serving = asyncio.create_task(server.serve([listener]))
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
+                yield Gateway(http, service, settings, spans, port)
+            server.should_exit = True
+            await serving
+    telemetry.shutdown()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what happens on another side of a socket; the test's own time limit ends a wait in vain."""
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+async def soon(event: Awaitable[Any]) -> None:
+    """Wait for an event that must come, and fail within seconds if it does not."""
+    async with asyncio.timeout(10):
+        await event

@@ -1,0 +1,198 @@
+"""Bad requests: each gets its status, OpenAI's error shape, the field's name and a reason, and harms no other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.gateway.conftest import Gateway, chat_body
+
+MAX_BODY_BYTES = 300_000
+
+
+@pytest.fixture
+def flags() -> list[str]:
+    """A limit that a test can pass."""
+    return ["--max-body-bytes", str(MAX_BODY_BYTES)]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One bad request: what is sent, and what `error` must say. `words` stand in its message."""
+
+    name: str
+    content: bytes
+    words: str
+    param: str | None = None
+    code: str | None = None
+    status: int = 400
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def fields(name: str, value: Any, words: str, code: str = "invalid_type", param: str | None = None) -> Case:
+    """A body with one bad field."""
+    return Case(f"{name}={value!r:.40}", json.dumps(chat_body(**{name: value})).encode(), words, param or name, code)
+
+
+def message(value: Any, param: str, words: str, code: str = "invalid_type") -> Case:
+    """A body with one bad message."""
+    return Case(f"{param} {value!r:.40}", json.dumps(chat_body(messages=[value])).encode(), words, param, code)
+
+
+GOOD = json.dumps(chat_body()).encode()
+UNSUPPORTED = "unsupported_parameter"
+CASES = [
+    Case("empty", b"", "line 1, column 1"),
+    Case("not an object", b"[]", "must be an object", param="", code="invalid_type"),
+    Case("trailing comma", b'{"model": "m",\n "messages": [],}', "line 2, column 17"),
+    Case("trailing text", GOOD + b"x", "trailing characters"),
+    Case("cut off", GOOD[:-1], f"column {len(GOOD)}"),
+    Case("column counts characters", '{"model": "äöü", x'.encode(), "line 1, column 18"),
+    Case("NaN", b'{"model": "m", "messages": [], "temperature": NaN}', "line 1, column 47"),
+    Case("Infinity", b'{"model": "m", "messages": [], "temperature": -Infinity}', "line 1"),
+    Case("NaN in a schema", b'{"tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": NaN}}}]}', "line"),
+    Case("number too large", b'{"temperature": 1e999}', "out of range", "temperature", "invalid_value"),
+    Case("endless integer", b'{"seed": ' + b"9" * 5000 + b"}", "out of range", "seed", "invalid_value"),
+    Case("invalid UTF-8", b'{"model": "\xff"}', "not valid UTF-8"),
+    Case("invalid UTF-8 in a schema", b'{"tools": "\n\xff"}', "line 2, column 1: the body is not valid UTF-8"),
+    Case("half a surrogate pair", b'{"model": "\\ud800"}', "surrogate"),
+    Case("byte order mark", b"\xef\xbb\xbf" + GOOD, "line 1, column 1"),
+    Case("key twice", GOOD[:-1] + b', "n": 1, "n": 2}', "'n' stands twice"),
+    Case("key twice inside", b'{"model": "m", "messages": [{"role": "user", "content": "a", "content": "b"}]}', "'content'"),
+    Case("deep nesting", b'{"functions": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
+    Case("deep objects", b'{"audio": ' + b'{"a":' * 40_000 + b"1" + b"}" * 40_000 + b"}", "nested too deeply"),
+    Case("missing model", b'{"messages": []}', "required", "model", "missing_required_parameter"),
+    Case("missing messages", b'{"model": "m"}', "required", "messages", "missing_required_parameter"),
+    Case("too large", b" " * MAX_BODY_BYTES + GOOD, str(MAX_BODY_BYTES), status=413),
+    Case("form", GOOD, "application/json", status=415, headers={"content-type": "application/x-www-form-urlencoded"}),
+    Case("charset", GOOD, "utf-8", status=415, headers={"content-type": "application/json; charset=latin-1"}),
+    Case("compressed", GOOD, "compressed", status=415, headers={"content-encoding": "gzip"}),
+    fields("model", None, "must be a string, not null"),
+    fields("model", 5, "must be a string, not an integer"),
+    fields("messages", {}, "must be a list, not an object"),
+    fields("messages", None, "must be a list, not null"),
+    fields("stream", 1, "must be a boolean, not an integer"),
+    fields("stream", "true", "must be a boolean, not a string"),
+    fields("temperature", "5", "must be a number, not a string"),
+    fields("temperature", True, "must be a number, not a boolean"),
+    fields("n", 1.5, "must be an integer, not a number"),
+    fields("n", "1", "must be an integer, not a string"),
+    fields("n", -1, "must be from 1 to 128", "invalid_value"),
+    fields("max_tokens", -1, "must be from 1 to 4294967295", "invalid_value"),
+    fields("max_completion_tokens", 2**32, "must be from 1 to 4294967295", "invalid_value"),
+    fields("top_k", -1, "must be from 1 to 4294967295", "invalid_value"),
+    fields("top_logprobs", 3, "needs logprobs", "invalid_value"),
+    fields("seed", 2**64, f"to {2**64 - 1}", "invalid_value"),
+    fields("seed", -(2**63) - 1, f"from {-(2**63)}", "invalid_value"),
+    fields("stop", 5, "must be a string or a list, not an integer"),
+    fields("stop", ["a", 5], "must be a string", param="stop.1"),
+    fields("stop_token_ids", [1, -1], "must be from 0", "invalid_value", "stop_token_ids.1"),
+    fields("logit_bias", {"x": 1}, "must be an integer, not a string"),
+    fields("logit_bias", {"5": "1"}, "must be a number, not a string"),
+    fields("logit_bias", {"-1": 1}, "from 0 to", "invalid_value", "logit_bias.-1"),
+    fields("tool_choice", "never", "'never' is not supported", "invalid_value"),
+    fields("tool_choice", 5, "must be a string or an object"),
+    fields("tools", [{"type": "custom"}], "'custom' is not supported", "invalid_value", "tools.0.type"),
+    fields("tools", [{"type": "function", "function": {}}], "required", "missing_required_parameter", "tools.0.function.name"),
+    fields("response_format", {"type": "xml"}, "'xml' is not supported", "invalid_value", "response_format.type"),
+    fields(
+        "response_format", {"type": "json_schema", "json_schema": {"name": "s"}}, "required",
+        "missing_required_parameter", "response_format.json_schema.schema",
+    ),
+    fields("reasoning_effort", "lots", "'lots' is not supported", "invalid_value"),
+    fields("stream_options", {"include_usage": True}, "needs stream: true", "invalid_value"),
+    fields("colour", 1, "unknown field", "unknown_parameter"),
+    fields("store", True, "stores nothing", UNSUPPORTED),
+    fields("modalities", ["text", "audio"], "text", UNSUPPORTED),
+    fields("service_tier", "priority", "auto or default", UNSUPPORTED),
+    fields("audio", {"voice": "x"}, "not supported", UNSUPPORTED),
+    fields("functions", [], "use tools", UNSUPPORTED),
+    fields("function_call", "auto", "use tool_choice", UNSUPPORTED),
+    fields("web_search_options", {}, "not supported", UNSUPPORTED),
+    fields("moderation", {"model": "x"}, "not supported", UNSUPPORTED),
+    message({"content": "x"}, "messages.0.role", "required", "missing_required_parameter"),
+    message({"role": "king", "content": "x"}, "messages.0.role", "'king' is not supported", "invalid_value"),
+    message({"role": "user", "content": 5}, "messages.0.content", "must be a string or a list, not an integer"),
+    message({"role": "user", "content": "x", "mood": 1}, "messages.0.mood", "unknown field", "unknown_parameter"),
+    message(
+        {"role": "user", "content": [{"type": "input_audio"}]}, "messages.0.content.0.type",
+        "'input_audio' is not supported", "invalid_value",
+    ),
+    message({"role": "assistant", "function_call": {"name": "f"}}, "messages.0.function_call", "not supported", UNSUPPORTED),
+    Case(
+        "two limits",
+        json.dumps(chat_body(max_tokens=1, max_completion_tokens=2)).encode(),
+        "max_completion_tokens", "max_tokens", "invalid_value",
+    ),
+    Case(
+        "obfuscation",
+        json.dumps(chat_body(stream=True, stream_options={"include_obfuscation": True})).encode(),
+        "not padded", "stream_options.include_obfuscation", UNSUPPORTED,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+async def test_bad_body_is_refused(gateway: Gateway, case: Case) -> None:
+    """The status, the shape, the field and the reason are right; no service was asked; the next request works."""
+    headers = {"content-type": "application/json", **case.headers}
+    answer = await gateway.http.post("/v1/chat/completions", content=case.content, headers=headers)
+    assert answer.status_code == case.status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-request-id"]
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == "invalid_request_error"
+    assert (error["param"], error["code"]) == (case.param, case.code)
+    assert case.words in error["message"]
+    assert case.param is None or case.param in error["message"]
+    assert gateway.service.requests == []
+    assert (await gateway.chat()).status_code == 200
+
+
+async def test_large_body_without_length_is_refused(gateway: Gateway) -> None:
+    """Bytes are counted where none are declared."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(10):
+            yield b" " * (MAX_BODY_BYTES // 4)
+
+    headers = {"content-type": "application/json"}
+    answer = await gateway.http.post("/v1/chat/completions", content=pieces(), headers=headers)
+    assert answer.status_code == 413
+    assert str(MAX_BODY_BYTES) in answer.json()["error"]["message"]
+    assert (await gateway.chat()).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/chat/completions", 405, "method_not_supported"),
+        ("POST", "/v1/models", 405, "method_not_supported"),
+        ("DELETE", "/v1/models/a", 405, "method_not_supported"),
+        ("POST", "/v1/chat/completion", 404, None),
+        ("POST", "/v1/chat/completions/", 404, None),
+        ("GET", "/", 404, None),
+    ],
+)
+async def test_wrong_route_is_refused(gateway: Gateway, method: str, path: str, status: int, code: str | None) -> None:
+    """Unknown paths are 404 and wrong methods 405 with Allow, both in OpenAI's shape and naming what was asked."""
+    answer = await gateway.http.request(method, path)
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", code)
+    assert f"{method} {path}" in error["message"]
+    assert ("allow" in answer.headers) == (status == 405)
+
+
+async def test_unprintable_authorization_is_not_sent_on(gateway: Gateway) -> None:
+    """A header that gRPC can't carry is no credential."""
+    answer = await gateway.http.post(
+        "/v1/chat/completions", json=chat_body(), headers={"authorization": "Bearer ä".encode()}
+    )
+    assert answer.status_code == 200
+    assert "authorization" not in gateway.service.metadata[0]

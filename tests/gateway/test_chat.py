@@ -1,0 +1,91 @@
+"""Chat requests that work, over real HTTP and gRPC."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.gateway import fakes
+from tests.gateway.conftest import Gateway, chat_body
+
+
+async def test_whole_answer(gateway: Gateway) -> None:
+    """An unstreamed chat is one chat.completion with all of the service's values."""
+    answer = await gateway.chat()
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    body = answer.json()
+    assert body["object"] == "chat.completion"
+    assert body["choices"][0]["message"]["content"] == "Hello"
+    assert body["usage"]["total_tokens"] == 10
+
+
+async def test_stream_bytes(gateway: Gateway) -> None:
+    """A stream begins with a comment, has one chunk an event, and ends with [DONE] alone."""
+    answer = await gateway.chat(stream=True)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-cache"
+    assert answer.headers["x-accel-buffering"] == "no"
+    events = answer.text.split("\n\n")
+    assert events[0] == ": keep-alive"
+    assert events[-2:] == ["data: [DONE]", ""]
+    chunks = [json.loads(event.removeprefix("data: ")) for event in events[1:-2]]
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+    role = {"role": "assistant", "content": "", "refusal": None}
+    assert deltas == [role, {"content": "Hel"}, {"content": "lo"}, {}]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None, None, None, "stop"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_request_reaches_service(gateway: Gateway, *, stream: bool) -> None:
+    """The service gets the request, its deadline and its metadata, streamed or whole."""
+    answer = await gateway.http.post(
+        "/v1/chat/completions",
+        json=chat_body(stream=stream, model="org/ä", prompt_cache_key="user 1", temperature=0.5),
+        headers={"authorization": "Bearer x", "x-request-id": "r-1", "traceparent": f"00-{'a' * 32}-{'b' * 16}-01"},
+    )
+    assert answer.status_code == 200
+    assert answer.headers["x-request-id"] == "r-1"
+    (request,) = gateway.service.requests
+    assert request.model == "org/ä"
+    assert request.sampling.temperature == 0.5
+    metadata = gateway.service.metadata[0]
+    assert metadata["authorization"] == "Bearer x"
+    assert metadata["x-request-id"] == "r-1"
+    assert metadata["x-sluice-model"] == "org%2F%C3%A4"
+    assert metadata["x-sluice-affinity"] == "user%201"
+    assert metadata["traceparent"].split("-")[1] == "a" * 32
+    assert 0 < gateway.service.time_remaining[0] <= gateway.settings.request_deadline_s
+
+
+async def test_request_id_is_made(gateway: Gateway) -> None:
+    """Without a fit x-request-id each request gets an own one, on errors too."""
+    ids = {(await gateway.http.get(path)).headers["x-request-id"] for path in ("/v1/models", "/nothing", "/healthz")}
+    assert len(ids) == 3
+    answer = await gateway.http.get("/healthz", headers={"x-request-id": "x" * 129})
+    assert answer.headers["x-request-id"] != "x" * 129
+
+
+async def test_models(gateway: Gateway) -> None:
+    """Models are listed, and found by name even with a slash in it."""
+    listed = (await gateway.http.get("/v1/models")).json()
+    assert listed["object"] == "list"
+    assert [model["id"] for model in listed["data"]] == ["a", "org/b"]
+    found = (await gateway.http.get("/v1/models/org/b")).json()
+    assert found == {"id": "org/b", "object": "model", "created": 1_700_000_000, "owned_by": "sluice"}
+    missing = await gateway.http.get("/v1/models/c")
+    assert missing.status_code == 404
+    assert missing.json()["error"]["code"] == "model_not_found"
+
+
+async def test_probes(gateway: Gateway) -> None:
+    """/healthz tells of the process alone, /readyz of the service, and both make no span."""
+    assert (await gateway.http.get("/readyz")).status_code == 200
+    gateway.service.health = fakes.health_pb2.HealthCheckResponse.NOT_SERVING
+    unready = await gateway.http.get("/readyz")
+    assert unready.status_code == 503
+    assert "NOT_SERVING" in unready.json()["reason"]
+    assert (await gateway.http.get("/healthz")).status_code == 200
+    assert gateway.spans.get_finished_spans() == ()
