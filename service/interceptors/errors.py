@@ -30,7 +30,7 @@ from service.engine.errors import (
 from service.errors import Draining, InvalidMessage, ModelNotFound, Starting, TooManyCalls
 from service.interceptors.policy import Behaviour, Context, Policy
 from service.pipeline.errors import (
-    ConstraintFailed,
+    ConstraintError,
     TemplateRefused,
     UnsupportedConstraint,
     UnsupportedFeature,
@@ -66,7 +66,7 @@ TABLE = (
     Row(UnsupportedConstraint, Code.INVALID_ARGUMENT, UnsupportedConstraint.reason),
     Row(UnsupportedFeature, Code.INVALID_ARGUMENT, UnsupportedFeature.reason),
     Row(InvalidRequest, Code.INVALID_ARGUMENT, "INVALID_FIELD"),
-    Row(ConstraintFailed, Code.INVALID_ARGUMENT, ConstraintFailed.reason),
+    Row(ConstraintError, Code.INVALID_ARGUMENT, ConstraintError.reason),
     Row(ModelNotFound, Code.NOT_FOUND, "MODEL_NOT_FOUND"),
     Row(EngineOverloaded, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
     Row(TooManyCalls, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),

@@ -18,8 +18,8 @@ from service.call import DEADLINE_SLACK_S
 
 Context: TypeAlias = aio.ServicerContext[Any, Any]
 Behaviour: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
-Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
-Continuation: TypeAlias = Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic only in its stubs
+Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
 
 API = "/sluice."  # health and reflection are no part of it
 

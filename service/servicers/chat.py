@@ -18,8 +18,8 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc
 
 from service.call import current_call
 from service.engine.errors import InvalidRequest
-from service.pipeline.chat import PreparedChat
-from service.pipeline.fold import fold
+from service.pipeline.fold import ChatFold
+from service.pipeline.prepared_chat import PreparedChat
 from service.servicers.catalog import Catalog, ServedModel
 from service.servicers.observation import Observation
 from service.telemetry import Telemetry
@@ -56,7 +56,10 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
     async def Chat(self, request: chat_pb2.ChatRequest, context: Context) -> chat_pb2.ChatResponse:  # noqa: N802
         """The fold of the stream."""
         async with aclosing(self._events(request, context, stream=False)) as events:
-            return fold([event async for event in events])
+            folding = ChatFold()
+            async for event in events:
+                folding.add(event)
+            return folding.response
 
     async def StreamChat(  # noqa: N802
         self, request: chat_pb2.ChatRequest, context: Context
@@ -87,9 +90,9 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
     ) -> AsyncGenerator[chat_pb2.StreamChatResponse, None]:
         call = current_call()
         request_id = call.request_id if call else uuid.uuid4().hex
-        chat = await model.chat.prepare(request, request_id, deadline)
         has_tokens = False
         try:
+            chat = await model.chat.prepare(request, request_id, deadline)
             async with model.engine.generate(chat.generation) as outputs:
                 started = _started(model, chat)
                 observation.admitted(started, chat)

@@ -1,0 +1,70 @@
+"""Starts the service: settings in, exit code out.
+
+0 after a stop by SIGTERM or SIGINT, 1 if it can't start or an engine died, 2 for a bad setting; each of the last three
+with one line on standard error. A second signal ends the process at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+import uvloop
+
+from service.config import PROGRAM, ConfigError, ModelSettings, Settings, read_settings
+from service.engine.engine import StepObserver
+from service.engine.errors import ModelLoadError
+from service.logs import configure_logs
+from service.server import EngineDied, StartError, serve
+from service.servicers.catalog import ServedModel
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        settings = read_settings(sys.argv[1:])
+    except ConfigError as error:
+        sys.exit(_complain(error, 2))
+    configure_logs(settings.log_level)
+    try:
+        uvloop.run(_run(settings))
+    except (StartError, ModelLoadError, EngineDied) as error:
+        sys.exit(_complain(error, 1))
+
+
+async def _run(settings: Settings) -> None:
+    await serve(settings, _load_model, stop_signal())
+
+
+async def _load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
+    # Imported late: torch takes seconds, and health is to be there at once.
+    from service.loading import load_model  # noqa: PLC0415
+
+    return await asyncio.to_thread(load_model, settings, observer)
+
+
+def stop_signal() -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT; the second has its default effect, the end of the process."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: signal.Signals) -> None:
+        if stop.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    return stop
+
+
+def _complain(error: Exception, code: int) -> int:
+    sys.stderr.write(f"{PROGRAM}: {error}\n")
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""From a model's settings to a model that can be served.
+
+Owns the joining of engine, chat pipeline and description. Runs on a worker thread at start; importing it imports torch.
+"""
+
+from __future__ import annotations
+
+from google.protobuf import timestamp_pb2
+from sluice.v1 import model_pb2
+
+from service.config import ModelSettings
+from service.engine.build import BuiltEngine, build_engine
+from service.engine.engine import StepObserver
+from service.pipeline.chat import ChatPipeline
+from service.pipeline.template import ChatTemplate
+from service.servicers.catalog import ServedModel
+
+
+def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
+    """Load the model; its engine is not yet started. `settings` has every value filled in. Raises ModelLoadError."""
+    assert settings.dtype and settings.device and settings.engine  # noqa: S101, PT018
+    built = build_engine(
+        settings.path,
+        settings.engine,
+        compute_dtype=settings.dtype,
+        device=settings.device,
+        observer=observer,
+    )
+    chat = ChatPipeline(
+        settings.name,
+        ChatTemplate.from_folder(built.folder),
+        built.tokenizer,
+        built.engine.max_model_len,
+        built.eos_token_ids,
+    )
+    return ServedModel(_description(settings.name, built, chat), built.engine, chat)
+
+
+def _description(name: str, built: BuiltEngine, chat: ChatPipeline) -> model_pb2.Model:
+    created = timestamp_pb2.Timestamp()
+    created.GetCurrentTime()
+    return model_pb2.Model(
+        name=name,
+        created=created,
+        tasks=[model_pb2.TASK_CHAT],
+        architecture=built.info.architecture,
+        max_model_len=built.engine.max_model_len,
+        vocab_size=built.info.vocab_size,
+        num_parameters=built.info.num_parameters,
+        dtype=built.info.dtype,
+        system_fingerprint=built.info.fingerprint,
+        supports_tools=chat.supports_tools,
+        supports_reasoning=chat.supports_reasoning,
+    )

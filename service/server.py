@@ -1,0 +1,200 @@
+"""The composition root: one gRPC server, its models, and the process's life from start to stop.
+
+Owns the order of start (health first, then models) and of stop. Runs on the loop's thread; models load on another.
+It knows all parts of the service and does none of their work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from grpc import aio
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from sluice.v1 import chat_pb2, chat_pb2_grpc, model_pb2, model_pb2_grpc
+
+from service.config import ModelSettings, Settings
+from service.engine.engine import StepObserver
+from service.engine_metrics import EngineMetrics
+from service.health import Health, Phase
+from service.interceptors.admission import Admission
+from service.interceptors.call_duration import CallDuration
+from service.interceptors.errors import Errors
+from service.interceptors.request_log import RequestLog
+from service.interceptors.sending import Sending
+from service.interceptors.tracing import Tracing
+from service.interceptors.validation import Validation
+from service.servicers.catalog import Catalog, ServedModel
+from service.servicers.chat import ChatServicer
+from service.servicers.model import ModelServicer
+from service.telemetry import MetricsPage, Telemetry
+
+LoadModel: TypeAlias = Callable[[ModelSettings, StepObserver], Awaitable[ServedModel]]
+
+SERVICES = tuple(
+    file.services_by_name[name].full_name
+    for file in (chat_pb2.DESCRIPTOR, model_pb2.DESCRIPTOR)
+    for name in file.services_by_name
+)
+HEALTH_SERVICE = "grpc.health.v1.Health"
+
+_REQUESTS = (chat_pb2.ChatRequest, model_pb2.ListModelsRequest, model_pb2.GetModelRequest)
+_HEARTBEAT_CHECK_S = 1.0
+_LAST_WORDS_S = 2.0  # for statuses on their way out; health watchers would stay for ever
+
+_log = logging.getLogger(__name__)
+
+
+class StartError(Exception):
+    """The service can't start; the text is the one line that says why."""
+
+
+class EngineDied(Exception):
+    """An engine's thread ended by itself; the text is the one line that says so."""
+
+
+class Server:
+    """The gRPC server with everything on it. `start`, `load`, `watch` until a stop, `drain`, `close`."""
+
+    def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
+        self._settings = settings
+        self.health = Health(SERVICES)
+        self.catalog = Catalog()
+        self._metrics = EngineMetrics(telemetry)
+        self._server = aio.server(
+            interceptors=[
+                Tracing(telemetry.tracer),
+                RequestLog(),
+                CallDuration(telemetry.instruments.call_duration),
+                Errors(),
+                Admission(lambda: self.health.phase, settings.max_concurrent_calls),
+                Validation(_REQUESTS),
+                Sending(),
+            ],
+            options=_options(settings),
+        )
+        chat = ChatServicer(self.catalog, telemetry, capture_content=settings.capture_content)
+        chat_pb2_grpc.add_ChatServiceServicer_to_server(chat, self._server)
+        model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(self.catalog), self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self.health.servicer, self._server)
+        names = [*SERVICES, HEALTH_SERVICE, reflection.SERVICE_NAME]
+        reflection.enable_server_reflection(names, self._server)
+
+    async def start(self) -> int:
+        """Listen, with health NOT_SERVING, and return the port. Raises StartError if it can't be listened on."""
+        host, port = self._settings.host, self._settings.port
+        check_free(host, port)
+        await self.health.enter(Phase.STARTING)
+        try:
+            bound = self._server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        except RuntimeError as error:
+            raise StartError(f"{host}:{port} can't be listened on") from error
+        await self._server.start()
+        return bound
+
+    async def load(self, models: Sequence[ModelSettings], load_model: LoadModel) -> None:
+        """Load all models, one after the other, and serve. Passes on what `load_model` raises."""
+        for model in models:
+            served = await load_model(model, self._metrics.observer(model.name))
+            served.engine.start()
+            self.catalog.add(served)
+            self._metrics.add(model.name, served.engine.stats)
+            _log.info("model is ready", extra={"fields": {"model": model.name}})
+        await self.health.enter(Phase.SERVING)
+
+    async def watch(self) -> None:
+        """Keep health in step with the engines' heartbeats. Raises EngineDied as soon as one has died."""
+        failures = {served.engine.failed: served.name for served in self.catalog}
+        while True:
+            done, _ = await asyncio.wait(failures, timeout=_HEARTBEAT_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
+            for failed in done:
+                await self.health.enter(Phase.FAILED)
+                reason = failed.result()
+                raise EngineDied(f"the engine of {failures[failed]} died: {type(reason).__name__}: {reason}")
+            ages = [served.engine.heartbeat_age_s for served in self.catalog]
+            await self.health.set_stalled(max(ages) > self._settings.max_heartbeat_age_s)
+
+    async def drain(self) -> None:
+        """Send new callers away, then wait for the running ones as long as the settings say, then end them."""
+        await self.health.enter(Phase.LEAVING)
+        await asyncio.sleep(self._settings.drain_delay_s)
+        await self.health.enter(Phase.DRAINING)
+        await asyncio.gather(*(served.engine.drain(self._settings.drain_timeout_s) for served in self.catalog))
+
+    async def close(self) -> None:
+        """End every call with a status, the server and the engines."""
+        await asyncio.gather(*(served.engine.drain(0) for served in self.catalog))
+        await self._server.stop(_LAST_WORDS_S)
+        await asyncio.gather(*(served.engine.close() for served in self.catalog))
+
+
+async def serve(settings: Settings, load_model: LoadModel, stop: asyncio.Event) -> None:
+    """Serve from start to stop. Returns when drained after `stop`; raises StartError, ModelLoadError or EngineDied."""
+    telemetry = Telemetry(settings.otlp_endpoint)
+    try:
+        check_free(settings.metrics_host, settings.metrics_port)
+        page = MetricsPage(telemetry.registry, settings.metrics_host, settings.metrics_port)
+        try:
+            await _serve(Server(settings, telemetry), settings, load_model, stop)
+        finally:
+            page.close()
+    finally:
+        await asyncio.to_thread(telemetry.shutdown)
+
+
+async def _serve(server: Server, settings: Settings, load_model: LoadModel, stop: asyncio.Event) -> None:
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        port = await server.start()
+        _log.info("listening", extra={"fields": {"host": settings.host, "port": port}})
+        if not await _unless(stopping, server.load(settings.served_models(), load_model)):
+            return
+        _log.info("serving")
+        if not await _unless(stopping, server.watch()):
+            _log.info("draining")
+            await server.drain()
+    finally:
+        stopping.cancel()
+        await server.close()
+    _log.info("stopped")
+
+
+async def _unless(stopping: asyncio.Task[bool], work: Awaitable[None]) -> bool:
+    """Whether `work` was done before the stop; at a stop it is cancelled."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((stopping, task), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+            return True
+        return False
+    finally:
+        task.cancel()
+
+
+def check_free(host: str, port: int) -> None:
+    """Raise StartError if nobody can listen there. gRPC's own words about it are many and go past the log."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise StartError(f"{host}:{port} can't be listened on: {error.strerror}") from error
+
+
+def _options(settings: Settings) -> list[tuple[str, int]]:
+    return [
+        ("grpc.so_reuseport", 0),  # a port in use is an error, not a shared port
+        ("grpc.max_receive_message_length", settings.max_request_bytes),
+        ("grpc.max_send_message_length", settings.max_response_bytes),
+        ("grpc.keepalive_time_ms", round(settings.keepalive_time_s * 1000)),
+        ("grpc.keepalive_timeout_ms", round(settings.keepalive_timeout_s * 1000)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # A long prefill sends nothing: without this, callers who ping through it would be sent away.
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ]
