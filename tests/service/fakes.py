@@ -1,0 +1,269 @@
+"""What the service's tests run on: an engine with a scripted runner, and a pipeline without templates."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from google.rpc import error_details_pb2
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_status import rpc_status
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2, model_pb2_grpc, sampling_pb2, usage_pb2
+
+from service.config import ModelSettings, Settings
+from service.engine.core import SampledToken
+from service.engine.engine import Engine, StepObserver
+from service.engine.sequence import Sequence
+from service.engine.types import FinishReason, GenerationOutput, GenerationRequest, SamplingParams, StopParams
+from service.server import Server
+from service.servicers.catalog import ServedModel
+from service.telemetry import Telemetry
+from tests.engine.fakes import END, ByteTokenizer, PagedRunner, config_of, say, until
+
+MODEL = "scripted"
+_REASONS = {
+    FinishReason.END_OF_TEXT: chat_pb2.FINISH_REASON_STOP,
+    FinishReason.STOP_SEQUENCE: chat_pb2.FINISH_REASON_STOP,
+    FinishReason.LENGTH: chat_pb2.FINISH_REASON_LENGTH,
+}
+
+
+@dataclass
+class PlainChat:
+    """A prepared chat whose prompt is the text of its messages and whose answer is what the engine says."""
+
+    generation: GenerationRequest
+    sampling: sampling_pb2.SamplingParams
+    stopping: sampling_pb2.StopParams
+    num_tokens: int = 0
+
+    def events(self, output: GenerationOutput) -> Iterable[chat_pb2.StreamChatResponse]:
+        self.num_tokens += len(output.token_ids)
+        index = output.choice_index
+        if output.text:
+            yield chat_pb2.StreamChatResponse(content_delta={"choice_index": index, "text": output.text})
+        if output.finish_reason is not None:
+            finished = chat_pb2.ChoiceFinished(choice_index=index, finish_reason=_REASONS[output.finish_reason])
+            yield chat_pb2.StreamChatResponse(choice_finished=finished)
+
+    def usage(self) -> usage_pb2.Usage:
+        num_prompt_tokens = len(self.generation.prompt_token_ids)
+        return usage_pb2.Usage(prompt_tokens=num_prompt_tokens, completion_tokens=self.num_tokens)
+
+
+@dataclass
+class PlainPipeline:
+    """Prepares chats; raises `fail_with` instead, if it is set."""
+
+    fail_with: Exception | None = None
+
+    async def prepare(self, request: chat_pb2.ChatRequest, request_id: str, deadline: float | None) -> PlainChat:
+        if self.fail_with is not None:
+            raise self.fail_with
+        text = "".join(part.text for message in request.messages for part in message.content)
+        stopping = request.stopping
+        return PlainChat(
+            generation=GenerationRequest(
+                request_id=request_id,
+                prompt_token_ids=list(text.encode()),
+                sampling=SamplingParams(seed=1),
+                stopping=StopParams(max_tokens=stopping.max_tokens if stopping.HasField("max_tokens") else None),
+                n=request.n or 1,
+                deadline=deadline,
+            ),
+            sampling=sampling_pb2.SamplingParams(temperature=1, top_p=1, seed=1),
+            stopping=stopping,
+        )
+
+
+class ScriptedRunner(PagedRunner):
+    """Says the texts, one a choice; a token costs as little at the end of a long text as at its beginning."""
+
+    def __init__(self, *texts: str, end: bool = True) -> None:
+        super().__init__(say(*texts, end=end))
+
+    def _sample(self, sequence: Sequence) -> SampledToken:
+        return SampledToken(self.rule(sequence, []))
+
+
+@dataclass
+class Running:
+    """A server on a free port with one scripted model, and all that a test wants to look at."""
+
+    server: Server
+    telemetry: Telemetry
+    port: int
+    channel: aio.Channel
+    engine: Engine
+    runner: ScriptedRunner
+    pipeline: PlainPipeline
+    spans: InMemorySpanExporter
+    chat: Any = field(init=False)
+    models: Any = field(init=False)
+    health: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.chat = chat_pb2_grpc.ChatServiceStub(self.channel)
+        self.models = model_pb2_grpc.ModelServiceStub(self.channel)
+        self.health = health_pb2_grpc.HealthStub(self.channel)
+
+    async def status(self, service: str = "") -> str:
+        """What health says, by name."""
+        response = await self.health.Check(health_pb2.HealthCheckRequest(service=service))
+        name: str = health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
+        return name
+
+    async def until_idle(self) -> None:
+        """Return when nothing runs, nothing waits and every block is free; fail if that never comes."""
+
+        def is_idle() -> bool:
+            stats = self.engine.stats()
+            is_free = stats.num_free_blocks == stats.num_blocks
+            return is_free and (stats.num_running, stats.num_waiting) == (0, 0) and not self.runner.kept
+
+        await until(is_idle)
+        self.engine._core.check()
+
+    async def ended_spans(self, num: int) -> dict[str, ReadableSpan]:
+        """The ended spans by name, once there are `num`."""
+        await until(lambda: len(self.spans.get_finished_spans()) >= num)
+        spans = {span.name: span for span in self.spans.get_finished_spans()}
+        assert len(self.spans.get_finished_spans()) == num
+        return spans
+
+
+@asynccontextmanager
+async def running(
+    runner: ScriptedRunner | None = None,
+    *,
+    is_loaded: bool = True,
+    engine: dict[str, int] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Running]:
+    """A server that serves `runner`'s words, stopped at the end; not `is_loaded` leaves it starting."""
+    spans = InMemorySpanExporter()
+    telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])
+    chosen = settings_of(**settings)
+    server = Server(chosen, telemetry)
+    runner = runner or ScriptedRunner("hello")
+    pipeline = PlainPipeline()
+    made: list[Engine] = []
+
+    async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
+        made.append(scripted_engine(runner, observer, **engine or {}))
+        return served(model.name, made[0], pipeline)
+
+    port = await server.start()
+    if is_loaded:
+        await server.load(chosen.served_models(), load)
+    else:
+        made.append(scripted_engine(runner))
+    try:
+        async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield Running(server, telemetry, port, channel, made[0], runner, pipeline, spans)
+    finally:
+        await server.close()
+        telemetry.shutdown()
+
+
+def settings_of(**values: Any) -> Settings:
+    """Settings for a test: free ports, no waiting."""
+    quick = {"port": 0, "metrics_port": 0, "drain_delay_s": 0, "drain_timeout_s": 10, "model": {MODEL: "nowhere"}}
+    return Settings(**{**quick, **values})
+
+
+def scripted_engine(runner: ScriptedRunner, observer: StepObserver | None = None, **sizes: int) -> Engine:
+    """An engine with small sizes on `runner`; not started."""
+    return Engine(runner, ByteTokenizer(), config_of(**sizes), eos_token_ids=[END], observer=observer)
+
+
+def served(name: str, engine: Engine, pipeline: PlainPipeline) -> ServedModel:
+    """The model as the servicers see it."""
+    description = model_pb2.Model(name=name, architecture="Scripted", system_fingerprint="fp", max_model_len=128)
+    return ServedModel(description, engine, pipeline)  # type: ignore[arg-type]  # the pipeline's shape is enough
+
+
+def request(text: str = "hi", **fields: Any) -> chat_pb2.ChatRequest:
+    """A valid chat."""
+    message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text=text)])
+    return chat_pb2.ChatRequest(**{"model": MODEL, "messages": [message], **fields})
+
+
+def text_of(events: Iterable[chat_pb2.StreamChatResponse]) -> str:
+    """The text of the first choice."""
+    return "".join(event.content_delta.text for event in events if event.content_delta.choice_index == 0)
+
+
+def kinds_of(events: Iterable[chat_pb2.StreamChatResponse]) -> list[str]:
+    """The kinds of events in order, runs of the same one folded."""
+    kinds = [event.WhichOneof("event") or "" for event in events]
+    return [kind for before, kind in zip(["", *kinds], kinds, strict=False) if kind != before]
+
+
+async def rest_of(call: Any) -> AsyncIterator[chat_pb2.StreamChatResponse]:
+    """The events of a stream that are not yet read; unlike `async for` it may follow a `read()`."""
+    while (event := await call.read()) is not aio.EOF:
+        yield event
+
+
+async def refused(call: Any) -> Refusal:
+    """The error that a unary call, or a stream read to its end, ends with; fails if it ends well."""
+    events: list[chat_pb2.StreamChatResponse] = []
+    try:
+        if isinstance(call, aio.UnaryStreamCall):
+            async for event in rest_of(call):
+                events.append(event)  # noqa: PERF401  what came before the error counts
+        else:
+            await call
+    except aio.AioRpcError as error:
+        return Refusal(error, events)
+    raise AssertionError("the call ended well")
+
+
+@dataclass
+class Refusal:
+    """A call's error with its details read."""
+
+    error: aio.AioRpcError
+    events: list[chat_pb2.StreamChatResponse] = field(default_factory=list)  # what came before it
+
+    @property
+    def code(self) -> grpc.StatusCode:
+        return self.error.code()
+
+    @property
+    def text(self) -> str:
+        return self.error.details() or ""
+
+    @property
+    def request_id(self) -> object:
+        return dict(self.error.trailing_metadata() or ()).get("x-request-id")
+
+    def _detail(self, detail: Any) -> Any:
+        status = rpc_status.from_call(self.error)  # type: ignore[arg-type]  # it has what a call has
+        assert status is not None, "the error has no details"
+        return detail if any(each.Unpack(detail) for each in status.details) else None
+
+    @property
+    def info(self) -> error_details_pb2.ErrorInfo:
+        found: error_details_pb2.ErrorInfo | None = self._detail(error_details_pb2.ErrorInfo())
+        assert found is not None
+        return found
+
+    @property
+    def fields(self) -> list[tuple[str, str]]:
+        """(field, rule) of each violation."""
+        bad = self._detail(error_details_pb2.BadRequest())
+        return [] if bad is None else [(each.field, each.reason) for each in bad.field_violations]
+
+    @property
+    def retry_after_s(self) -> float | None:
+        info = self._detail(error_details_pb2.RetryInfo())
+        return None if info is None else info.retry_delay.ToNanoseconds() / 1e9

@@ -1,0 +1,127 @@
+"""ChatService on a real server: the order of a stream, its fold, and what leaving it does."""
+
+import asyncio
+import threading
+
+import grpc
+import pytest
+from grpc import aio
+from sluice.v1 import chat_pb2, chat_pb2_grpc
+
+from service.engine.errors import PromptTooLong
+from tests.engine.fakes import until
+from tests.service.fakes import ScriptedRunner, kinds_of, refused, request, rest_of, running, text_of
+
+ENDLESS = {"max_model_len": 1_000_000, "num_blocks": 250_000}  # longer than any test waits
+
+
+async def test_stream_chat_sends_events_in_order_and_numbers_them() -> None:
+    """One `started`, deltas and an end for each choice, one `usage`, one `completed`; numbers rise from 0 by one."""
+    async with running(ScriptedRunner("hello", "you")) as run:
+        events = [event async for event in run.chat.StreamChat(request(n=2))]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    kinds = kinds_of(events)
+    assert kinds[0] == "started"
+    assert kinds[-2:] == ["usage", "completed"]
+    assert set(kinds[1:-2]) == {"content_delta", "choice_finished"}
+    assert text_of(events) == "hello"
+    assert [event.usage.completion_tokens for event in events if event.HasField("usage")] == [
+        len("hello") + len("you") + 2
+    ]
+    assert events[0].started.model == "scripted"
+    assert events[0].started.system_fingerprint == "fp"
+    assert events[0].started.sampling.seed == 1
+
+
+async def test_chat_is_the_fold_of_its_stream() -> None:
+    """The whole answer has the texts, the ends and the usage of the stream."""
+    async with running(ScriptedRunner("hello", "you")) as run:
+        response: chat_pb2.ChatResponse = await run.chat.Chat(request(n=2))
+    assert {choice.index: choice.message.content[0].text for choice in response.choices} == {0: "hello", 1: "you"}
+    assert {choice.finish_reason for choice in response.choices} == {chat_pb2.FINISH_REASON_STOP}
+    assert response.usage.completion_tokens == len("hello") + len("you") + 2
+
+
+async def test_chats_of_two_callers_run_side_by_side() -> None:
+    """Two streams, opened together, both end with their whole text and leave nothing behind."""
+    async with running(ScriptedRunner("a longer answer")) as run:
+
+        async def read() -> str:
+            return text_of([event async for event in run.chat.StreamChat(request())])
+
+        assert await asyncio.gather(read(), read()) == ["a longer answer"] * 2
+        await run.until_idle()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("method", ["Chat", "StreamChat"])
+async def test_chat_left_by_its_caller_frees_everything(method: str, moment: str) -> None:
+    """Hanging up before and after the first token, streamed and whole: the engine is idle and every block free."""
+    runner = ScriptedRunner("endless ", end=False)
+    if moment == "before":
+        runner.gate = threading.Event()
+    async with running(runner, engine=ENDLESS) as run:
+        call = getattr(run.chat, method)(request())
+        reading = asyncio.create_task(call.read() if method == "StreamChat" else _wait(call))
+        await until(runner.entered.is_set)
+        if moment == "after":
+            await until(lambda: run.engine.stats().num_generated_tokens > 0)
+        call.cancel()
+        await until(lambda: not run.engine._streams)
+        if runner.gate is not None:
+            runner.gate.set()  # the step with the caller's prompt ends only now
+            await until(lambda: run.engine.stats().num_steps > 0)
+        await run.until_idle()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+async def _wait(call: aio.UnaryUnaryCall) -> object:
+    return await call
+
+
+@pytest.mark.parametrize("method", ["Chat", "StreamChat"])
+async def test_chat_ends_at_the_callers_deadline(method: str) -> None:
+    """DEADLINE_EXCEEDED, and nothing goes on behind the caller's back."""
+    async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
+        refusal = await refused(getattr(run.chat, method)(request(), timeout=0.3))
+        assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        await run.until_idle()
+
+
+async def test_stream_chat_sends_usage_before_an_error() -> None:
+    """A generation that breaks off tells what it has cost so far, and then the status; there is no `completed`."""
+    runner = ScriptedRunner("hello", end=False)
+    async with running(runner, engine=ENDLESS) as run:
+        call = run.chat.StreamChat(request())
+        while not (await call.read()).HasField("content_delta"):
+            pass
+        runner.fail_with = RuntimeError("secret words of the engine")
+        refusal = await refused(call)
+    assert refusal.code is grpc.StatusCode.INTERNAL
+    assert kinds_of(refusal.events)[-1] == "usage"
+    assert refusal.events[-1].usage.completion_tokens > 0
+    assert "secret" not in refusal.text
+
+
+async def test_stream_chat_refused_before_admission_sends_no_event() -> None:
+    """What fails before the engine takes it is a bare status."""
+    async with running() as run:
+        run.pipeline.fail_with = PromptTooLong("prompt", 9, 8)
+        refusal = await refused(run.chat.StreamChat(request()))
+    assert refusal.events == []
+    assert refusal.fields == [("messages", "PROMPT_TOO_LONG")]
+
+
+async def test_stream_chat_merges_for_a_slow_reader() -> None:
+    """A reader who stops reading gets fewer, longer events, and all of the text."""
+    text = "x" * 6_000
+    sizes = {"max_model_len": 7_000, "num_blocks": 2_000}
+    options = [("grpc.http2.bdp_probe", 0)]  # the window stays at its 64 KiB, so the writer soon has to wait
+    async with running(ScriptedRunner(text), engine=sizes) as run:
+        async with aio.insecure_channel(f"127.0.0.1:{run.port}", options=options) as channel:
+            call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(request())
+            await call.read()
+            await until(lambda: run.engine.stats().num_running == 0 and run.engine.stats().num_generated_tokens > 0, 60)
+            events = [event async for event in rest_of(call)]
+    assert text_of(events) == text
+    assert len(events) < len(text)
