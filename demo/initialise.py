@@ -1,23 +1,25 @@
 """The weights before the first step: a network that already copies.
 
 Owns the initial values. Gradient descent on a small budget spends most of its steps until it discovers induction
-(find where the last tokens occurred before, and repeat what followed). The circuit is known, so it is written down here:
-layer 0 gets heads that look one and two tokens back, layer 1 gets heads that look for the place whose two preceding
-tokens equal the last two and copy what stands there. Training is free to change all of it. Runs once,
-in the thread that trains; it does not know the vocabulary or the data.
+(find where the last tokens occurred before, and repeat what followed). The circuit is known, so it is written down
+here: layer 0 gets heads that look one and two tokens back, layer 1 gets heads that look for the place whose two
+preceding tokens equal the last two and copy what stands there. Training is free to change all of it. Runs once, in the
+thread that trains; it does not know the vocabulary or the data.
 
-The residual stream is cut by one random rotation into directions for: a token's content (128), the
-content of the token before (52) and of the one before that (28), and a constant (1) that every embedding carries, by which
-queries and keys of the looking-back heads are fixed vectors and rotation alone decides whom they meet. What is to be
-said next lives in the 128 directions that are not content; the head reads them there.
+The residual stream is cut by one random rotation into directions for: a token's content (128), the content of the
+token before (52) and of the one before that (28), and a constant (1) that every embedding carries, by which queries
+and keys of the looking-back heads are fixed vectors and rotation alone decides whom they meet. What is to be said next
+lives in the 128 directions that are not content; the head reads them there.
 """
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor
 
-from demo.network import Attention, Network, Shape
+from demo.network import Attention, Layer, Network, Shape
 
 CONTENT = 128
 ONE_BACK = 52
@@ -60,13 +62,13 @@ def _write_circuit(network: Network, generator: torch.Generator) -> None:
     basis = torch.linalg.qr(torch.randn(shape.hidden_size, shape.hidden_size, generator=generator)).Q
     content, rest = basis[:, :CONTENT], basis[:, CONTENT:]
     constant, one_back, two_back, _ = rest.split((1, ONE_BACK, TWO_BACK, CONTENT - 1 - ONE_BACK - TWO_BACK), dim=1)
-    fingerprint = torch.linalg.qr(torch.randn(CONTENT, shape.head_dim, generator=generator)).Q @ torch.eye(shape.head_dim)
+    fingerprint = torch.linalg.qr(torch.randn(CONTENT, shape.head_dim, generator=generator)).Q
 
     words = torch.randn(shape.vocab_size, CONTENT, generator=generator)
     network.model.embed_tokens.weight.copy_(words @ content.T + 4.0 * constant.T)
     network.lm_head.weight.copy_(0.06 * words @ rest.T)
 
-    look_back, match = (layer.self_attn for layer in network.model.layers[:2])
+    look_back, match = (cast("Layer", layer).self_attn for layer in network.model.layers[:2])
     _write_look_back(look_back, shape, content @ fingerprint, constant, (one_back, two_back))
     _write_match(match, content, rest, content @ fingerprint, (one_back, two_back))
 

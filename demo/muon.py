@@ -8,7 +8,7 @@ learn as fast as common ones. It does not know which parameters deserve it: embe
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,7 +17,10 @@ NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
-    """The nearest semi-orthogonal matrices to `matrices` [count, rows, columns], roughly: singular values in 0.7–1.2."""
+    """Roughly the nearest semi-orthogonal matrices to `matrices` [count, rows, columns].
+
+    Singular values come out between 0.7 and 1.2.
+    """
     a, b, c = NEWTON_SCHULZ
     tall = matrices.shape[-2] > matrices.shape[-1]
     x = matrices.mT if tall else matrices
@@ -25,7 +28,8 @@ def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
     for _ in range(steps):
         gram = x @ x.mT
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return x.mT if tall else x
+    result: Tensor = x.mT if tall else x
+    return result
 
 
 class Muon(torch.optim.Optimizer):
@@ -37,7 +41,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # noqa: ANN401  the base class's signature
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # noqa: ARG002  no closure is taken
         """Update every parameter that has a gradient; parameters of one shape are orthogonalised together."""
         for group in self.param_groups:
             by_shape: dict[torch.Size, list[Tensor]] = {}
@@ -53,8 +57,7 @@ class Muon(torch.optim.Optimizer):
             state = self.state[parameter]
             if not state:
                 state["momentum"] = torch.zeros_like(parameter)
-            grad = parameter.grad
-            assert grad is not None
+            grad = cast("Tensor", parameter.grad)
             state["momentum"].lerp_(grad, 1 - group["momentum"])
             directions.append(grad.lerp(state["momentum"], group["momentum"]))
         rows, columns = parameters[0].shape

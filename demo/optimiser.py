@@ -23,9 +23,7 @@ class Optimisers:
         gains = [p for p in network.parameters() if p.ndim == 1]
         self._parameters = list(network.parameters())
         self._muon = Muon(inside, lr=muon_lr, weight_decay=0.01)
-        self._adam = torch.optim.AdamW(
-            [{"params": tables}, {"params": gains}], lr=adam_lr, betas=(0.9, 0.98), weight_decay=0.0, fused=True
-        )
+        self._adam = torch.optim.AdamW([*tables, *gains], lr=adam_lr, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
         self._full = {id(self._muon): muon_lr, id(self._adam): adam_lr}
 
     def step(self, share: float) -> float:

@@ -54,8 +54,9 @@ def main() -> None:
         loss = functional.cross_entropy(logits, targets)
         if step % 25 == 0:
             accuracy = (logits.argmax(-1) == targets).float().mean().item()
-            print(f"step {step}  loss {loss.item():.3f}  accuracy {accuracy:.3f}  {time.monotonic() - began:.0f} s", flush=True)
-        loss.backward()
+            seconds = time.monotonic() - began
+            print(f"step {step}  loss {loss.item():.3f}  accuracy {accuracy:.3f}  {seconds:.0f} s", flush=True)
+        torch.autograd.backward(loss)
         optimisers.step(min(1.0, (step + 1) / 50))
 
 

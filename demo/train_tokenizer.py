@@ -1,8 +1,9 @@
 """Trains the demo model's byte-level BPE and writes it, with its settings, to a model folder.
 
-`python -m demo.train_tokenizer --force` makes `demo/model/tokenizer.json` and `tokenizer_config.json` again. The text is the
-training side of the corpus; the same seed gives the same file. Words never carry the space before them, apart
-from a closed list of little words: so a name is the same tokens after a space, a quote and a bracket, and copying it is easy.
+`python -m demo.train_tokenizer --force` makes `demo/model/tokenizer.json` and `tokenizer_config.json` again. The text is
+the training side of the corpus; the same seed gives the same file. Words never carry the space before them, apart
+from a closed list of little words: so a name is the same tokens after a space, a quote and a bracket, and copying is
+easy.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 from demo.corpus.conversation import segments
 from demo.corpus.mixture import conversations
+from demo.corpus.phrasebook import words
 
 MODEL = Path(__file__).parent / "model"
 
@@ -28,13 +30,9 @@ VISIBLE = (
 )  # fmt: skip
 """One token each, but text: parsers of the answer need to see them."""
 
-LITTLE_WORDS = (
-    "a an the is are am was were be do does did can could will would should has have had to of in on at by for from with "
-    "and or not no but if so as that this it its my your you me we i his her they them what which who how where when "
-    "there here only just"
-).split()
+LITTLE_WORDS = words("little")
 
-_LITTLE = "|".join(sorted((w for word in LITTLE_WORDS for w in {word, word.capitalize()}), key=len, reverse=True))
+_LITTLE = "|".join(sorted((w for word in LITTLE_WORDS for w in (word, word.capitalize())), key=len, reverse=True))
 PIECES = "|".join((
     rf"(?: |(?<![A-Za-z0-9_]))(?:{_LITTLE})(?![A-Za-z0-9_])",  # a little word, with the space before it
     r"[A-Z]?[a-z]+",  # a word, or a part of one written like maxTokens
@@ -86,7 +84,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--conversations", type=int, default=60_000)
     parser.add_argument("--into", type=Path, default=MODEL)
-    parser.add_argument("--force", action="store_true", help="overwrite a tokenizer; weights made with it become useless")
+    parser.add_argument("--force", action="store_true", help="overwrite a tokenizer and so spoil weights made with it")
     options = parser.parse_args()
     path = options.into / "tokenizer.json"
     if path.exists() and not options.force:

@@ -69,7 +69,7 @@ def answer_text(message: Message) -> str:
 
 
 def segments(conversation: Conversation) -> list[Segment]:
-    """The whole text, cut where teaching begins and ends; given to a model without the taught parts, it is the prompt."""
+    """The whole text, cut where teaching begins and ends; up to the last taught part it is the prompt."""
     if conversation.raw:
         return list(conversation.raw)
     out: list[Segment] = []

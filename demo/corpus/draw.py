@@ -1,7 +1,7 @@
 """Chance with two sides: what training may draw, and what is kept for the evaluation.
 
-Owns the split. Names, words and numbers fall on a side by a hash of their text, phrasings by how they are listed, so the two sides
-never meet whatever the seeds. One object a stream, one thread each. It does not know the skills.
+Owns the split. Names, words and numbers fall on a side by a hash of their text, phrasings by how they are listed, so
+the two sides never meet whatever the seeds. One object a stream, one thread each. It does not know the skills.
 """
 
 from __future__ import annotations
@@ -9,31 +9,17 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from demo.corpus import vocabulary
+from demo.corpus.phrasebook import Phrasings, words
 
 T = TypeVar("T")
 
-SCRIPTS = ("àáâäãåæçèéêëìíîïñòóôöøùúûüýßœš", "αβγδεζηθικλμνξοπρστυφχψω", "абвгдежзийклмнопрстуфхцчшщыэюя", "日本語中文字東京大学水火木金土人山川",
-           "あいうえおかきくけこさしすせそ", "🙂🚀🌍🎉🔥🐟🍎⭐❤️👍", "אבגדהוזחט", "ابتثجحخد", "가나다라마바사", "€£¥§°±×÷→←…–—“”«»")  # fmt: skip
-ONSETS = "b br c ch cl d dr f fl g gr h j k kl l m n p pl qu r s sh sk st t tr v w y z".split()
-VOWELS = "a e i o u ai ea ee ia io oo ou".split()
-CODAS = ["", "", "", "n", "r", "l", "s", "t", "m", "k", "x", "nd", "rn", "th", "v"]
-
-
-@dataclass(frozen=True)
-class Phrasings:
-    """Ways to say one thing; `kept` ones appear in the evaluation only."""
-
-    seen: tuple[str, ...]
-    kept: tuple[str, ...]
-
-
-def phrasings(*texts: str, kept: Sequence[str]) -> Phrasings:
-    """Ways to say one thing, with those `kept` for the evaluation."""
-    return Phrasings(texts, tuple(kept))
+SCRIPTS = words("scripts")
+ONSETS = words("onsets")
+VOWELS = words("vowels")
+CODAS = ("", "", "", *words("codas"))
 
 
 def is_kept(text: str) -> bool:
@@ -75,8 +61,8 @@ class Draw:
     def coined(self) -> str:
         """A lower-case word nobody has heard, of this side."""
         while True:
-            syllables = [self.one(ONSETS) + self.one(VOWELS) + self.one(CODAS) for _ in range(self.one((1, 2, 2, 2, 3)))]
-            word = "".join(syllables)
+            count = self.one((1, 2, 2, 2, 3))
+            word = "".join(self.one(ONSETS) + self.one(VOWELS) + self.one(CODAS) for _ in range(count))
             if len(word) > 2 and is_kept(word) == self.held_out:
                 return word
 

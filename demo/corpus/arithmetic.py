@@ -1,0 +1,61 @@
+"""Sums of small numbers, spoken and written, with the steps when reasoning is asked for."""
+
+from __future__ import annotations
+
+from demo.corpus import vocabulary
+from demo.corpus.conversation import Conversation, ask
+from demo.corpus.draw import Draw
+from demo.corpus.phrasebook import phrasings
+
+PLUS = phrasings("arithmetic", "plus")
+MINUS = phrasings("arithmetic", "minus")
+TIMES = phrasings("arithmetic", "times")
+GAINS = phrasings("arithmetic", "gains")
+LOSSES = phrasings("arithmetic", "losses")
+OPERATIONS = {"+": PLUS, "-": MINUS, "*": TIMES}
+
+
+def result(a: int, sign: str, b: int) -> int:
+    """What `a sign b` makes."""
+    return {"+": a + b, "-": a - b, "*": a * b}[sign]
+
+
+def steps(a: int, sign: str, b: int) -> str:
+    """The reasoning of a sum: tens and ones apart where that helps."""
+    total = result(a, sign, b)
+    if sign == "*" or max(a, b) < 10:
+        return f"{a} {sign} {b} = {total}."
+    tens, ones = a // 10 * 10, a % 10
+    other_tens, other_ones = b // 10 * 10, b % 10
+    high, low = result(tens, sign, other_tens), result(ones, sign, other_ones)
+    joined = f"{high} + {low}" if low >= 0 else f"{high} - {-low}"
+    return f"{tens} {sign} {other_tens} = {high}. {ones} {sign} {other_ones} = {low}. {joined} = {total}."
+
+
+def one_digit(draw: Draw) -> Conversation:
+    """A sum, difference or product of two digits."""
+    sign = draw.one("++--*")
+    a, b = draw.random.randint(0, 9), draw.random.randint(0, 9)
+    if sign == "-" and a < b:
+        a, b = b, a
+    return ask(draw.say(OPERATIONS[sign], a=a, b=b), f"{a} {sign} {b} = {result(a, sign, b)}", steps(a, sign, b))
+
+
+def two_digits(draw: Draw) -> Conversation:
+    """A sum or difference of numbers below a hundred."""
+    sign = draw.one("+-")
+    a, b = draw.number(2, 99), draw.number(2, 99)
+    if sign == "-" and a < b:
+        a, b = b, a
+    return ask(draw.say(OPERATIONS[sign], a=a, b=b), f"{a} {sign} {b} = {result(a, sign, b)}", steps(a, sign, b))
+
+
+def story(draw: Draw) -> Conversation:
+    """Things gained or lost, in a sentence or two."""
+    sign = draw.one("+-")
+    a, b = draw.random.randint(1, 9), draw.random.randint(1, 9)
+    if sign == "-" and a < b:
+        a, b = b, a
+    things = draw.listed(vocabulary.WORDS) + "s"
+    told = draw.say(GAINS if sign == "+" else LOSSES, n=draw.name(), a=a, b=b, t=things)
+    return ask(told, f"{a} {sign} {b} = {result(a, sign, b)}", steps(a, sign, b))

@@ -1,0 +1,181 @@
+"""Measures the demo model on cases it has never seen and prints the table of the model card.
+
+`python -m demo.evaluate` runs 200 cases a skill, greedily, with names, numbers, tool names and phrasings from the kept
+side of the corpus. An answer counts when it equals the expected one; calls and JSON count when the parsed values do.
+`--failures 3` shows some that do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm  # type: ignore[import-untyped]
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+
+from demo.corpus import arithmetic, chat, completion, facts, memory, persona, strings, structured, tools
+from demo.corpus.conversation import Conversation
+from demo.corpus.draw import Draw
+from demo.marking import MARKS, Mark, prompt_of
+
+MODEL = Path(__file__).parent / "model"
+BATCH = 50
+LONGEST_ANSWER = 160
+
+
+@dataclass(frozen=True)
+class Skill:
+    """One family of cases, and the marks given to each of them with their targets."""
+
+    name: str
+    case: Callable[[Draw], Conversation]
+    marks: tuple[tuple[Mark, float | None], ...] = (("exact", None),)
+    thinking: bool = False
+
+
+def aimed(target: float) -> tuple[tuple[Mark, float | None], ...]:
+    """The exact mark with a target."""
+    return (("exact", target),)
+
+
+def second_turn(draw: Draw) -> Conversation:
+    """Small talk after small talk: there are too few ways to begin a chat to make 200 cases of them."""
+    return chat.small_talk(draw).then(chat.small_talk(draw))
+
+
+SKILLS = (
+    Skill("small talk", chat.small_talk, aimed(0.9)),
+    Skill("small talk, second turn", second_turn, aimed(0.9)),
+    Skill("refusals", chat.refusal, aimed(0.95)),
+    Skill("facts", facts.fact, aimed(0.9)),
+    Skill("facts, thinking", facts.fact, thinking=True),
+    Skill("memory", memory.recall, aimed(0.9)),
+    Skill("memory over a long chat", memory.long_recall),
+    Skill("persona: upper case", persona.upper, aimed(0.9)),
+    Skill("persona: one word", persona.one_word, aimed(0.9)),
+    Skill("persona: pirate", persona.pirate, aimed(0.9)),
+    Skill("persona: given word", persona.decorated, aimed(0.9)),
+    Skill("persona: given name", persona.named, aimed(0.9)),
+    Skill("one-digit sums", arithmetic.one_digit, aimed(0.9)),
+    Skill("two-digit sums", arithmetic.two_digits),
+    Skill("two-digit sums, thinking", arithmetic.two_digits, thinking=True),
+    Skill("sums in a story", arithmetic.story),
+    Skill("echo", strings.echo, aimed(0.9)),
+    Skill("repeat several times", strings.several, aimed(0.9)),
+    Skill("upper-case a word", strings.upper),
+    Skill("reverse words", strings.reverse),
+    Skill("count words", strings.count),
+    Skill("count words, thinking", strings.count, thinking=True),
+    Skill("first or last word", strings.pick),
+    Skill("JSON", structured.json_object, (("parseable", 0.97), ("values", None))),
+    Skill("JSON value, not asked for", structured.unasked, (("begins", None),)),
+    Skill("tool calls", tools.tool_call, (("parseable", 0.97), ("names", 0.9), ("arguments", 0.9))),
+    Skill("tool calls, thinking", tools.tool_call, (("names", None), ("arguments", None)), thinking=True),
+    Skill("no tool needed", tools.no_tool),
+    Skill("answer from a tool's result", tools.tool_result),
+    Skill("plain completion: facts", completion.sentence),
+    Skill("plain completion: counting", completion.counting),
+    Skill("plain completion: list said again", completion.listing),
+)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Weights and tokenizer of one folder."""
+
+    network: Any  # a transformers model: its generate is not typed
+    tokenizer: PreTrainedTokenizerBase
+
+    @classmethod
+    def load(cls, folder: Path) -> Model:
+        """Load for inference in float32; stops with one line if the weights are not there."""
+        if not (folder / "model.safetensors").is_file():
+            sys.exit(f"{folder / 'model.safetensors'} is missing; demo.train makes it")
+        network: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        return cls(network.eval(), AutoTokenizer.from_pretrained(folder))
+
+    def answers(self, prompts: list[str]) -> list[str]:
+        """Greedy continuations, control tokens left out; prompts of like length share a batch."""
+        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+        found: dict[int, str] = {}
+        for start in range(0, len(order), BATCH):
+            indices = order[start : start + BATCH]
+            batch = [prompts[i] for i in indices]
+            inputs = self.tokenizer(
+                batch, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False
+            )
+            with torch.inference_mode():
+                out = self.network.generate(
+                    **inputs, max_new_tokens=LONGEST_ANSWER, do_sample=False, temperature=None, top_p=None
+                )
+            texts = self.tokenizer.batch_decode(out[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+            found.update(zip(indices, texts, strict=True))
+        return [found[i] for i in range(len(prompts))]
+
+
+def cases(skill: Skill, count: int, seed: int) -> list[Conversation]:
+    """Different held-out cases of a skill, fewer than `count` only if it has no more."""
+    draw = Draw(seed, held_out=True)
+    found: dict[str, Conversation] = {}
+    for _ in range(20 * count):
+        case = replace(skill.case(draw), thinking=skill.thinking)
+        found.setdefault(prompt_of(case), case)
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one skill did by one mark."""
+
+    skill: str
+    mark: Mark
+    num_cases: int
+    share: float
+    target: float | None
+
+    def row(self) -> str:
+        """A row of the Markdown table."""
+        held = "" if self.target is None else ("yes" if self.share >= self.target else "**no**")
+        target = "" if self.target is None else f"{self.target:.2f}"
+        return f"| {self.skill} | {self.mark} | {self.num_cases} | {self.share:.3f} | {target} | {held} |"
+
+
+def evaluate(model: Model, skill: Skill, count: int, seed: int, num_failures: int) -> Iterator[Result]:
+    """The results of one skill; up to `num_failures` failed cases go to stderr."""
+    found = cases(skill, count, seed)
+    answers = model.answers([prompt_of(case) for case in found])
+    for mark, target in skill.marks:
+        passed = [MARKS[mark](case, answer) for case, answer in zip(found, answers, strict=True)]
+        failed = [pair for pair, ok in zip(zip(found, answers, strict=True), passed, strict=True) if not ok]
+        for case, answer in failed[:num_failures]:
+            print(f"--- {skill.name}, {mark}\n{prompt_of(case)}>>>{answer}<<<", file=sys.stderr)
+        yield Result(skill.name, mark, len(found), sum(passed) / len(found), target)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=MODEL)
+    parser.add_argument("--cases", type=int, default=200, help="cases a skill")
+    parser.add_argument("--seed", type=int, default=2026)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--skill", default="", help="only skills whose name contains this")
+    parser.add_argument("--failures", type=int, default=0, help="show so many failed cases a skill on stderr")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    model = Model.load(options.model)
+    print("| skill | mark | cases | held-out share | target | held |\n|---|---|---|---|---|---|")
+    for skill in tqdm([s for s in SKILLS if options.skill in s.name], disable=not sys.stderr.isatty()):
+        for result in evaluate(model, skill, options.cases, options.seed, options.failures):
+            tqdm.write(result.row())
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

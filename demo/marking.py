@@ -1,0 +1,100 @@
+"""Whether an answer is right: the prompt of a case, what was expected, and the marks.
+
+Pure functions, any thread. They know conversations, not models.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Literal
+
+from demo.corpus.conversation import Conversation, answer_text, segments
+
+Mark = Literal["exact", "parseable", "values", "names", "arguments", "begins"]
+
+CALL_BEGIN, CALL_END = "<tool_call>", "</tool_call>"
+
+
+def prompt_of(case: Conversation) -> str:
+    """The text before the answer: up to the last piece that is taught without a break.
+
+    For an answer whose keys are given, that is up to its first value.
+    """
+    if case.raw:
+        return case.raw[0][0]
+    pieces = segments(case)
+    if case.masked:
+        first = len(pieces) - 2 - len(case.masked)
+        return "".join(text for text, _ in pieces[: first + 1])
+    whole = "".join(text for text, _ in pieces)
+    start = whole.rindex("<|im_start|>assistant\n") + len("<|im_start|>assistant\n")
+    return whole[:start] if case.thinking else whole[:start] + "<think>\n\n</think>\n\n"
+
+
+def said(answer: str) -> str:
+    """An answer without its reasoning."""
+    return answer.rpartition("</think>")[2].strip("\n")
+
+
+def calls(text: str) -> list[dict[str, Any]] | None:
+    """The tool calls in `text`, or None if it is anything but well-formed calls."""
+    found = []
+    for block in text.strip("\n").split(CALL_END + "\n"):
+        inner = block.removesuffix(CALL_END).removeprefix(CALL_BEGIN)
+        try:
+            call = json.loads(inner)
+        except ValueError:
+            return None
+        if not block.startswith(CALL_BEGIN) or not isinstance(call, dict) or set(call) != {"name", "arguments"}:
+            return None
+        found.append(call)
+    return found
+
+
+def expected_calls(case: Conversation) -> list[dict[str, Any]]:
+    """The calls that `case` is about."""
+    functions = [tool_call["function"] for tool_call in case.messages[-1]["tool_calls"]]
+    return [{"name": function["name"], "arguments": json.loads(function["arguments"])} for function in functions]
+
+
+def _exact(case: Conversation, answer: str) -> bool:
+    if case.raw:
+        rest = "".join(text for text, _ in case.raw[1:]).removesuffix("<|endoftext|>")
+        return answer.rstrip("\n") == rest.rstrip("\n")
+    return said(answer) in {answer_text(case.messages[-1]), *case.accepted}
+
+
+def _parseable(case: Conversation, answer: str) -> bool:
+    if case.messages[-1].get("tool_calls"):
+        return calls(said(answer)) is not None
+    try:
+        return isinstance(json.loads(said(answer)), dict)
+    except ValueError:
+        return False
+
+
+def _values(case: Conversation, answer: str) -> bool:
+    return _parseable(case, answer) and json.loads(said(answer)) == json.loads(answer_text(case.messages[-1]))
+
+
+def _names(case: Conversation, answer: str) -> bool:
+    return [c["name"] for c in calls(said(answer)) or []] == [c["name"] for c in expected_calls(case)]
+
+
+def _arguments(case: Conversation, answer: str) -> bool:
+    return [c["arguments"] for c in calls(said(answer)) or []] == [c["arguments"] for c in expected_calls(case)]
+
+
+def _begins(case: Conversation, answer: str) -> bool:
+    return answer.lstrip(" ").startswith(case.masked[1][0].lstrip(" "))
+
+
+MARKS: dict[Mark, Callable[[Conversation, str], bool]] = {
+    "exact": _exact,
+    "parseable": _parseable,
+    "values": _values,
+    "names": _names,
+    "arguments": _arguments,
+    "begins": _begins,
+}

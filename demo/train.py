@@ -1,0 +1,181 @@
+"""Trains the demo model from its tokenizer and the synthetic corpus.
+
+`python -m demo.train --minutes 72 --force` trains for that long, most of it with a falling learning rate, and
+writes `demo/model/`. Checkpoints (weights, optimisers, place in the stream) go to `demo/runs/RUN/`, which git
+ignores; `--resume` goes on from there. With `--steps` instead of `--minutes` the schedule does not depend on the
+machine's speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch.nn import functional
+from tqdm import tqdm  # type: ignore[import-untyped]
+
+from demo.corpus.mixture import conversations
+from demo.initialise import initialise
+from demo.network import Network, Shape
+from demo.optimiser import Optimisers
+from demo.packing import Packer
+from demo.weights import export
+
+HERE = Path(__file__).parent
+WARM_UP_STEPS = 100
+DECAY = 0.8
+"""The last share of the run, in which the learning rate falls to zero."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to train and how."""
+
+    steps: int | None = None
+    minutes: float | None = None
+    batch_tokens: int = 3072
+    muon_lr: float = 0.02
+    adam_lr: float = 0.004
+    copying: bool = True
+    seed: int = 0
+    checkpoint_minutes: float = 4.0
+
+    def progress(self, step: int, elapsed_s: float) -> float:
+        """The share of the run that is over, by steps or by the clock, whichever ends first."""
+        by_steps = step / self.steps if self.steps else 0.0
+        by_clock = elapsed_s / (60 * self.minutes) if self.minutes else 0.0
+        return max(by_steps, by_clock)
+
+
+def learning_share(step: int, progress: float) -> float:
+    """What part of the full learning rate a step gets: warm-up, stable, then linear to zero."""
+    return max(0.0, min(1.0, (step + 1) / WARM_UP_STEPS, (1.0 - progress) / DECAY))
+
+
+class Training:
+    """One run: network, optimisers and stream, and where it stands."""
+
+    def __init__(self, tokenizer: Tokenizer, shape: Shape, plan: Plan) -> None:
+        self.plan = plan
+        self.network = Network(shape)
+        initialise(self.network, copying=plan.copying, seed=plan.seed)
+        self.optimisers = Optimisers(self.network, muon_lr=plan.muon_lr, adam_lr=plan.adam_lr)
+        self._tokenizer = tokenizer
+        self.step = 0
+        self.elapsed_s = 0.0
+        self.num_tokens = 0
+        self._start_stream(skip=0)
+
+    def _start_stream(self, skip: int) -> None:
+        stream = islice(conversations(self.plan.seed), skip, None)
+        self.packer = Packer(self._tokenizer, stream, batch_tokens=self.plan.batch_tokens)
+        self.packer.num_drawn = skip
+
+    def losses(self) -> Iterator[float]:
+        """Take steps until the plan is over; yields the loss of each, in nats a taught token."""
+        began = time.monotonic() - self.elapsed_s
+        while (progress := self.plan.progress(self.step, self.elapsed_s)) < 1.0:
+            batch = self.packer.batch()
+            logits = self.network(batch.token_ids, batch.documents, batch.positions)
+            loss = functional.cross_entropy(logits, batch.targets)
+            torch.autograd.backward(loss)
+            self.optimisers.step(learning_share(self.step, progress))
+            self.step += 1
+            self.num_tokens += batch.token_ids.numel()
+            self.elapsed_s = time.monotonic() - began
+            yield loss.item()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything `load_state_dict` needs to go on."""
+        return {
+            "network": self.network.state_dict(),
+            "optimisers": self.optimisers.state_dict(),
+            "step": self.step,
+            "elapsed_s": self.elapsed_s,
+            "num_tokens": self.num_tokens,
+            "num_drawn": self.packer.num_drawn,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where another run of the same plan stopped; conversations that lay in open rows are lost."""
+        self.network.load_state_dict(state["network"])
+        self.optimisers.load_state_dict(state["optimisers"])
+        self.step, self.elapsed_s, self.num_tokens = state["step"], state["elapsed_s"], state["num_tokens"]
+        self._start_stream(skip=state["num_drawn"])
+
+
+def save(training: Training, folder: Path, model: Path) -> None:
+    """Write a checkpoint, whole or not at all, and the weights beside it as a model folder to look at."""
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / "checkpoint.partial"
+    torch.save(training.state_dict(), partial)
+    partial.replace(folder / "checkpoint.pt")
+    export(training.network, folder / "model", model)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    length = parser.add_mutually_exclusive_group(required=True)
+    length.add_argument("--minutes", type=float, help="train for so long, decay included")
+    length.add_argument("--steps", type=int, help="train for so many steps, decay included")
+    parser.add_argument("--run", default="main", help="name of the folder under demo/runs for checkpoints")
+    parser.add_argument("--into", type=Path, default=HERE / "model", help="model folder; its tokenizer is used")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--batch-tokens", type=int, default=Plan.batch_tokens)
+    parser.add_argument("--muon-lr", type=float, default=Plan.muon_lr)
+    parser.add_argument("--adam-lr", type=float, default=Plan.adam_lr)
+    parser.add_argument("--no-copying", action="store_true", help="start from noise instead of the written circuit")
+    parser.add_argument("--resume", action="store_true", help="go on from the run's checkpoint")
+    parser.add_argument("--force", action="store_true", help="overwrite finished weights")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parse()
+    finished, tokenizer_file = options.into / "model.safetensors", options.into / "tokenizer.json"
+    folder = HERE / "runs" / options.run
+    if finished.exists() and not options.force:
+        sys.exit(f"{finished} exists; --force overwrites it")
+    if not tokenizer_file.is_file():
+        sys.exit(f"{tokenizer_file} is missing; demo.train_tokenizer makes it")
+    if options.resume and not (folder / "checkpoint.pt").is_file():
+        sys.exit(f"{folder / 'checkpoint.pt'} is missing; there is nothing to resume")
+    torch.set_num_threads(options.threads)
+    plan = Plan(
+        steps=options.steps, minutes=options.minutes, batch_tokens=options.batch_tokens, muon_lr=options.muon_lr,
+        adam_lr=options.adam_lr, copying=not options.no_copying, seed=options.seed,
+    )  # fmt: skip
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    training = Training(tokenizer, Shape(vocab_size=tokenizer.get_vocab_size()), plan)
+    if options.resume:
+        training.load_state_dict(torch.load(folder / "checkpoint.pt"))
+    saved_s, mean = training.elapsed_s, 0.0
+    with tqdm(total=100, unit="%", disable=not sys.stderr.isatty()) as bar:
+        for loss in training.losses():
+            mean = loss if not mean else 0.98 * mean + 0.02 * loss
+            bar.update(100 * plan.progress(training.step, training.elapsed_s) - bar.n)
+            if training.step % 50 == 0:
+                speed = training.num_tokens / training.elapsed_s
+                minutes = training.elapsed_s / 60
+                tqdm.write(f"step {training.step}  loss {mean:.4f}  {minutes:.1f} min  {speed:.0f} tokens/s")
+                sys.stdout.flush()
+            if training.elapsed_s - saved_s > 60 * plan.checkpoint_minutes:
+                save(training, folder, options.into)
+                saved_s = training.elapsed_s
+    save(training, folder, options.into)
+    export(training.network, options.into, options.into)
+    print(f"{finished}: {training.step} steps, {training.num_tokens} tokens, {training.elapsed_s / 60:.1f} minutes")
+
+
+if __name__ == "__main__":
+    main()

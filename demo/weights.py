@@ -1,0 +1,80 @@
+"""A trained network as a model folder that `AutoModelForCausalLM` loads, and back.
+
+Owns config.json, generation_config.json and model.safetensors (bf16). Any thread. It does not know how the weights came
+about.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from demo.network import Network, Shape
+
+CONTEXT = 2048
+END_OF_TEXT, END_OF_TURN = 0, 2
+"""Ids of `<|endoftext|>` and `<|im_end|>`: the tokenizer's first tokens are its control tokens."""
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+
+
+def config(shape: Shape) -> dict[str, object]:
+    """The config.json of a Qwen3 of this shape."""
+    return {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "vocab_size": shape.vocab_size,
+        "hidden_size": shape.hidden_size,
+        "num_hidden_layers": shape.num_hidden_layers,
+        "intermediate_size": shape.intermediate_size,
+        "num_attention_heads": shape.num_attention_heads,
+        "num_key_value_heads": shape.num_key_value_heads,
+        "head_dim": shape.head_dim,
+        "hidden_act": "silu",
+        "rms_norm_eps": shape.rms_norm_eps,
+        "rope_theta": shape.rope_theta,
+        "rope_scaling": None,
+        "max_position_embeddings": CONTEXT,
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "tie_word_embeddings": False,
+        "use_sliding_window": False,
+        "use_cache": True,
+        "initializer_range": 0.02,
+        "bos_token_id": None,
+        "eos_token_id": END_OF_TURN,
+        "pad_token_id": END_OF_TEXT,
+        "dtype": "bfloat16",
+    }
+
+
+def write_config(shape: Shape, folder: Path) -> None:
+    """Write config.json and generation_config.json; the defaults sample, as chat models do."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config(shape), indent=2) + "\n")
+    generation = {
+        "do_sample": True,
+        "temperature": 0.7,
+        "top_p": 0.9,
+        "eos_token_id": [END_OF_TURN, END_OF_TEXT],
+        "pad_token_id": END_OF_TEXT,
+    }
+    (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
+
+
+def export(network: Network, folder: Path, tokenizer_from: Path) -> None:
+    """Write `network` in bf16 to `folder`, with its configuration and the tokenizer of `tokenizer_from`."""
+    write_config(network.shape, folder)
+    for name in TOKENIZER_FILES:
+        if folder.resolve() != tokenizer_from.resolve():
+            shutil.copyfile(tokenizer_from / name, folder / name)
+    tensors = {name: tensor.detach().to(torch.bfloat16).contiguous() for name, tensor in network.state_dict().items()}
+    whole = folder / "model.safetensors"
+    partial = whole.with_suffix(".partial")
+    save_file(tensors, partial, metadata={"format": "pt"})
+    partial.chmod(0o644)
+    partial.replace(whole)
