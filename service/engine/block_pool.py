@@ -24,6 +24,8 @@ class BlockPool:
     sequence that begins alike; free with nothing in it. A full block's content is named by a 256-bit hash of all tokens
     up to its end and of the salt, so equal hashes are taken for equal contents. Cached blocks go in the order in which
     they were last held, a sequence's last block before its first, for a block is only found by way of those before it.
+    They go when empty ones run out, and before that to make up to a quarter of all blocks empty where a sequence would
+    otherwise be scattered: keys and values side by side can be read in place.
     """
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
@@ -34,8 +36,7 @@ class BlockPool:
         self._block_of: dict[bytes, int] = {}
         self._cached: OrderedDict[int, None] = OrderedDict()  # free, with content; first out first
         self._empty = FreeRuns(num_blocks)
-        # Empty blocks are made some at a time, or a sequence would never find two side by side once the cache is full.
-        self._num_evicted_at_once = max(1, num_blocks // 16)
+        self._max_emptied = num_blocks // 4
 
     @property
     def num_free_blocks(self) -> int:
@@ -55,15 +56,18 @@ class BlockPool:
         """Hold `num_blocks` empty blocks, in ascending runs as far as possible.
 
         `after` is the sequence's last block: the next id is taken if it is empty. `room` is how many blocks the
-        sequence is sure to need in the end. None, and no change, if too few blocks are free.
+        sequence may be expected to need from here on. None, and no change, if too few blocks are free.
         """
         if num_blocks > self.num_free_blocks:
             return None
-        if num_blocks > self._empty.num_blocks:
-            self._evict(max(num_blocks - self._empty.num_blocks, self._num_evicted_at_once))
+        room = max(room, num_blocks)
+        self._evict(num_blocks - self._empty.num_blocks)
+        # A cache that is full would only ever offer single blocks here and there; a run is worth some old contents.
+        while self._cached and self._empty.num_blocks < self._max_emptied and not self._empty.has_room(after, room):
+            self._evict(min(room, self._max_emptied - self._empty.num_blocks))
         block_ids: list[int] = []
-        for num_missing in range(num_blocks, 0, -1):
-            after = self._empty.take(after, max(room - len(block_ids), num_missing))
+        for num_taken in range(num_blocks):
+            after = self._empty.take(after, room - num_taken)
             self._num_holders[after] = 1
             block_ids.append(after)
         return block_ids

@@ -252,7 +252,7 @@ class Engine:
                     report = self._core.step()
                     self._stats = self._core.stats()
                     self._tell_loop(self._deliver, report, self._stats)
-        except Exception as error:  # noqa: BLE001 - whatever it is, every reader must be told
+        except BaseException as error:  # noqa: BLE001 - whatever it is, such as a panic in Rust, readers must be told
             _log.exception("the engine has failed")
             self._tell_loop(self._fail, error)
         finally:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 class FreeRuns:
     """A set of block ids as maximal runs [start, end). All operations take constant time.
 
-    Runs are filed by the bit length of their length: any run of the highest class that is not empty is at least half as
-    long as the longest.
+    Runs are filed by the bit length of their length, so a run that is long enough is found without looking at any that
+    is not. Class c holds runs of at least 2**(c - 1) blocks.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -39,24 +39,31 @@ class FreeRuns:
             self._remove(block_id + 1)
         self._insert(start, end)
 
-    def take(self, after: int | None, room: int) -> int:
-        """Take a block out: the one that follows `after` if it is free, or one in a long run.
+    def has_room(self, after: int | None, room: int) -> bool:
+        """Whether the block that follows `after` is free, or there is a run that is filed as having `room` blocks."""
+        return (after is not None and after + 1 in self._end_of) or any(self._classes[_fitting_class(room) :])
 
-        In the middle of a run there is space on both sides to grow, for the sequence that ends before it and for the
-        new one; `room` is how many blocks the new one is about to take.
+    def take(self, after: int | None, room: int) -> int:
+        """Take a block out: the one that follows `after` if it is free, or else one with `room` blocks from it on.
+
+        In a longer run these are the last, so that a sequence that ends before the run can go on into the rest. Where
+        no run is long enough, a long one is taken from its start.
         """
         if after is not None and after + 1 in self._end_of:
-            block_id = after + 1
-            start = block_id
+            start = block_id = after + 1
         else:
-            start = next(iter(next(runs for runs in reversed(self._classes) if runs)))
-            spare = self._end_of[start] - start - room
-            block_id = start + spare // 2 if start > 0 and spare > 0 else start
+            start = self._find(room)
+            block_id = max(start, self._end_of[start] - room)
         end = self._end_of[start]
         self._remove(start)
         self._insert(start, block_id)
         self._insert(block_id + 1, end)
         return block_id
+
+    def _find(self, room: int) -> int:
+        """The start of a run of at least `room` blocks; where none is sure to be, of one about as long as any."""
+        classes = *self._classes[_fitting_class(room) :], *reversed(self._classes)
+        return next(iter(next(runs for runs in classes if runs)))
 
     def _insert(self, start: int, end: int) -> None:
         if start == end:
@@ -71,3 +78,8 @@ class FreeRuns:
         del self._start_of[end]
         del self._classes[(end - start).bit_length()][start]
         self.num_blocks -= end - start
+
+
+def _fitting_class(room: int) -> int:
+    """The first class of which every run has at least `room` blocks."""
+    return (room - 1).bit_length() + 1

@@ -14,6 +14,7 @@ from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
 from service.engine.sequence import Sequence, SequenceGroup
 
+_EXPECTED_TOKENS = 256  # of an answer: room that is looked for, not kept
 _by_order = attrgetter("order")
 
 
@@ -108,7 +109,7 @@ class Scheduler:
         for sequence in running:
             if _num_lacking(sequence) > 1:
                 self._continue(sequence, draft)
-        if not draft.preempted:
+        if self._waiting and not draft.preempted:
             self._admit(draft, now)
         if not draft.shares:
             raise RuntimeError("sequences wait, but none can be scheduled")
@@ -119,7 +120,8 @@ class Scheduler:
         sequence = item.sequence
         num_full = sequence.num_computed_tokens // self.pool.block_size
         sequence.num_computed_tokens += item.num_new_tokens
-        self.pool.publish(sequence, num_full, sequence.num_computed_tokens // self.pool.block_size)
+        if self._config.prefix_caching or len(sequence.group.sequences) > 1:
+            self.pool.publish(sequence, num_full, sequence.num_computed_tokens // self.pool.block_size)
         if sequence.num_computed_tokens >= sequence.num_prompt_tokens:
             for following in self._following.pop(sequence.group, ()):
                 insort(self._waiting, following, key=_by_order)
@@ -203,7 +205,9 @@ class Scheduler:
         if num_missing <= 0:
             return True
         after = sequence.block_table[-1] if sequence.block_table else None
-        block_ids = self.pool.allocate(num_missing, after, room=self._num_missing_blocks(sequence))
+        num_expected = min(sequence.num_prompt_tokens + sequence.max_tokens, len(sequence.token_ids) + _EXPECTED_TOKENS)
+        room = self.pool.num_blocks_for(num_expected) - len(sequence.block_table)
+        block_ids = self.pool.allocate(num_missing, after, room=room)
         if block_ids is None:
             return False
         sequence.block_table.extend(block_ids)

@@ -160,7 +160,7 @@ class Sequence:
         try:
             self.constraint.accept(token_id)
             return self.constraint.is_finished()
-        except Exception as error:  # a constraint is foreign code: its failure is this sequence's alone
+        except BaseException as error:  # foreign code, which may even panic: its failure is this sequence's alone
             raise SequenceError("the output constraint failed") from error
 
     def _timings(self, now: float) -> Timings:

@@ -34,15 +34,14 @@ def test_pool_counts_a_begun_block_as_a_block(num_tokens: int, num_blocks: int) 
 
 
 def test_pool_allocates_neighbours() -> None:
-    """A sequence's blocks ascend without a gap while there is space behind them."""
+    """A sequence's blocks ascend without a gap while there is space behind them, as much as it asked for or more."""
     pool = BlockPool(16, BLOCK_SIZE)
-    first = pool.allocate(3)
-    second = pool.allocate(2)
+    first = pool.allocate(3, room=16)
+    second = pool.allocate(2, room=4)
     assert first == [0, 1, 2]
-    assert second is not None
-    assert second[1] == second[0] + 1
-    assert pool.allocate(1, after=first[-1]) == [3]
-    assert pool.allocate(1, after=second[-1]) == [second[-1] + 1]
+    assert second == [12, 13]
+    assert pool.allocate(1, after=2) == [3]
+    assert pool.allocate(2, after=13) == [14, 15]
 
 
 def test_pool_gives_all_or_nothing() -> None:
@@ -139,16 +138,19 @@ def test_pool_never_gives_up_a_held_block() -> None:
 
 
 def test_pool_finds_neighbours_in_a_cache_that_is_full() -> None:
-    """Blocks are given up some at a time, so that a sequence can grow in a run when nothing is empty any more."""
+    """A run is made of old contents when nothing is empty any more, of no more than a quarter of all blocks."""
     pool = BlockPool(64, BLOCK_SIZE)
     for letter in "abcdefgh":
         pool.release(fill(pool, letter * 32))
     assert pool.num_cached_blocks == 64
-    first = pool.allocate(1)
-    assert first is not None
-    second = pool.allocate(1, after=first[0])
-    assert second == [first[0] + 1]
-    assert pool.num_cached_blocks == 60
+    block_ids = pool.allocate(1, room=4)
+    assert block_ids is not None
+    for _ in range(3):
+        block_ids += pool.allocate(1, after=block_ids[-1]) or []
+    assert block_ids == list(range(block_ids[0], block_ids[0] + 4))
+    assert pool.num_cached_blocks == 64 - 1 - 4
+    assert pool.allocate(1, room=1000) is not None
+    assert pool.num_cached_blocks == 64 - 4 - 16
 
 
 def test_pool_keeps_one_name_for_equal_contents() -> None:
@@ -169,8 +171,8 @@ def test_pool_keeps_one_name_for_equal_contents() -> None:
 def test_pool_check_finds_a_lost_block() -> None:
     """A block that is counted as held but is in no table is an error."""
     pool = BlockPool(4, BLOCK_SIZE)
-    pool.allocate(1)
-    with pytest.raises(RuntimeError, match="block 0"):
+    assert pool.allocate(1) == [3]
+    with pytest.raises(RuntimeError, match="block 3 is in 0 block tables"):
         pool.check([])
 
 
@@ -180,8 +182,8 @@ def test_pool_check_finds_a_block_with_two_owners() -> None:
     first = fill(pool, "aa")
     second = sequence_of("bb")
     second.block_table.extend(first.block_table)
-    with pytest.raises(RuntimeError, match="block 0 is in 2 block tables"):
+    with pytest.raises(RuntimeError, match="block 3 is in 2 block tables"):
         pool.check([first, second])
     pool.hold(first.block_table)
-    with pytest.raises(RuntimeError, match="block 0 is shared but not full"):
+    with pytest.raises(RuntimeError, match="block 3 is shared but not full"):
         pool.check([first, second])

@@ -12,7 +12,7 @@ from service.engine.free_runs import FreeRuns
 def test_free_runs_give_the_next_id() -> None:
     """The id after the given one is taken as long as it is free."""
     runs = FreeRuns(8)
-    taken = [runs.take(None, 1)]
+    taken = [runs.take(None, 8)]
     for _ in range(7):
         taken.append(runs.take(taken[-1], 1))
     assert taken == list(range(8))
@@ -20,20 +20,42 @@ def test_free_runs_give_the_next_id() -> None:
 
 
 def test_free_runs_leave_room_on_both_sides() -> None:
-    """A newcomer begins in the middle of a long run, so that who ends before it can grow as well."""
-    runs = FreeRuns(17)
-    first = runs.take(None, 1)
-    second = runs.take(None, 4)  # of the 16 after the first, 4 are needed: 6 on either side are spare
-    assert (first, second) == (0, 7)
+    """A newcomer gets the room it asks for at a run's end, and who ends before the run can go on into the rest."""
+    runs = FreeRuns(16)
+    first = runs.take(None, 16)
+    second = runs.take(None, 4)
+    assert (first, second) == (0, 12)
     assert runs.take(first, 1) == 1
-    assert runs.take(second, 1) == 8
+    assert runs.take(second, 1) == 13
 
 
 def test_free_runs_begin_at_the_start_when_all_is_needed() -> None:
-    """A newcomer that needs more than the run begins at its start."""
+    """A newcomer that needs more than any run has begins at the start of one."""
     runs = FreeRuns(8)
-    assert runs.take(None, 1) == 0
-    assert runs.take(None, 7) == 1
+    assert runs.take(None, 8) == 0
+    assert runs.take(None, 9) == 1
+
+
+def test_free_runs_spare_long_runs() -> None:
+    """A newcomer goes to a run that is long enough but not much longer, if there is one."""
+    runs = FreeRuns(64)
+    taken = [runs.take(None, 64)]
+    while runs.num_blocks:
+        taken.append(runs.take(taken[-1], 1))
+    for block_id in (1, 3, *range(10, 18), *range(30, 64)):
+        runs.add(block_id)
+    assert runs.take(None, 4) == 14
+    assert runs.take(None, 9) == 55
+    assert runs.take(None, 1) in (1, 3)
+
+
+@pytest.mark.parametrize(("room", "has_room"), [(1, True), (4, True), (5, False), (9, False)])
+def test_free_runs_tell_whether_there_is_room(room: int, has_room: bool) -> None:  # noqa: FBT001
+    """A run counts as long enough by the class it is filed under; the id after the given one always does."""
+    runs = FreeRuns(8)
+    first = runs.take(None, 8)  # a run of 7 is left
+    assert runs.has_room(None, room) == has_room
+    assert runs.has_room(first, room)
 
 
 def test_free_runs_join_neighbours() -> None:
@@ -70,17 +92,6 @@ def test_free_runs_are_a_set(num_blocks: int, moves: list[tuple[bool, int, int]]
             free.add(taken[number % len(taken)])
         assert sorted(runs) == sorted(free)
         assert runs.num_blocks == len(free)
-
-
-def test_free_runs_choose_a_long_run() -> None:
-    """A newcomer goes to a run at least half as long as the longest."""
-    runs = FreeRuns(32)
-    taken = [runs.take(None, 32)]
-    while runs.num_blocks:
-        taken.append(runs.take(taken[-1], 1))
-    for block_id in (1, 3, 5, *range(16, 28)):
-        runs.add(block_id)
-    assert 16 <= runs.take(None, 1) < 28
 
 
 @pytest.mark.parametrize("num_blocks", [1, 2, 3, 64, 1000])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.engine.fakes import Bench, config_of, request, say, sums
@@ -224,6 +226,23 @@ def test_scheduler_keeps_one_sequence_s_blocks_together() -> None:
         tables.extend(list(group.sequences[0].block_table) for group in groups)
     assert max(map(len, tables)) == 10
     assert all(table == list(range(table[0], table[0] + len(table))) for table in tables if table)
+
+
+def test_scheduler_keeps_blocks_together_in_a_cache_that_is_full() -> None:
+    """When every free block has old contents, most sequences still get one run: views are better than copies."""
+    bench = Bench(config_of(num_blocks=400, max_model_len=200, max_batch_sequences=6))
+    draw = random.Random(1)
+    groups, tables = [], []
+    while len(groups) < 300:
+        while bench.scheduler.num_waiting + bench.scheduler.num_running < 6:
+            prompt = [draw.randrange(256) for _ in range(draw.randint(10, 80))]
+            groups.append(bench.add(request(prompt, max_tokens=draw.randint(5, 60), ignore_eos=True)))
+        bench.step()
+        if len(groups) > 100:
+            assert bench.core.stats().num_cached_blocks > 150
+            tables += [list(group.sequences[0].block_table) for group in groups[-6:] if group.sequences[0].block_table]
+    num_whole = sum(table == list(range(table[0], table[0] + len(table))) for table in tables)
+    assert num_whole > 0.8 * len(tables)
 
 
 def test_scheduler_drops_a_request_once() -> None:
