@@ -122,7 +122,7 @@ def _started(model: ServedModel, chat: PreparedChat) -> chat_pb2.ChatStarted:
     created = timestamp_pb2.Timestamp()
     created.GetCurrentTime()
     return chat_pb2.ChatStarted(
-        id=f"chatcmpl-{uuid.uuid4().hex}",
+        id=uuid.uuid4().hex,
         created=created,
         model=model.name,
         system_fingerprint=model.description.system_fingerprint,
