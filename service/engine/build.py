@@ -7,7 +7,6 @@ Runs once per model at start, before any thread of the engine; knows no transpor
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ class ModelInfo:
     dtype: str  # of the arithmetic, such as "float32"
     device: str
     num_parameters: int  # as stored; a tied head counts once
-    fingerprint: str  # changes with weights' shapes, configuration, compute type or versions that decide the numbers
+    fingerprint: str  # changes with the weights, the configuration, the compute type and the version of torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ def build_engine(
             dtype=str(dtype).removeprefix("torch."),
             device=str(target),
             num_parameters=checkpoint.num_parameters,
-            fingerprint=_fingerprint(checkpoint, model_config, dtype),
+            fingerprint=_fingerprint(checkpoint, folder, dtype),
         ),
         folder=folder,
         eos_token_ids=eos_token_ids,
@@ -168,7 +167,7 @@ def _eos_token_ids(folder: Path, model_config: Any) -> frozenset[int]:
     return frozenset([ids] if isinstance(ids, int) else ids or ())
 
 
-def _fingerprint(checkpoint: Checkpoint, model_config: Any, dtype: torch.dtype) -> str:
+def _fingerprint(checkpoint: Checkpoint, folder: Path, dtype: torch.dtype) -> str:
     """Short and stable: the same files, compute type and torch give the same one on every machine."""
-    described = [checkpoint.describe(), model_config.to_dict(), str(dtype), torch.__version__]
-    return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()[:12]
+    described = (checkpoint.digest(), (folder / "config.json").read_text(), str(dtype), torch.__version__)
+    return hashlib.sha256("\0".join(described).encode()).hexdigest()[:12]

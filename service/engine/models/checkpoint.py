@@ -6,6 +6,7 @@ final size. Used at load only. It does not know what the tensors mean.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +20,7 @@ from torch import Tensor
 from service.engine.errors import ModelLoadError
 
 _INDEX = "model.safetensors.index.json"
+_NUM_SAMPLES, _SAMPLE_BYTES = 64, 4096
 _TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
@@ -68,6 +70,17 @@ class Checkpoint:
                 raise ModelLoadError(f"{self._file_of[name]}: {name} has the type {kind}; weights are F32, F16 or BF16")
             types.add(_TYPES[kind])
         return types.pop() if len(types) == 1 else torch.float32
+
+    def digest(self) -> str:
+        """A hash of all names, shapes and types and of samples of each file, so that it tells fine-tunes apart."""
+        digest = hashlib.sha256(repr(self.describe()).encode())
+        for path in self._files:
+            size = path.stat().st_size
+            with path.open("rb") as file:
+                for index in range(_NUM_SAMPLES):
+                    file.seek(size * index // _NUM_SAMPLES)
+                    digest.update(file.read(_SAMPLE_BYTES))
+        return digest.hexdigest()
 
     def take(self, name: str, shape: Sequence[int]) -> Tensor:
         """Read one tensor, in the type it is stored in."""

@@ -30,7 +30,8 @@ class TokenCounts:
     def update(self, sequence: Sequence) -> None:
         """Count what the sequence generated since the last call."""
         for token_id in sequence.token_ids[self._num_counted :]:
-            self._counts[self._place_of(token_id)] += 1
+            place = self._place_of(token_id)  # may replace the arrays
+            self._counts[place] += 1
         self._num_counted = len(sequence.token_ids)
 
     @property

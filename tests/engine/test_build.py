@@ -1,0 +1,199 @@
+"""From a folder to an engine: what the model says about itself, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+from safetensors.torch import load_file, save_file
+
+from service.engine import build, memory
+from service.engine.build import build_engine
+from service.engine.config import EngineConfig
+from service.engine.errors import ModelLoadError
+from service.engine.types import GenerationRequest, SamplingParams, StopParams
+from tests.engine.fakes import read
+from tests.engine.tiny_models import MAX_POSITIONS, VOCAB_SIZE, save
+
+SMALL = EngineConfig(num_blocks=32, max_batch_sequences=4)
+
+
+def write_tokenizer(folder: Path, num_tokens: int = VOCAB_SIZE) -> None:
+    vocabulary = {f"w{index}": index for index in range(num_tokens)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="w0"))  # noqa: S106
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    save("qwen3", tmp_path, torch.bfloat16)
+    write_tokenizer(tmp_path)
+    return tmp_path
+
+
+def edit_json(file: Path, **values: object) -> None:
+    data: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(data | values))
+
+
+async def test_build_serves(folder: Path) -> None:
+    """The built engine generates, and tells what it is."""
+    built = build_engine(str(folder), SMALL)
+    assert built.info.architecture == "Qwen3ForCausalLM"
+    assert (built.info.max_model_len, built.info.vocab_size) == (MAX_POSITIONS, VOCAB_SIZE)
+    assert (built.info.dtype, built.info.device) == ("float32", "cpu")
+    assert built.folder == folder
+    async with (
+        built.engine as engine,
+        engine.generate(GenerationRequest("r", [1, 2, 3], SamplingParams(), StopParams(max_tokens=5))) as outputs,
+    ):
+        assert sum(len(output.token_ids) for output in await read(outputs)) == 5
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen2-tied", "gpt2"])
+def test_build_counts_parameters(name: str, tmp_path: Path) -> None:
+    """As transformers counts them: a tied head once."""
+    model = save(name, tmp_path)
+    write_tokenizer(tmp_path)
+    assert build_engine(str(tmp_path), SMALL).info.num_parameters == sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("generation", "config", "expected"),
+    [
+        ({"eos_token_id": [7, 9]}, {"eos_token_id": 3}, {7, 9}),
+        ({"eos_token_id": 7}, {"eos_token_id": 3}, {7}),
+        ({}, {"eos_token_id": 3}, {3}),
+        ({}, {"eos_token_id": [3, 4]}, {3, 4}),
+        ({}, {"eos_token_id": None}, set()),
+        (None, {"eos_token_id": 3}, {3}),
+    ],
+)
+def test_build_reads_the_ids_that_end_a_text(
+    folder: Path, generation: dict[str, Any] | None, config: dict[str, Any], expected: set[int]
+) -> None:
+    """generation_config.json is asked first, config.json if it says nothing or is not there."""
+    file = folder / "generation_config.json"
+    file.unlink()
+    if generation is not None:
+        file.write_text(json.dumps(generation))
+    edit_json(folder / "config.json", **config)
+    assert build_engine(str(folder), SMALL).eos_token_ids == expected
+
+
+@pytest.mark.parametrize(("available", "expected"), [(10**12, 4 * 8), (64 * 1536 * 2, 6), (1536 * 16 * 2 - 1, None)])
+def test_build_sizes_the_cache(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, available: int, expected: int | None
+) -> None:
+    """Half of the available memory, and no more than a full batch of the longest sequences; none is an error.
+
+    A token takes 3 layers x 2 x 2 heads x 32 x 4 bytes = 1,536 bytes; 4 sequences of 128 tokens take 32 blocks.
+    """
+    monkeypatch.setattr(memory, "_available_host_bytes", lambda: available)
+    config = EngineConfig(max_batch_sequences=4)
+    if expected is None:
+        with pytest.raises(ModelLoadError, match="no memory is left"):
+            build_engine(str(folder), config)
+        return
+    built = build_engine(str(folder), config)
+    expected = min(expected, available // 2 // (1536 * 16))
+    assert built.config.num_blocks == built.runner.num_blocks == expected
+
+
+def test_memory_is_told_in_bytes() -> None:
+    """What is read from this machine is more than a megabyte and less than all it has."""
+    total = int(Path("/proc/meminfo").read_text(encoding="ascii").split()[1]) * 1024
+    assert 2**20 < memory.cache_bytes(torch.device("cpu")) < total
+
+
+def test_memory_heeds_the_containers_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A control group's limit, less what it uses, counts where it is the smaller."""
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    (tmp_path / "memory.current").write_text("1000000\n")
+    (tmp_path / "memory.max").write_text("3000000\n")
+    assert memory.cache_bytes(torch.device("cpu")) == 1_000_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.cache_bytes(torch.device("cpu")) > 1_000_000
+
+
+def test_build_bounds_the_context(folder: Path) -> None:
+    """A shorter context is served; a longer one than the model knows is refused."""
+    assert build_engine(str(folder), EngineConfig(num_blocks=32, max_model_len=50)).info.max_model_len == 50
+    with pytest.raises(ModelLoadError, match=f"max_model_len 129 exceeds .* {MAX_POSITIONS}"):
+        build_engine(str(folder), EngineConfig(num_blocks=32, max_model_len=129))
+
+
+def test_fingerprint_tells_what_decides_the_numbers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Equal for the same files elsewhere, different for another compute type, configuration or weights."""
+    first = build_engine(str(folder), SMALL).info.fingerprint
+    copy = tmp_path_factory.mktemp("copy")
+    for file in folder.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    assert build_engine(str(copy), SMALL).info.fingerprint == first
+    assert build_engine(str(folder), SMALL, compute_dtype="bfloat16").info.fingerprint != first
+    edit_json(copy / "config.json", rms_norm_eps=1e-5)
+    assert build_engine(str(copy), SMALL).info.fingerprint != first
+    (copy / "config.json").write_bytes((folder / "config.json").read_bytes())
+    assert build_engine(str(copy), SMALL).info.fingerprint == first
+    weights = load_file(copy / "model.safetensors")
+    save_file({name: tensor + 1 for name, tensor in weights.items()}, copy / "model.safetensors")
+    assert build_engine(str(copy), SMALL).info.fingerprint != first
+
+
+def test_build_refuses_what_it_cannot_load(folder: Path) -> None:
+    """Each missing or broken file is named."""
+    with pytest.raises(ModelLoadError, match="folder /no/such/folder does not exist"):
+        build_engine("/no/such/folder", SMALL)
+    with pytest.raises(ModelLoadError, match="'teapot' is no device"):
+        build_engine(str(folder), SMALL, device="teapot")
+    write_tokenizer(folder, VOCAB_SIZE + 1)
+    with pytest.raises(ModelLoadError, match=f"tokenizer has {VOCAB_SIZE + 1} ids, the model only {VOCAB_SIZE}"):
+        build_engine(str(folder), SMALL)
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelLoadError, match=r"tokenizer\.json"):
+        build_engine(str(folder), SMALL)
+    (folder / "generation_config.json").write_text("{")
+    write_tokenizer(folder)
+    with pytest.raises(ModelLoadError, match=r"generation_config\.json can't be used"):
+        build_engine(str(folder), SMALL)
+    (folder / "config.json").write_text("[]")
+    with pytest.raises(ModelLoadError, match=r"config\.json can't be used"):
+        build_engine(str(folder), SMALL)
+    (folder / "config.json").unlink()
+    with pytest.raises(ModelLoadError, match=r"config\.json can't be used"):
+        build_engine(str(folder), SMALL)
+
+
+def test_build_asks_the_hub_for_an_id(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id is fetched; without a network the error names it."""
+    asked: list[str] = []
+
+    def fetch(model: str, **_: object) -> str:
+        asked.append(model)
+        return str(folder)
+
+    monkeypatch.setattr(build, "snapshot_download", fetch)
+    assert build_engine("owner/name", SMALL).folder == folder
+    assert asked == ["owner/name"]
+
+    def fail(model: str, **_: object) -> str:
+        raise ConnectionError("no route to the hub")
+
+    monkeypatch.setattr(build, "snapshot_download", fail)
+    with pytest.raises(ModelLoadError, match=r"owner/name is no folder and could not be had .*: no route"):
+        build_engine("owner/name", SMALL)
+
+
+def test_build_logs_the_load(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Where stderr is no terminal, one line when a load begins and one when it ends."""
+    with caplog.at_level(logging.INFO, logger="service.engine.models.progress"):
+        build_engine(str(folder), SMALL)
+    first, last = (record.getMessage() for record in caplog.records)
+    assert first.startswith(f"loading {folder}")
+    assert last.startswith(f"loaded {folder}")

@@ -1,0 +1,176 @@
+"""The runner and the sampler under the real scheduler: what else runs, and how it is cut, changes no token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from service.engine.block_pool import BlockPool
+from service.engine.config import EngineConfig
+from service.engine.core import EngineCore
+from service.engine.errors import SequenceError
+from service.engine.model_runner import ModelRunner
+from service.engine.models.checkpoint import Checkpoint
+from service.engine.models.load import load_backend
+from service.engine.scheduler import Scheduler
+from service.engine.types import Constraint, GenerationOutput, GenerationRequest, SamplingParams, StopParams
+from tests.engine.fakes import group_of
+from tests.engine.tiny_models import MAX_POSITIONS, save, tokens
+
+NUM_TOKENS = 30
+GREEDY = SamplingParams(temperature=0)
+MIXED = [
+    GREEDY,
+    SamplingParams(seed=5),
+    SamplingParams(seed=2**62, temperature=1.5, top_k=20, top_p=0.9),
+    SamplingParams(temperature=0, repetition_penalty=1.3, frequency_penalty=0.7, presence_penalty=0.4),
+    SamplingParams(seed=8, min_p=0.02, typical_p=0.9, frequency_penalty=0.5),
+    SamplingParams(seed=9, temperature=0.7),
+]
+PROMPTS = [tokens(length, seed=length) for length in (3, 17, 40, 9, 33, 21)]
+
+
+@pytest.fixture(scope="module", params=["llama3-rope", "qwen3", "gpt2"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    folder = tmp_path_factory.mktemp(request.param)
+    return save(request.param, folder), folder
+
+
+class Core:
+    """A core on a loaded model, with small sizes."""
+
+    def __init__(self, model: tuple[Any, Path], *, num_blocks: int = 64, **sizes: int) -> None:
+        config = EngineConfig(block_size=4, num_blocks=num_blocks, max_model_len=MAX_POSITIONS, **sizes)
+        device = torch.device("cpu")
+        backend = load_backend(model[0].config, Checkpoint(model[1]), torch.float32, device, MAX_POSITIONS)
+        self.runner = ModelRunner(backend, num_blocks, 4, device)
+        self.core = EngineCore(Scheduler(config, BlockPool(num_blocks, 4)), self.runner)
+        self.errors: list[Exception] = []
+
+    def generate(self, *requests: GenerationRequest) -> list[list[GenerationOutput]]:
+        """Run the requests together; the outputs of each."""
+        groups = [group_of(request, max_model_len=MAX_POSITIONS) for request in requests]
+        outputs: dict[object, list[GenerationOutput]] = {group: [] for group in groups}
+        for group in groups:
+            self.core.add(group)
+        while self.core.has_work:
+            report = self.core.step()
+            for group, output in report.outputs:
+                outputs[group].append(output)
+            self.errors += [error for _, error in report.errors]
+        self.core.check()
+        return list(outputs.values())
+
+
+def request(
+    prompt: list[int], sampling: SamplingParams, *, logprobs: int | None = None, constraint: Constraint | None = None
+) -> GenerationRequest:
+    return GenerationRequest(
+        "r", prompt, sampling, StopParams(max_tokens=NUM_TOKENS), logprobs=logprobs, constraint=constraint
+    )
+
+
+REQUESTS = [request(prompt, sampling) for prompt, sampling in zip(PROMPTS, MIXED, strict=True)]
+
+
+def ids(outputs: list[GenerationOutput]) -> list[int]:
+    return [token_id for output in outputs for token_id in output.token_ids]
+
+
+@pytest.fixture(scope="module")
+def alone(model: tuple[Any, Path]) -> list[list[int]]:
+    """Each request's tokens when nothing else runs."""
+    return [ids(Core(model).generate(each)[0]) for each in REQUESTS]
+
+
+def test_greedy_equals_transformers_generate(model: tuple[Any, Path]) -> None:
+    """Greedy tokens are those of transformers' own generate."""
+    for prompt in PROMPTS:
+        expected = model[0].generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
+            max_new_tokens=NUM_TOKENS,
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+        assert ids(Core(model).generate(request(prompt, GREEDY))[0]) == expected[0, len(prompt) :].tolist()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "min_preemptions"),
+    [
+        ({}, 0),
+        ({"max_batch_tokens": 16, "max_batch_sequences": 6}, 0),  # prompts in chunks
+        ({"max_prefill_chunk": 5}, 0),
+        ({"num_blocks": 30}, 1),  # too few for all: some lose their blocks and are computed again
+        ({"max_batch_sequences": 2}, 0),
+    ],
+    ids=["together", "chunked", "small chunks", "preempted", "two at a time"],
+)
+def test_tokens_do_not_depend_on_the_batch(
+    model: tuple[Any, Path], alone: list[list[int]], sizes: dict[str, int], min_preemptions: int
+) -> None:
+    """Together, in chunks, or preempted and computed again, each request gets the tokens it gets alone."""
+    core = Core(model, **sizes)
+    assert [ids(outputs) for outputs in core.generate(*REQUESTS)] == alone
+    assert core.core.stats().num_preemptions >= min_preemptions
+
+
+def test_tokens_do_not_depend_on_the_prefix_cache(model: tuple[Any, Path], alone: list[list[int]]) -> None:
+    """A prompt that is found in the cache gives the tokens that it gave before."""
+    core = Core(model)
+    first = core.generate(*REQUESTS)
+    second = core.generate(*REQUESTS)
+    assert [ids(outputs) for outputs in second] == [ids(outputs) for outputs in first] == alone
+    assert core.core.stats().num_prefix_hit_tokens > 0
+
+
+def test_choices_differ_and_repeat(model: tuple[Any, Path]) -> None:
+    """Choices of one request draw their own tokens, and the same ones each time."""
+    wanted = GenerationRequest("r", PROMPTS[1], SamplingParams(seed=3), StopParams(max_tokens=8), n=3)
+
+    def by_choice() -> list[list[int]]:
+        outputs = Core(model).generate(wanted)[0]
+        return [ids([each for each in outputs if each.choice_index == index]) for index in range(3)]
+
+    first = by_choice()
+    assert first == by_choice()
+    assert len({tuple(each) for each in first}) == 3
+
+
+def test_logprobs_come_with_every_token(model: tuple[Any, Path]) -> None:
+    """Each output has one value for its token, with the candidates asked for."""
+    outputs = Core(model).generate(request(PROMPTS[0], GREEDY, logprobs=3))[0]
+    assert len(outputs) == NUM_TOKENS
+    for output in outputs:
+        (logprob,) = output.logprobs
+        assert logprob.token_id == output.token_ids[0] == logprob.top[0][0]
+        assert logprob.logprob == logprob.top[0][1] <= 0
+        assert len(logprob.top) == 3
+
+
+class Stuck:
+    """A constraint that allows nothing."""
+
+    def fill_mask(self, words: Any) -> None:
+        words[:] = 0
+
+    def accept(self, token_id: int) -> None: ...
+
+    def is_finished(self) -> bool:
+        return False
+
+    def fork(self) -> Stuck:
+        return self
+
+
+def test_stuck_constraint_ends_its_request_only(model: tuple[Any, Path], alone: list[list[int]]) -> None:
+    """The request fails with a SequenceError; those beside it get their tokens."""
+    core = Core(model)
+    outputs = core.generate(REQUESTS[0], request(PROMPTS[1], GREEDY, constraint=Stuck()), REQUESTS[2])
+    assert [ids(each) for each in outputs] == [alone[0], [], alone[2]]
+    assert [type(error) for error in core.errors] == [SequenceError]

@@ -1,0 +1,104 @@
+"""A broken folder of weights is refused with the file's name, and the tensor's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from service.engine.errors import ModelLoadError
+from service.engine.models.checkpoint import Checkpoint
+from tests.engine.tiny_models import Part, load, run, save, tokens
+
+NAME = "model.layers.1.mlp.up_proj.weight"
+FILE = "model.safetensors"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    save("llama", tmp_path)
+    return tmp_path
+
+
+def edit(folder: Path, change: Callable[[dict[str, Tensor]], object]) -> None:
+    tensors = load_file(folder / FILE)
+    change(tensors)
+    save_file(tensors, folder / FILE)
+
+
+def truncate(folder: Path) -> None:
+    content = (folder / FILE).read_bytes()
+    (folder / FILE).write_bytes(content[: len(content) // 2])
+
+
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no file": (lambda folder: (folder / FILE).unlink(), "holds neither model.safetensors nor"),
+    "truncated": (truncate, f"{FILE} can't be read as safetensors"),
+    "empty": (lambda folder: (folder / FILE).write_bytes(b""), f"{FILE} can't be read as safetensors"),
+    "not safetensors": (lambda folder: (folder / FILE).write_text("hello, hello, hello"), f"{FILE} can't be read"),
+    "missing tensor": (lambda folder: edit(folder, lambda t: t.pop(NAME)), f"{NAME} is missing"),
+    "wrong shape": (
+        lambda folder: edit(folder, lambda t: t.update({NAME: t[NAME].t().contiguous()})),
+        rf"{FILE}: {NAME} has the shape \[64, 96\], the configuration asks for \[96, 64\]",
+    ),
+    "unexpected tensor": (
+        lambda folder: edit(folder, lambda t: t.update({"model.surprise": torch.zeros(2)})),
+        f"{FILE}: the model has no place for the tensor model.surprise",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_load_refuses_a_broken_folder(name: str, folder: Path) -> None:
+    """Each fault is a ModelLoadError that names what is at fault."""
+    break_it, message = BROKEN[name]
+    break_it(folder)
+    with pytest.raises(ModelLoadError, match=message):
+        load(folder)
+
+
+def test_checkpoint_refuses_other_types(folder: Path) -> None:
+    """Integers are not weights."""
+    edit(folder, lambda t: t.update({NAME: t[NAME].to(torch.int8)}))
+    with pytest.raises(ModelLoadError, match=f"{FILE}: {NAME} has the type I8"):
+        _ = Checkpoint(folder).dtype
+
+
+def test_load_reads_shards(folder: Path) -> None:
+    """A model in several files loads as from one; a file that the index names and nobody has is told by name."""
+    ids = tokens(9)
+    part = Part(ids, 0, 9, [3, 4])
+    expected = run(load(folder), [part])[0]
+    tensors = load_file(folder / FILE)
+    (folder / FILE).unlink()
+    names = sorted(tensors)
+    weight_map = {}
+    for index, chosen in enumerate((names[::2], names[1::2])):
+        file = f"model-{index}.safetensors"
+        save_file({name: tensors[name] for name in chosen}, folder / file)
+        weight_map |= dict.fromkeys(chosen, file)
+    index_file = folder / "model.safetensors.index.json"
+    index_file.write_text(json.dumps({"weight_map": weight_map}))
+    assert torch.equal(run(load(folder), [part])[0], expected)
+    (folder / "model-1.safetensors").unlink()
+    with pytest.raises(ModelLoadError, match=r"model-1.safetensors is named in .* and missing"):
+        load(folder)
+    index_file.write_text("{}")
+    with pytest.raises(ModelLoadError, match=r"index\.json can't be read"):
+        load(folder)
+
+
+def test_checkpoint_tells_the_bytes_that_it_read(folder: Path) -> None:
+    """The sum of what a load reports is the size of all tensors."""
+    checkpoint, read = Checkpoint(folder), []
+    checkpoint.on_read = read.append
+    for name, shape, _ in checkpoint.describe():
+        checkpoint.take(name, shape)
+    assert sum(read) == 4 * checkpoint.num_parameters
+    assert sum(read) <= checkpoint.num_bytes
+    checkpoint.require_all_taken()

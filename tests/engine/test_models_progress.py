@@ -1,0 +1,35 @@
+"""A load shows that it moves."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from service.engine.models.progress import load_progress
+
+
+def test_progress_draws_a_bar_in_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bar goes to stderr, with the model's name and the bytes read."""
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    with load_progress("tiny", 2_000_000) as on_read:
+        on_read(500_000)
+        on_read(1_500_000)
+    shown = capsys.readouterr()
+    assert "loading tiny" in shown.err
+    assert "2.0/2.0 MB" in shown.err
+    assert not shown.out
+
+
+def test_progress_logs_elsewhere(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a terminal nothing is drawn; begin and end are logged."""
+    monkeypatch.setenv("TTY_COMPATIBLE", "0")
+    with caplog.at_level(logging.INFO), load_progress("tiny", 2_000_000) as on_read:
+        on_read(2_000_000)
+    assert [record.getMessage().split(" in ")[0] for record in caplog.records] == ["loading tiny, 2.0 MB", "loaded tiny"]
+    assert "loading" not in capsys.readouterr().err.replace("INFO", "")

@@ -1,0 +1,312 @@
+"""The sampler does to each row what its own request asks for, and nothing to its neighbours."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from service.engine.core import SampledToken
+from service.engine.errors import SequenceError
+from service.engine.sampler import Sampler
+from service.engine.sampler.draw import draw, uniforms
+from service.engine.sequence import Sequence
+from service.engine.types import SamplingParams, StopParams
+from tests.engine.sampling import reference_distribution, reference_tokens, reference_uniform, sequence_of
+
+VOCAB_SIZE = 700  # more than one block of the search and more than the first candidates of truncation
+
+PARAMS = {
+    "plain": SamplingParams(),
+    "greedy": SamplingParams(temperature=0),
+    "cold": SamplingParams(temperature=0.3),
+    "hot": SamplingParams(temperature=1.9),
+    "top-k": SamplingParams(top_k=7),
+    "top-k-1": SamplingParams(top_k=1),
+    "top-k-all": SamplingParams(top_k=VOCAB_SIZE),
+    "top-p": SamplingParams(top_p=0.8),
+    "top-p-wide": SamplingParams(top_p=0.995, temperature=3.0),  # needs more than the first candidates
+    "top-p-one": SamplingParams(top_p=1e-9),
+    "min-p": SamplingParams(min_p=0.1),
+    "min-p-1": SamplingParams(min_p=1.0),
+    "typical-p": SamplingParams(typical_p=0.6),
+    "typical-p-wide": SamplingParams(typical_p=0.98, temperature=3.0),
+    "repetition": SamplingParams(repetition_penalty=1.8),
+    "repetition-reward": SamplingParams(repetition_penalty=0.4),
+    "frequency": SamplingParams(frequency_penalty=1.1),
+    "frequency-reward": SamplingParams(frequency_penalty=-0.9),
+    "presence": SamplingParams(presence_penalty=1.7),
+    "bias": SamplingParams(logit_bias={5: 6.0, 6: -100.0, 690: 5.0}),
+    "greedy-penalties": SamplingParams(
+        temperature=0, repetition_penalty=1.3, frequency_penalty=0.5, presence_penalty=0.5
+    ),
+    "all": SamplingParams(
+        temperature=1.4,
+        top_k=60,
+        top_p=0.93,
+        min_p=0.01,
+        typical_p=0.9,
+        repetition_penalty=1.2,
+        frequency_penalty=0.3,
+        presence_penalty=0.4,
+        logit_bias={3: 2.0},
+    ),
+}
+
+
+def random_logits(rows: int, seed: int = 0) -> Tensor:
+    return torch.randn(rows, VOCAB_SIZE, generator=torch.Generator().manual_seed(seed)) * 2.5
+
+
+def random_sequence(sampling: SamplingParams, rng: random.Random) -> Sequence:
+    """Prompt and answer repeat tokens, so that counts differ."""
+    return sequence_of(
+        sampling,
+        prompt=[rng.randrange(40) for _ in range(rng.randrange(1, 30))],
+        generated=[rng.randrange(20, 60) for _ in range(rng.randrange(30))],
+        seed=rng.randrange(2**63),
+    )
+
+
+def token_ids(results: list[SampledToken | SequenceError]) -> list[int]:
+    return [result.token_id for result in results if isinstance(result, SampledToken)]
+
+
+@pytest.mark.parametrize("sampling", PARAMS.values(), ids=PARAMS)
+def test_sampler_equals_reference(sampling: SamplingParams) -> None:
+    """Over random logits, histories and seeds, each token is the one that the float64 reference draws."""
+    rng = random.Random(1)
+    logits = random_logits(200)
+    sequences = [random_sequence(sampling, rng) for _ in range(len(logits))]
+    chosen = token_ids(Sampler().sample(logits.clone(), sequences))
+    expected = [reference_tokens(row, sequence) for row, sequence in zip(logits.tolist(), sequences, strict=True)]
+    assert all(token in tokens for token, tokens in zip(chosen, expected, strict=True))
+    assert sum(len(tokens) > 1 for tokens in expected) < 10  # nearly always only one token is right
+
+
+def test_sampler_mixed_equals_alone() -> None:
+    """A batch of all parameters gives each row exactly what it gets alone."""
+    rng = random.Random(2)
+    sequences = [random_sequence(sampling, rng) for sampling in PARAMS.values() for _ in range(4)]
+    for index in range(0, len(sequences), 3):
+        request = sequences[index].request
+        sequences[index].request = replace(
+            request, logprobs=rng.randrange(21), stopping=StopParams(min_tokens=rng.randrange(40))
+        )
+    rng.shuffle(sequences)
+    logits = random_logits(len(sequences))
+    alone = [Sampler().sample(row.clone()[None], [each])[0] for row, each in zip(logits, sequences, strict=True)]
+    assert Sampler().sample(logits.clone(), sequences) == alone
+    backwards = Sampler().sample(logits.flip(0), sequences[::-1])
+    assert backwards[::-1] == alone
+
+
+@pytest.mark.parametrize("name", ["plain", "top-k", "top-p", "min-p", "typical-p", "all"])
+def test_sampler_draws_from_the_reference_distribution(name: str) -> None:
+    """4,000 seeds of one row fall as the float64 distribution says: chi-square below its 99.9 % quantile."""
+    logits = random_logits(1, seed=3)
+    sequences = [sequence_of(PARAMS[name], generated=(20, 21, 21), seed=seed) for seed in range(4000)]
+    counts = Counter(token_ids(Sampler().sample(logits.repeat(4000, 1), sequences)))
+    distribution = reference_distribution(logits[0].tolist(), sequences[0])
+    frequent = {token for token, probability in enumerate(distribution) if probability * 4000 >= 5}
+    observed = [counts[token] for token in frequent]
+    expected = [distribution[token] * 4000 for token in frequent]
+    observed.append(4000 - sum(observed))
+    expected.append(4000 - sum(expected))
+    chi_square = sum((o - e) ** 2 / e for o, e in zip(observed, expected, strict=True) if e > 1e-6)
+    degrees = len(frequent)
+    # Wilson and Hilferty's approximation of the quantile; 3.09 is the normal one.
+    assert chi_square < max(1, degrees) * (1 - 2 / (9 * degrees) + 3.09 * math.sqrt(2 / (9 * degrees))) ** 3
+    assert not {token for token in counts if distribution[token] == 0}
+
+
+def test_sampler_keeps_tied_tokens_together() -> None:
+    """Tokens of equal logits are inside a border or outside it, never split by their order."""
+    logits = torch.full((1, VOCAB_SIZE), -1.0)
+    logits[0, [10, 300, 600]] = 2.0
+    for sampling in (SamplingParams(top_k=2), SamplingParams(top_p=0.01)):
+        sequences = [sequence_of(sampling, seed=seed) for seed in range(200)]
+        chosen = token_ids(Sampler().sample(logits.repeat(200, 1), sequences))
+        assert set(chosen) == {10, 300, 600}
+
+
+def test_sampler_greedy_takes_the_first_of_equals() -> None:
+    """Greedy decoding of tied logits takes the lowest id, as transformers does."""
+    logits = torch.zeros(3, VOCAB_SIZE)
+    logits[:, [77, 400]] = 1.0
+    assert token_ids(Sampler().sample(logits, [sequence_of(PARAMS["greedy"]) for _ in range(3)])) == [77, 77, 77]
+
+
+@pytest.mark.parametrize("temperature", [1e-320, 1e-30, 1e-3])
+def test_sampler_smallest_temperature_is_greedy(temperature: float) -> None:
+    """A temperature near zero gives the most likely token, not an overflow."""
+    logits = random_logits(20)
+    sequences = [sequence_of(SamplingParams(temperature=temperature), seed=seed) for seed in range(20)]
+    assert token_ids(Sampler().sample(logits.clone(), sequences)) == logits.argmax(dim=-1).tolist()
+
+
+def test_sampler_largest_temperature_is_even() -> None:
+    """A temperature without bound draws evenly from what is allowed, and from nothing else."""
+    logits = random_logits(300)
+    sampling = SamplingParams(temperature=1e300, logit_bias=dict.fromkeys(range(10, VOCAB_SIZE), -math.inf))
+    chosen = token_ids(Sampler().sample(logits, [sequence_of(sampling, seed=seed) for seed in range(300)]))
+    assert len(chosen) == 300
+    assert set(chosen) == set(range(10))
+
+
+def test_sampler_counts_incrementally() -> None:
+    """Counts kept from step to step equal counts made anew, and a released sequence starts over."""
+    rng = random.Random(4)
+    kept, sequence = Sampler(), random_sequence(PARAMS["all"], rng)
+    for step in range(150):  # beyond the first size of the table
+        logits = random_logits(1, seed=step)
+        result = kept.sample(logits.clone(), [sequence])
+        assert result == Sampler().sample(logits, [sequence])
+        if step == 70:
+            kept.release(sequence)
+        sequence.token_ids.append(step % 97 + 500)
+    kept.release(sequence)
+    kept.release(sequence)  # idempotent
+
+
+def test_sampler_forbids_an_early_end() -> None:
+    """Before min_tokens neither the end of text nor a stop token is drawn; from then on they are."""
+    logits = torch.zeros(1, VOCAB_SIZE)
+    logits[0, [8, 9]] = 50.0
+    logits[0, 4] = 10.0
+    stopping = StopParams(min_tokens=2, stop_token_ids=(9, 10**9, -1))
+
+    def sample(generated: tuple[int, ...]) -> int:
+        sequence = sequence_of(PARAMS["greedy"], generated=generated, stopping=stopping, eos_token_ids=(8,))
+        return token_ids(Sampler().sample(logits.clone(), [sequence]))[0]
+
+    assert [sample(()), sample((4,)), sample((4, 4))] == [4, 4, 8]
+
+
+def test_sampler_bias_outside_the_vocabulary_does_nothing() -> None:
+    """An id that the model has no logit for changes nothing."""
+    logits = random_logits(1)
+    strange = sequence_of(SamplingParams(logit_bias={VOCAB_SIZE: 9.0, -1: 9.0}))
+    assert Sampler().sample(logits.clone(), [strange]) == Sampler().sample(logits, [sequence_of()])
+
+
+class Only:
+    """A constraint that allows some tokens; or fails."""
+
+    def __init__(self, *allowed: int, fails: bool = False) -> None:
+        self.allowed, self.fails = allowed, fails
+
+    def fill_mask(self, words: Any) -> None:
+        if self.fails:
+            raise RuntimeError("the grammar is lost")
+        bits = np.zeros(32 * len(words), dtype=np.uint8)
+        bits[list(self.allowed)] = 1
+        words[:] = np.packbits(bits, bitorder="little").view(np.int32)
+
+    def accept(self, token_id: int) -> None: ...
+
+    def is_finished(self) -> bool:
+        return False
+
+    def fork(self) -> Only:
+        return self
+
+
+@pytest.mark.parametrize("sampling", [PARAMS["plain"], PARAMS["greedy"], PARAMS["all"]])
+def test_sampler_constraint_masks_its_row_only(sampling: SamplingParams) -> None:
+    """A constrained row takes allowed tokens only; the rows beside it are as without it."""
+    logits = random_logits(60)
+    allowed = (0, 31, 32, 63, 255, 256, 699)
+    rows = [sequence_of(sampling, seed=seed, constraint=Only(*allowed) if seed % 2 else None) for seed in range(60)]
+    results = token_ids(Sampler().sample(logits.clone(), rows))
+    free = token_ids(Sampler().sample(logits, [sequence_of(sampling, seed=seed) for seed in range(60)]))
+    assert set(results[1::2]) <= set(allowed)
+    assert len(set(results[1::2])) > 1
+    assert results[::2] == free[::2]
+
+
+@pytest.mark.parametrize("sampling", [PARAMS["plain"], PARAMS["greedy"], PARAMS["all"]])
+@pytest.mark.parametrize(
+    ("constraint", "message"), [(Only(), "allows no token"), (Only(1, fails=True), "constraint failed")]
+)
+def test_sampler_bad_constraint_fails_its_row_only(sampling: SamplingParams, constraint: Only, message: str) -> None:
+    """A constraint that allows nothing, or raises, is a SequenceError in its row's place."""
+    logits = random_logits(3)
+    good = [sequence_of(sampling, seed=seed) for seed in (1, 2)]
+    bad = sequence_of(sampling, constraint=constraint)
+    first, failed, last = Sampler().sample(logits.clone(), [good[0], bad, good[1]])
+    assert isinstance(failed, SequenceError)
+    assert message in str(failed)
+    assert [first, last] == Sampler().sample(logits[[0, 2]], good)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("sampling", [PARAMS["plain"], PARAMS["greedy"], PARAMS["all"]])
+def test_sampler_logits_that_are_no_numbers_fail_their_row_only(bad: float, sampling: SamplingParams) -> None:
+    """A row that is not finite is a SequenceError; the rows beside it are as without it."""
+    logits = random_logits(3)
+    sequences = [sequence_of(sampling, seed=seed) for seed in range(3)]
+    expected = Sampler().sample(logits.clone(), sequences)
+    logits[1, 5] = bad
+    first, failed, last = Sampler().sample(logits, sequences)
+    assert isinstance(failed, SequenceError)
+    assert [first, last] == [expected[0], expected[2]]
+
+
+def test_sampler_logprobs_are_of_the_unmodified_distribution() -> None:
+    """Logprobs ignore every parameter; the candidates are the most likely ones, in order, as many as asked for."""
+    logits = random_logits(3)
+    expected = logits.double().log_softmax(dim=-1)
+    sequences = [
+        sequence_of(PARAMS["all"], generated=(20, 20), logprobs=20),
+        sequence_of(PARAMS["plain"]),
+        sequence_of(PARAMS["greedy"], logprobs=0),
+    ]
+    first, second, third = Sampler().sample(logits.clone(), sequences)
+    assert isinstance(first, SampledToken)
+    assert first.logprob is not None
+    assert first.logprob.logprob == pytest.approx(expected[0, first.token_id].item(), abs=1e-5)
+    best = expected[0].topk(20)
+    assert [token for token, _ in first.logprob.top] == best.indices.tolist()
+    assert [logprob for _, logprob in first.logprob.top] == pytest.approx(best.values.tolist(), abs=1e-5)
+    assert isinstance(second, SampledToken)
+    assert second.logprob is None
+    assert isinstance(third, SampledToken)
+    assert third.logprob is not None
+    assert third.logprob.top == ()
+
+
+def test_uniforms_equal_splitmix() -> None:
+    """The vectorised generator is SplitMix64, for seeds of 64 bits and any index."""
+    rng = random.Random(5)
+    seeds = [0, 1, 2**63 - 1, 2**64 - 1, *(rng.randrange(2**64) for _ in range(50))]
+    indices = [rng.randrange(10**6) for _ in seeds]
+    expected = [reference_uniform(seed, index) for seed, index in zip(seeds, indices, strict=True)]
+    assert uniforms(seeds, indices).tolist() == expected
+
+
+@pytest.mark.parametrize("along", ["seeds", "indices"])
+def test_uniforms_are_uniform_and_independent(along: str) -> None:
+    """Along neighbouring seeds and along the indices of one seed: mean, variance and neighbours' correlation."""
+    count = 20_000
+    steps, still = list(range(count)), [7] * count
+    numbers = uniforms(steps, still) if along == "seeds" else uniforms(still, steps)
+    assert numbers.mean() == pytest.approx(0.5, abs=0.01)
+    assert numbers.var() == pytest.approx(1 / 12, abs=0.002)
+    assert np.corrcoef(numbers[:-1], numbers[1:])[0, 1] == pytest.approx(0, abs=0.03)
+
+
+@pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-53])
+@pytest.mark.parametrize("place", [0, 255, 256, 699])
+def test_draw_never_takes_a_weight_of_zero(uniform: float, place: int) -> None:
+    """With one weight above zero, any number finds it, at both ends of a block and of the vocabulary."""
+    weights = torch.zeros(1, VOCAB_SIZE)
+    weights[0, place] = 1e-30
+    assert draw(weights, torch.tensor([uniform])).item() == place

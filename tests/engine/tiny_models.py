@@ -1,0 +1,151 @@
+"""Tiny random models of several architectures, their reference logits, and a driver that feeds a backend by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Rows
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+from service.engine.models.backend import Backend
+from service.engine.models.batch import Batch, Span
+from service.engine.models.checkpoint import Checkpoint
+from service.engine.models.load import load_backend
+
+torch.set_num_threads(1)
+transformers.logging.disable_progress_bar()
+
+VOCAB_SIZE = 101
+MAX_POSITIONS = 128
+BLOCK_SIZE = 8
+NUM_BLOCKS = 40
+
+_LLAMA = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": MAX_POSITIONS,
+}
+
+
+def _rope(rope_type: str, **parameters: float) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": rope_type, "rope_theta": 10_000.0, **parameters}}
+
+
+LEAN: dict[str, Any] = {
+    "llama": lambda: transformers.LlamaConfig(**_LLAMA),
+    "llama-tied": lambda: transformers.LlamaConfig(**_LLAMA, tie_word_embeddings=True),
+    "llama-biases": lambda: transformers.LlamaConfig(**_LLAMA, attention_bias=True, mlp_bias=True),
+    "llama-no-groups": lambda: transformers.LlamaConfig(**{**_LLAMA, "num_key_value_heads": 4}),
+    "llama-one-kv-head": lambda: transformers.LlamaConfig(**{**_LLAMA, "num_key_value_heads": 1}),
+    "llama-head-dim": lambda: transformers.LlamaConfig(**_LLAMA, head_dim=24),
+    "llama3-rope": lambda: transformers.LlamaConfig(
+        **_LLAMA,
+        **_rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32),
+    ),
+    "linear-rope": lambda: transformers.LlamaConfig(**_LLAMA, **_rope("linear", factor=4.0)),
+    "yarn-rope": lambda: transformers.LlamaConfig(
+        **_LLAMA, **_rope("yarn", factor=4.0, original_max_position_embeddings=32)
+    ),
+    "qwen2": lambda: transformers.Qwen2Config(**_LLAMA),
+    "qwen2-tied": lambda: transformers.Qwen2Config(**_LLAMA, tie_word_embeddings=True),
+    "qwen3": lambda: transformers.Qwen3Config(**_LLAMA, head_dim=32),
+    "qwen3-tied": lambda: transformers.Qwen3Config(**_LLAMA, head_dim=16, tie_word_embeddings=True),
+}
+
+MODULES: dict[str, Any] = {
+    "gpt2": lambda: transformers.GPT2Config(
+        vocab_size=VOCAB_SIZE, n_embd=64, n_layer=3, n_head=4, n_positions=MAX_POSITIONS, eos_token_id=1, bos_token_id=1
+    ),
+    "gpt-neox": lambda: transformers.GPTNeoXConfig(
+        **{name: value for name, value in _LLAMA.items() if name != "num_key_value_heads"}
+    ),
+    "phi": lambda: transformers.PhiConfig(**_LLAMA),
+    "mistral-window": lambda: transformers.MistralConfig(**_LLAMA, sliding_window=11),
+    "qwen2-window": lambda: transformers.Qwen2Config(
+        **_LLAMA, use_sliding_window=True, sliding_window=11, max_window_layers=1
+    ),
+    "mixtral": lambda: transformers.MixtralConfig(**_LLAMA, num_local_experts=4, num_experts_per_tok=2),
+}
+
+CONFIGS = LEAN | MODULES
+
+
+def save(name: str, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
+    """Save a random model of `CONFIGS`; return it. Its weights are large enough for logits that differ clearly."""
+    torch.manual_seed(0)
+    model: Any = AutoModelForCausalLM.from_config(CONFIGS[name]()).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, mean=float(parameter.dim() == 1), std=0.15)
+    model = model.to(dtype)
+    model.save_pretrained(folder)
+    return model
+
+
+def reload(folder: Path, dtype: torch.dtype) -> Any:
+    """Transformers' own model of a folder, computing in `dtype`."""
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+
+
+@torch.inference_mode()
+def reference(model: Any, token_ids: Rows[int]) -> Tensor:
+    """Transformers' own logits [tokens, vocabulary], float32."""
+    logits: Tensor = model(input_ids=torch.tensor([list(token_ids)]), use_cache=False).logits[0].float()
+    return logits
+
+
+def load(folder: Path, dtype: torch.dtype = torch.float32) -> Backend:
+    """The folder's backend with its cache."""
+    config = transformers.AutoConfig.from_pretrained(folder)
+    backend = load_backend(config, Checkpoint(folder), dtype, torch.device("cpu"), MAX_POSITIONS)
+    backend.allocate(NUM_BLOCKS, BLOCK_SIZE)
+    return backend
+
+
+def tokens(count: int, seed: int = 0) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(VOCAB_SIZE, (count,), generator=generator).tolist()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tokens `start` up to `end` of one sequence, which is stored in the blocks of `table`."""
+
+    token_ids: Rows[int]
+    start: int
+    end: int
+    table: Rows[int]
+
+
+def run(backend: Backend, parts: Rows[Part]) -> list[Tensor]:
+    """Compute the parts as one batch; the logits of each part's tokens."""
+    token_ids: list[int] = []
+    positions: list[int] = []
+    slots: list[int] = []
+    spans = []
+    for part in parts:
+        spans.append(Span(len(token_ids), part.end - part.start, part.end, part.table))
+        token_ids += part.token_ids[part.start : part.end]
+        positions += range(part.start, part.end)
+        slots += [
+            part.table[position // BLOCK_SIZE] * BLOCK_SIZE + position % BLOCK_SIZE
+            for position in range(part.start, part.end)
+        ]
+    logits = backend.forward(
+        Batch(
+            torch.tensor(token_ids),
+            torch.tensor(positions),
+            torch.tensor(slots),
+            torch.arange(len(token_ids)),
+            spans,
+        )
+    )
+    return list(logits.split([part.end - part.start for part in parts]))
