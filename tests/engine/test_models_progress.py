@@ -31,5 +31,7 @@ def test_progress_logs_elsewhere(
     monkeypatch.setenv("TTY_COMPATIBLE", "0")
     with caplog.at_level(logging.INFO), load_progress("tiny", 2_000_000) as on_read:
         on_read(2_000_000)
-    assert [record.getMessage().split(" in ")[0] for record in caplog.records] == ["loading tiny, 2.0 MB", "loaded tiny"]
-    assert "loading" not in capsys.readouterr().err.replace("INFO", "")
+    first, last = (record.getMessage() for record in caplog.records)
+    assert first == "loading tiny, 2.0 MB"
+    assert last.startswith("loaded tiny in ")
+    assert not capsys.readouterr().err
