@@ -9,6 +9,7 @@ from sluice.v1 import chat_pb2
 from sluice.v1.logprobs_pb2 import TokenLogprob
 from sluice.v1.usage_pb2 import Usage
 
+_MIN_LOGPROB: Final = -9999.0
 FINISH_REASONS: Final = {
     chat_pb2.FINISH_REASON_STOP: "stop",
     chat_pb2.FINISH_REASON_LENGTH: "length",
@@ -38,4 +39,5 @@ def to_logprobs(logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:
 
 
 def _to_token(token: TokenLogprob) -> dict[str, Any]:
-    return {"token": token.token, "logprob": token.logprob, "bytes": list(token.bytes)}
+    # JSON has no infinity: a token of probability 0 gets the number that OpenAI sends for the most unlikely ones.
+    return {"token": token.token, "logprob": max(token.logprob, _MIN_LOGPROB), "bytes": list(token.bytes)}

@@ -1,7 +1,7 @@
 """The OpenAI style: its chat request, and its errors.
 
 Owns every field of OpenAI's chat completions API: which have effect, which are taken without effect, and which are
-refused because to ignore them would be a lie. docs/api.md has the table; a test holds the two together.
+refused because to ignore them would be a lie. docs/api.md has the table, and a test tries every row of it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,7 @@ from gateway.dialects.contract_number import put
 from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.json_body import decode
 
-WITHOUT_EFFECT: Final = frozenset(
-    {
-        "metadata",
-        "prediction",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "user",
-        "verbosity",
-    }
-)
-REFUSED: Final = {
+_REFUSED: Final = {
     "audio": "this server makes no audio",
     "function_call": "deprecated; use tool_choice",
     "functions": "deprecated; use tools",
@@ -103,7 +92,7 @@ class ChatCompletionBody(ExtendedChatBody, kw_only=True):
 
     def check(self) -> None:
         """Raise Failure for what this server would have to ignore, and for fields that contradict each other."""
-        for name, why in REFUSED.items():
+        for name, why in _REFUSED.items():
             if is_given(getattr(self, name)):
                 raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
         if self.store:

@@ -109,7 +109,7 @@ class FakeService(
     def __init__(self) -> None:
         self.script: Script = play(HELLO)
         self.whole = HELLO_WHOLE
-        self.health = health_pb2.HealthCheckResponse.SERVING
+        self.health: int = health_pb2.HealthCheckResponse.SERVING
         self.requests: list[chat_pb2.ChatRequest] = []
         self.metadata: list[dict[str, str]] = []
         self.time_remaining: list[float] = []
@@ -118,7 +118,7 @@ class FakeService(
         self.num_sent = 0
         self.port = 0
 
-    async def StreamChat(  # type: ignore[override]  # noqa: N802  the contract's name
+    async def StreamChat(  # noqa: N802  the contract's name
         self, request: chat_pb2.ChatRequest, context: Any
     ) -> AsyncIterator[chat_pb2.StreamChatResponse]:
         self._note(context)
@@ -133,20 +133,20 @@ class FakeService(
         except Status as status:
             await _abort(context, status)
 
-    async def Chat(  # type: ignore[override]  # noqa: N802  the contract's name
+    async def Chat(  # noqa: N802  the contract's name
         self, request: chat_pb2.ChatRequest, context: Any
     ) -> chat_pb2.ChatResponse:
         async for _ in self.StreamChat(request, context):
             pass
         return self.whole
 
-    async def ListModels(  # type: ignore[override]  # noqa: N802  the contract's name
+    async def ListModels(  # noqa: N802  the contract's name
         self, request: model_pb2.ListModelsRequest, context: Any
     ) -> model_pb2.ListModelsResponse:
         self._note(context)
         return model_pb2.ListModelsResponse(models=[model("a"), model("org/b")])
 
-    async def GetModel(  # type: ignore[override]  # noqa: N802  the contract's name
+    async def GetModel(  # noqa: N802  the contract's name
         self, request: model_pb2.GetModelRequest, context: Any
     ) -> model_pb2.GetModelResponse:
         self._note(context)
@@ -157,7 +157,7 @@ class FakeService(
 
     async def Check(self, request: Any, context: Any) -> health_pb2.HealthCheckResponse:  # noqa: N802
         """grpc.health.v1.Health."""
-        return health_pb2.HealthCheckResponse(status=self.health)
+        return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.ServingStatus.Name(self.health))
 
     def _note(self, context: Any) -> None:
         self.metadata.append(dict(context.invocation_metadata()))

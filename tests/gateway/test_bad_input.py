@@ -54,7 +54,7 @@ CASES = [
     Case("column counts characters", '{"model": "äöü", x'.encode(), "line 1, column 18"),
     Case("NaN", b'{"model": "m", "messages": [], "temperature": NaN}', "line 1, column 47"),
     Case("Infinity", b'{"model": "m", "messages": [], "temperature": -Infinity}', "line 1"),
-    Case("NaN in a schema", b'{"tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": NaN}}}]}', "line"),
+    Case("NaN in a value that is not read", b'{"prediction": {"a": [NaN]}}', "line 1, column 23"),
     Case("number too large", b'{"temperature": 1e999}', "out of range", "temperature", "invalid_value"),
     Case("endless integer", b'{"seed": ' + b"9" * 5000 + b"}", "out of range", "seed", "invalid_value"),
     Case("invalid UTF-8", b'{"model": "\xff"}', "not valid UTF-8"),
@@ -62,7 +62,7 @@ CASES = [
     Case("half a surrogate pair", b'{"model": "\\ud800"}', "surrogate"),
     Case("byte order mark", b"\xef\xbb\xbf" + GOOD, "line 1, column 1"),
     Case("key twice", GOOD[:-1] + b', "n": 1, "n": 2}', "'n' stands twice"),
-    Case("key twice inside", b'{"model": "m", "messages": [{"role": "user", "content": "a", "content": "b"}]}', "'content'"),
+    Case("key twice inside", b'{"model": "m", "messages": [{"role": "user", "role": "user"}]}', "'role' stands twice"),
     Case("deep nesting", b'{"functions": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
     Case("deep objects", b'{"audio": ' + b'{"a":' * 40_000 + b"1" + b"}" * 40_000 + b"}", "nested too deeply"),
     Case("missing model", b'{"messages": []}', "required", "model", "missing_required_parameter"),
@@ -97,7 +97,7 @@ CASES = [
     fields("tool_choice", "never", "'never' is not supported", "invalid_value"),
     fields("tool_choice", 5, "must be a string or an object"),
     fields("tools", [{"type": "custom"}], "'custom' is not supported", "invalid_value", "tools.0.type"),
-    fields("tools", [{"type": "function", "function": {}}], "required", "missing_required_parameter", "tools.0.function.name"),
+    fields("tools", [{"type": "function"}], "required", "missing_required_parameter", "tools.0.function"),
     fields("response_format", {"type": "xml"}, "'xml' is not supported", "invalid_value", "response_format.type"),
     fields(
         "response_format", {"type": "json_schema", "json_schema": {"name": "s"}}, "required",
@@ -122,7 +122,7 @@ CASES = [
         {"role": "user", "content": [{"type": "input_audio"}]}, "messages.0.content.0.type",
         "'input_audio' is not supported", "invalid_value",
     ),
-    message({"role": "assistant", "function_call": {"name": "f"}}, "messages.0.function_call", "not supported", UNSUPPORTED),
+    message({"role": "assistant", "function_call": {}}, "messages.0.function_call", "not supported", UNSUPPORTED),
     Case(
         "two limits",
         json.dumps(chat_body(max_tokens=1, max_completion_tokens=2)).encode(),
@@ -192,7 +192,7 @@ async def test_wrong_route_is_refused(gateway: Gateway, method: str, path: str, 
 async def test_unprintable_authorization_is_not_sent_on(gateway: Gateway) -> None:
     """A header that gRPC can't carry is no credential."""
     answer = await gateway.http.post(
-        "/v1/chat/completions", json=chat_body(), headers={"authorization": "Bearer ä".encode()}
+        "/v1/chat/completions", json=chat_body(), headers={b"authorization": "Bearer ä".encode()}
     )
     assert answer.status_code == 200
     assert "authorization" not in gateway.service.metadata[0]

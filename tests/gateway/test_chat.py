@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckResponse
 
-from tests.gateway import fakes
 from tests.gateway.conftest import Gateway, chat_body
 
 
@@ -83,7 +83,7 @@ async def test_models(gateway: Gateway) -> None:
 async def test_probes(gateway: Gateway) -> None:
     """/healthz tells of the process alone, /readyz of the service, and both make no span."""
     assert (await gateway.http.get("/readyz")).status_code == 200
-    gateway.service.health = fakes.health_pb2.HealthCheckResponse.NOT_SERVING
+    gateway.service.health = HealthCheckResponse.NOT_SERVING
     unready = await gateway.http.get("/readyz")
     assert unready.status_code == 503
     assert "NOT_SERVING" in unready.json()["reason"]

@@ -70,7 +70,7 @@ async def test_hang_up_while_sending_a_body(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("leaves", [False, True])
 async def test_slow_reader_holds_back_the_service(gateway: Gateway, *, leaves: bool) -> None:
-    """A caller that stops reading stops the service's stream; it gets all when it reads on, and cancels if it leaves."""
+    """A caller that stops reading stops the service; it gets all when it reads on, and cancels if it leaves."""
     num_events, size = 5_000, 4096
 
     async def script(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:

@@ -1,0 +1,67 @@
+"""Comments on silent streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from sluice.v1 import chat_pb2
+
+from gateway.sse import COMMENT, EventStream
+from tests.gateway import fakes
+from tests.gateway.conftest import Gateway, chat_body
+
+
+@pytest.mark.parametrize("flags", [["--keep-alive-interval-s", "0.05"]])
+async def test_silent_stream_has_comments(gateway: Gateway) -> None:
+    """A long prefill and a long pause are both filled with comments, and the events come whole among them."""
+    prefilled, resumed = asyncio.Event(), asyncio.Event()
+
+    async def script(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
+        yield fakes.STARTED
+        await prefilled.wait()
+        yield fakes.text("a")
+        await resumed.wait()
+        for event in fakes.ENDING:
+            yield event
+
+    gateway.service.script = script
+    kinds: list[str] = []
+    async with gateway.http.stream("POST", "/v1/chat/completions", json=chat_body(stream=True)) as answer:
+        async for line in answer.aiter_lines():
+            kinds += [":"] if line == ": keep-alive" else [line] if line else []
+            if kinds == [":"] * 3:
+                prefilled.set()
+            if kinds[-3:] == [":"] * 3 and '"content":"a"' in "".join(kinds):
+                resumed.set()
+    assert kinds[:3] == [":"] * 3
+    assert kinds[-1] == "data: [DONE]"
+    assert [kind for kind in kinds if kind != ":" and not kind.startswith("data: ")] == []
+
+
+async def test_comment_comes_with_the_headers(gateway: Gateway) -> None:
+    """The first comment goes out at admission, before any token, so that the caller's headers arrive."""
+    gateway.service.script = fakes.play([fakes.STARTED, None])
+    async with gateway.http.stream("POST", "/v1/chat/completions", json=chat_body(stream=True)) as answer:
+        assert answer.status_code == 200
+        assert await anext(answer.aiter_raw()) == COMMENT
+
+
+@pytest.mark.parametrize("comments", [True, False])
+async def test_comments_only_where_they_are_borne(*, comments: bool) -> None:
+    """A stream for clients that raise on comments has headers only."""
+    sent: list[bytes] = []
+
+    async def send(message: object) -> None:
+        assert isinstance(message, dict)
+        sent.append(message.get("body", b"headers"))
+
+    stream = EventStream(send, comments=comments, interval_s=0.01)
+    await stream.open(b"")
+    beside = asyncio.create_task(stream.keep_alive())
+    await asyncio.sleep(0.1)
+    beside.cancel()
+    assert sent[0] == b"headers"
+    assert (COMMENT in sent[2:]) == comments
+    assert set(sent[1:]) <= ({COMMENT} if comments else {b""})
