@@ -93,7 +93,7 @@ class PagedRunner:
         self.steps: list[list[tuple[int, int]]] = []  # for each step: (serial, number of new tokens)
         self.memory: dict[tuple[int, int], int] = {}
         self.kept: set[Sequence] = set()
-        self.fail_with: Exception | None = None
+        self.fail_with: BaseException | None = None
         self.bad_sequences: set[tuple[int, int]] = set()  # (serial, choice index) that end with a SequenceError
         self.gate: threading.Event | None = None  # when set, each step waits for it
         self.entered = threading.Event()

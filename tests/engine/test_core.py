@@ -181,7 +181,9 @@ def test_core_lets_the_runner_forget_a_preempted_sequence() -> None:
     group = bench.add(request("b" * 7, max_tokens=10))
     while not bench.core.stats().num_preemptions:
         bench.step()
-    assert group.sequences[0] not in bench.runner.kept
+    sequence = group.sequences[0]
+    assert sequence not in bench.runner.kept
+    assert (sequence.num_computed_tokens, sequence.block_table) == (0, [])
     bench.run()
     bench.assert_idle()
 

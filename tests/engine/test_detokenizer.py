@@ -122,6 +122,13 @@ def test_detokenizer_does_not_hold_broken_bytes() -> None:
     assert detokenizer.flush() == "\ufffd"
 
 
+def test_detokenizer_does_not_hold_a_stop_string_that_does_not_count() -> None:
+    """Within min_tokens a complete stop string is sent like other text, at once; only a possible one is held."""
+    detokenizer = Detokenizer(ByteTokenizer(), ["ab"], min_tokens=3)
+    assert [detokenizer.append(token_id) for token_id in b"aba"] == ["", "ab", ""]
+    assert (detokenizer.append(ord("b")), detokenizer.stop_sequence) == ("", "ab")
+
+
 @pytest.mark.parametrize(("skip", "text"), [(True, ""), (False, "<control>")])
 def test_detokenizer_shows_control_tokens_only_if_asked(skip: bool, text: str) -> None:  # noqa: FBT001
     """Control tokens are no text, unless the reader wants to see them."""

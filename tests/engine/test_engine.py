@@ -289,19 +289,24 @@ async def test_engine_fails_one_request_alone() -> None:
     assert tokens(good) == sums(b"good", 8, 0)
 
 
-async def test_engine_that_fails_tells_every_reader(caplog: pytest.LogCaptureFixture) -> None:
+class Panic(BaseException):
+    """What a library in another language may raise: no Exception."""
+
+
+@pytest.mark.parametrize("reason", [MemoryError("secret detail"), Panic("secret detail")], ids=["exception", "panic"])
+async def test_engine_that_fails_tells_every_reader(caplog: pytest.LogCaptureFixture, reason: BaseException) -> None:
     """When the thread dies each stream ends with EngineFailed, new requests too, and `failed` has the reason."""
     async with started(max_batch_sequences=1) as (engine, runner):
         runner.gate = threading.Event()
         readings = [asyncio.create_task(generate(engine, request(str(i)))) for i in range(3)]
         await until(runner.entered.is_set)
-        runner.fail_with = MemoryError("secret detail")
+        runner.fail_with = reason
         runner.gate.set()
         for error in await asyncio.gather(*readings, return_exceptions=True):
             assert isinstance(error, EngineFailed)
             assert "secret" not in str(error)
-            assert isinstance(error.__cause__, MemoryError)
-        assert isinstance(await engine.failed, MemoryError)
+            assert error.__cause__ is reason
+        assert await engine.failed is reason
         with pytest.raises(EngineFailed):
             await generate(engine, request())
         await engine.drain(0)
