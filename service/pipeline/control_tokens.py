@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tokenizers
@@ -53,9 +53,10 @@ class ControlTokens:
         self._end = re.compile("(?:" + _any_of(t[:n] for t in self.ids for n in range(1, len(t))) + r")\Z")
 
     def draw_marks(self, value: Any) -> Marks:
-        """Characters that neither stand in `value`'s strings nor are spelled there as JSON escapes them."""
-        text = json.dumps(value, ensure_ascii=False) + json.dumps(value)
-        unused = (chr(code) for code in _PRIVATE_USE if chr(code) not in text and _escaped(chr(code)) not in text)
+        """Characters that neither stand in `value`'s strings nor are spelled there in an escaped form."""
+        text = "\0".join(_strings(value))
+        marks = (chr(code) for code in _PRIVATE_USE)
+        unused = (mark for mark in marks if not any(form in text for form in (mark, *_escaped(mark))))
         return Marks(next(unused), next(unused))
 
     def mark(self, value: Any, marks: Marks) -> Any:
@@ -72,8 +73,9 @@ class ControlTokens:
 
     def encode(self, rendered: str, marks: Marks) -> list[int]:
         """The ids of a rendered prompt, with control tokens only where the template wrote them."""
-        for mark in marks:  # a template's tojson filter may have escaped them
-            rendered = rendered.replace(_escaped(mark), mark)
+        for mark in marks:
+            for form in _escaped(mark):
+                rendered = rendered.replace(form, mark)
         spelled = f"{marks.open}({self._token.pattern}){marks.close}"
         token_ids: list[int] = []
         # Split by a pattern with one group, texts and spelled tokens alternate.
@@ -114,8 +116,22 @@ class ControlTokens:
         return token_ids[num_newline_ids:] if token_ids[:num_newline_ids] == self._newline_ids else []
 
 
-def _escaped(mark: str) -> str:
-    return json.dumps(mark)[1:-1]
+def _escaped(mark: str) -> tuple[str, str]:
+    """How a template may have written a mark inside a value: as JSON, or as Python shows it."""
+    return json.dumps(mark)[1:-1], repr(mark)[1:-1]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All strings inside a value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _strings(key)
+            yield from _strings(item)
+    elif isinstance(value, Sequence):
+        for item in value:
+            yield from _strings(item)
 
 
 def _any_of(texts: Iterable[str]) -> str:

@@ -22,7 +22,9 @@ _ROLES = {
     content_pb2.ROLE_ASSISTANT: "assistant",
     content_pb2.ROLE_TOOL: "tool",
 }
-_ANY_ARGUMENTS = {"type": "object", "properties": {}}
+_MAX_DEPTH = 100
+_TOO_DEEP = f"nested more than {_MAX_DEPTH} levels deep"
+_NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
 def template_messages(
@@ -80,7 +82,7 @@ def template_tools(tools: Iterable[tool_pb2.Tool]) -> list[dict[str, Any]]:
 def parse_parameters(function: tool_pb2.FunctionDefinition, field: str) -> dict[str, Any]:
     """A function's schema; that of no parameters if it gives none. Raises InvalidRequest naming `field`."""
     if not function.parameters:
-        return dict(_ANY_ARGUMENTS)
+        return dict(_NO_ARGUMENTS)
     schema = parse_json(function.parameters, field)
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         raise InvalidRequest(field, "the parameters must be a JSON Schema of type object")
@@ -90,14 +92,26 @@ def parse_parameters(function: tool_pb2.FunctionDefinition, field: str) -> dict[
 def parse_json(text: str, field: str) -> Any:
     """The value of a JSON text. Raises InvalidRequest naming `field`, with line and column."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise InvalidRequest(field, f"not valid JSON: {error.msg} in {place}") from error
     except ValueError as error:
         raise InvalidRequest(field, f"not valid JSON: {error}") from error
     except RecursionError as error:
-        raise InvalidRequest(field, "nested too deeply") from error
+        raise InvalidRequest(field, _TOO_DEEP) from error
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [inner for outer in level for inner in _children(outer)]
+    if level:
+        raise InvalidRequest(field, _TOO_DEEP)
+    return value
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _refuse_constant(constant: str) -> None:

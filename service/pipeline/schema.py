@@ -6,6 +6,7 @@ Pure. Every change narrows: what matches the prepared schema matches the given o
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -34,7 +35,9 @@ def prepare_schema(schema: Any, *, strict: bool) -> dict[str, Any]:
     """
     if not isinstance(schema, dict):
         schema = {} if schema is True else {"not": {}}
-    prepared: dict[str, Any] = _copy(schema, strict=strict)
+    prepared = copy.deepcopy(schema)
+    if not strict:
+        _annotate(prepared)
     _close(prepared)
     return prepared | {"x-guidance": _LAYOUT}
 
@@ -87,13 +90,11 @@ def _escape(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def _copy(value: Any, *, strict: bool) -> Any:
-    if isinstance(value, list):
-        return [_copy(item, strict=strict) for item in value]
-    if isinstance(value, dict):
-        known = strict or not isinstance(value.get("format"), str) or value["format"] in _ENFORCED_FORMATS
-        return {key: _copy(item, strict=strict) for key, item in value.items() if known or key != "format"}
-    return value
+def _annotate(schema: dict[str, Any]) -> None:
+    """Leave out the formats that can't be enforced."""
+    for _, subschema in _walk(schema, ""):
+        if isinstance(subschema.get("format"), str) and subschema["format"] not in _ENFORCED_FORMATS:
+            del subschema["format"]
 
 
 def _close(schema: Any) -> None:

@@ -41,12 +41,12 @@ class ToolCallParser:
 
     def __init__(self, syntax: ToolSyntax, names: Collection[str], start: int = 0) -> None:
         """`start` is the index, in the choice's text, of the first character that will be fed."""
-        self.num_calls = 0
         self._syntax = syntax
         self._names = frozenset(names)
         self._state = _State.START if syntax.bare else _State.TEXT
         self._held = ""  # characters that are neither told nor dropped
         self._held_start = start
+        self._follows_call = False  # whether nothing but white space came since the last call
         self._head = ""
         self._in_list = False
         self._object = CallObject(self._names)
@@ -66,8 +66,8 @@ class ToolCallParser:
 
     def close(self) -> list[Piece]:
         """The text has ended; return what was held back."""
-        between_calls = self._held.strip(_WHITE_SPACE + self._syntax.separators) == "" and self.num_calls > 0
-        if self._state is _State.AFTER_CALL or between_calls:
+        between_calls = self._state in (_State.AFTER_CALL, _State.ELEMENT) or self._held.strip(_WHITE_SPACE) == ""
+        if self._follows_call and between_calls:
             self._drop()
         self._emit(len(self._held))
         return self._take_pieces()
@@ -171,7 +171,7 @@ class ToolCallParser:
                 self._drop()
         elif following == "" or (syntax.end != "" and syntax.end.startswith(following)):
             self._held += character
-            if following == syntax.end:
+            if following and following == syntax.end:
                 self._drop()
                 self._state = _State.TEXT
         elif syntax.bare and following[0] in syntax.separators and following[1:].strip(_WHITE_SPACE) == "":
@@ -200,7 +200,7 @@ class ToolCallParser:
         if isinstance(piece, CallArguments) and isinstance(last, CallArguments):
             self._pieces[-1] = CallArguments(last.text + piece.text)
             return
-        self.num_calls += isinstance(piece, CallStart)
+        self._follows_call = True
         self._pieces.append(piece)
 
     def _emit(self, num_characters: int) -> None:
@@ -212,6 +212,7 @@ class ToolCallParser:
             self._pieces[-1] = Content(last.text + text, last.start)
         else:
             self._pieces.append(Content(text, self._held_start))
+        self._follows_call = False
         self._held = self._held[num_characters:]
         self._held_start += num_characters
 
