@@ -12,13 +12,14 @@ import signal
 import socket
 import sys
 import tempfile
-import urllib.error
 import urllib.request
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
+import grpc
 import yaml
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -178,14 +179,16 @@ class Children:
 
 
 async def until_ready(settings: Settings) -> None:
-    """Return when /readyz answers 200 through Envoy."""
-    url = f"http://{settings.host}:{settings.envoy_port}/readyz"
+    """Return when the front door serves both kinds of callers: /readyz answers 200 and gRPC's health SERVING."""
+    door = f"{settings.host}:{settings.envoy_port}"
 
     def ready() -> bool:
         try:
-            with urllib.request.urlopen(url, timeout=2) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
+            with urllib.request.urlopen(f"http://{door}/readyz", timeout=2), grpc.insecure_channel(door) as channel:
+                health: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
+                answer = health.Check(health_pb2.HealthCheckRequest(), timeout=2)
+                return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+        except (OSError, grpc.RpcError):  # urllib's errors are OSErrors
             return False
 
     while not await asyncio.to_thread(ready):  # noqa: ASYNC110 another process becomes ready: no event tells

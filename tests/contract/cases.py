@@ -146,7 +146,7 @@ CASES = [
         'messages { role: ROLE_USER content { image_url { url: "https://a/b.png" } } }',
         "messages[0].content[0].image_url",
         "messages.0.content.0.image_url",
-        "image",
+        "text only",
     ),
     Case(
         "prompt too long",

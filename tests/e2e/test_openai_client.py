@@ -49,7 +49,7 @@ def test_client_lists_models(client: Any) -> None:
         ({"max_tokens": 0}, openai.BadRequestError, "max_tokens", "1"),
         ({"model": "nobody"}, openai.NotFoundError, "model", "nobody"),
         ({"extra_body": {"colour": 1}}, openai.BadRequestError, "colour", "colour"),
-        ({"messages": [{"role": "user", "content": "word " * 4000}]}, openai.BadRequestError, "messages", "2048"),
+        ({"messages": [{"role": "user", "content": "word " * 4000}]}, openai.BadRequestError, "messages", "2047"),
     ],
 )
 def test_client_errors(
