@@ -17,11 +17,19 @@ from service.config import PROGRAM, ConfigError, ModelSettings, Settings, read_s
 from service.engine.engine import StepObserver
 from service.engine.errors import ModelLoadError
 from service.logs import configure_logs
-from service.server import EngineDied, StartError, serve
+from service.server import EngineDied, LoadModel, StartError, serve
 from service.servicers.catalog import ServedModel
 
 
-def main() -> None:
+async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:
+    """Load a model's own weights, off the loop. Raises ModelLoadError."""
+    # Imported late: torch takes seconds, and health is to be there at once.
+    from service.loading import load_model  # noqa: PLC0415
+
+    return await asyncio.to_thread(load_model, settings, observer)
+
+
+def main(load_model: LoadModel = load_from_folder) -> None:
     """The console script."""
     try:
         settings = read_settings(sys.argv[1:])
@@ -29,20 +37,13 @@ def main() -> None:
         sys.exit(_complain(error, 2))
     configure_logs(settings.log_level)
     try:
-        uvloop.run(_run(settings))
+        uvloop.run(_run(settings, load_model))
     except (StartError, ModelLoadError, EngineDied) as error:
         sys.exit(_complain(error, 1))
 
 
-async def _run(settings: Settings) -> None:
-    await serve(settings, _load_model, stop_signal())
-
-
-async def _load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
-    # Imported late: torch takes seconds, and health is to be there at once.
-    from service.loading import load_model  # noqa: PLC0415
-
-    return await asyncio.to_thread(load_model, settings, observer)
+async def _run(settings: Settings, load_model: LoadModel) -> None:
+    await serve(settings, load_model, stop_signal())
 
 
 def stop_signal() -> asyncio.Event:

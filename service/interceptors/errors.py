@@ -39,7 +39,8 @@ from service.pipeline.errors import (
 
 DOMAIN = "sluice"
 
-_MAX_TEXT = 1024  # characters; trailers have a size limit, and a template may have much to say
+# Callers take trailers of 8 KiB. A text stands there twice or more, three bytes for one where it isn't ASCII.
+_MAX_TEXT_BYTES = 512
 _RETRY_AFTER_S = 1.0
 
 _log = logging.getLogger(__name__)
@@ -94,7 +95,11 @@ class Errors(Policy):
                 _log.exception("unexpected error")
             status = rpc_status.to_status(to_status(error, row, call.request_id if call else ""))
             trailing = (*(status.trailing_metadata or ()), *(call.metadata if call else ()))
-            await context.abort(status.code, status.details, trailing)
+            try:
+                await context.abort(status.code, status.details, trailing)
+            except aio.InternalError as gone:
+                # There is nobody to tell any more: the caller left, or his deadline passed.
+                raise asyncio.CancelledError from gone
 
 
 def to_status(error: Exception, row: Row, request_id: str) -> status_pb2.Status:
@@ -102,7 +107,7 @@ def to_status(error: Exception, row: Row, request_id: str) -> status_pb2.Status:
     text = str(error) if row.is_public else f"internal error; the request's id is {request_id}"
     if isinstance(error, InvalidRequest):
         text = f"{error.field}: {text}"
-    status = status_pb2.Status(code=_number(row.code), message=text[:_MAX_TEXT])
+    status = status_pb2.Status(code=_number(row.code), message=_cut(text))
     for detail in _details(error, row):
         status.details.add().Pack(detail)
     return status
@@ -114,7 +119,7 @@ def _details(error: Exception, row: Row) -> Iterator[Message]:
         yield error_details_pb2.BadRequest(
             field_violations=[
                 error_details_pb2.BadRequest.FieldViolation(
-                    field=each.field, description=each.description[:_MAX_TEXT], reason=each.rule
+                    field=each.field, description=_cut(each.description), reason=each.rule
                 )
                 for each in error.violations
             ]
@@ -123,7 +128,7 @@ def _details(error: Exception, row: Row) -> Iterator[Message]:
         yield error_details_pb2.BadRequest(
             field_violations=[
                 error_details_pb2.BadRequest.FieldViolation(
-                    field=error.field, description=str(error)[:_MAX_TEXT], reason=row.reason
+                    field=error.field, description=_cut(str(error)), reason=row.reason
                 )
             ]
         )
@@ -151,6 +156,10 @@ def _values(error: Exception) -> Iterator[tuple[str, str]]:
             yield "model", error.model
         case TooManyCalls():
             yield "limit", str(error.max_concurrent_calls)
+
+
+def _cut(text: str) -> str:
+    return text.encode()[:_MAX_TEXT_BYTES].decode(errors="ignore")
 
 
 def _number(code: Code) -> int:

@@ -95,7 +95,7 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
             chat = await model.chat.prepare(request, request_id, deadline)
             async with model.engine.generate(chat.generation) as outputs:
                 started = _started(model, chat)
-                observation.admitted(started, chat)
+                observation.admitted(started, chat.generation.n, chat)
                 yield chat_pb2.StreamChatResponse(started=started)
                 async for output in outputs:
                     has_tokens = True

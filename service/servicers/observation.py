@@ -69,7 +69,7 @@ class Observation:
         """Put the content of `request` and of its answer onto the span."""
         self._content = Content(request)
 
-    def admitted(self, started: chat_pb2.ChatStarted, accountant: Accountant) -> None:
+    def admitted(self, started: chat_pb2.ChatStarted, num_choices: int, accountant: Accountant) -> None:
         """The engine took the request; `started` has the parameters in force."""
         self._accountant = accountant
         self._attributes["gen_ai.response.model"] = started.model
@@ -80,6 +80,8 @@ class Observation:
                 **_request_attributes(started),
             }
         )
+        if num_choices > 1:
+            self._span.set_attribute("gen_ai.request.choice.count", num_choices)
 
     def generated(self, output: GenerationOutput) -> None:
         """The engine generated something."""
