@@ -1,0 +1,120 @@
+"""The table from exceptions to statuses, row by row, as a caller sees it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import pytest
+
+from service.engine import errors as engine_errors
+from service.errors import Draining, InvalidMessage, ModelNotFound, Starting, TooManyCalls, Violation
+from service.interceptors.errors import DOMAIN, TABLE
+from service.pipeline import errors as pipeline_errors
+from tests.service.fakes import refused, request, running
+
+Code = grpc.StatusCode
+
+
+@dataclass(frozen=True)
+class Case:
+    """An exception and what a caller is to see of it. `violation` is (field, reason) of the BadRequest."""
+
+    error: Exception
+    code: Code
+    reason: str
+    violation: tuple[str, str] | None = None
+    retry_after_s: float | None = None
+    values: dict[str, str] = field(default_factory=dict)
+
+
+def blaming(error: Exception, path: str, reason: str, **values: str) -> Case:
+    """INVALID_ARGUMENT with the field to blame in BadRequest and ErrorInfo."""
+    return Case(error, Code.INVALID_ARGUMENT, reason, (path, reason), values={"field": path, **values})
+
+
+IMAGE = "messages[0].content[1].image_url"
+REGEX = "output_constraint.regex"
+CASES = [
+    Case(
+        InvalidMessage([Violation("n", "must be at most 128", "uint32.lte", "129")]),
+        Code.INVALID_ARGUMENT,
+        "INVALID_FIELD",
+        ("n", "uint32.lte"),
+        values={"field": "n", "value": "129"},
+    ),
+    blaming(
+        engine_errors.PromptTooLong("messages", 9, 8),
+        "messages",
+        "PROMPT_TOO_LONG",
+        limit="8",
+        num_prompt_tokens="9",
+    ),
+    blaming(pipeline_errors.UnsupportedModality(IMAGE, "no images"), IMAGE, "UNSUPPORTED_MODALITY"),
+    blaming(pipeline_errors.TemplateRefused("messages", "must alternate"), "messages", "TEMPLATE_REFUSED"),
+    blaming(pipeline_errors.UnsupportedConstraint(REGEX, "look-ahead"), REGEX, "UNSUPPORTED_CONSTRAINT"),
+    blaming(pipeline_errors.UnsupportedFeature("tools", "no tools"), "tools", "UNSUPPORTED_FEATURE"),
+    blaming(engine_errors.InvalidRequest("max_tokens", "too many"), "stopping.max_tokens", "INVALID_FIELD"),
+    Case(pipeline_errors.ConstraintError("too much memory"), Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
+    Case(ModelNotFound("nobody"), Code.NOT_FOUND, "MODEL_NOT_FOUND", values={"model": "nobody"}),
+    Case(
+        engine_errors.EngineOverloaded("256 requests wait already", retry_after_s=2.5),
+        Code.RESOURCE_EXHAUSTED,
+        "QUEUE_FULL",
+        retry_after_s=2.5,
+    ),
+    Case(TooManyCalls(7, 1.0), Code.RESOURCE_EXHAUSTED, "QUEUE_FULL", retry_after_s=1.0, values={"limit": "7"}),
+    Case(Starting(1.0), Code.UNAVAILABLE, "STARTING", retry_after_s=1.0),
+    Case(Draining(1.0), Code.UNAVAILABLE, "DRAINING", retry_after_s=1.0),
+    Case(engine_errors.EngineClosed("no more"), Code.UNAVAILABLE, "DRAINING", retry_after_s=1.0),
+    Case(engine_errors.DeadlineExceeded("too late"), Code.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
+    Case(engine_errors.EngineFailed("secret"), Code.INTERNAL, "ENGINE_FAILED"),
+    Case(ValueError("secret"), Code.INTERNAL, "INTERNAL"),
+]
+
+
+@pytest.mark.parametrize("method", ["Chat", "StreamChat"])
+@pytest.mark.parametrize("case", CASES, ids=[type(case.error).__name__ for case in CASES])
+async def test_error_becomes_its_status(case: Case, method: str) -> None:
+    """Code, ErrorInfo, BadRequest and RetryInfo are as the table says, and the call's id comes with them."""
+    async with running() as run:
+        run.pipeline.fail_with = case.error
+        call = getattr(run.chat, method)(request(), metadata=(("x-request-id", "request-7"),))
+        refusal = await refused(call)
+    assert refusal.code is case.code
+    assert (refusal.info.domain, refusal.info.reason) == (DOMAIN, case.reason)
+    assert refusal.fields == ([case.violation] if case.violation else [])
+    assert refusal.retry_after_s == case.retry_after_s
+    assert dict(refusal.info.metadata) == case.values
+    assert refusal.request_id == "request-7"
+
+
+@pytest.mark.parametrize("error", [ValueError("secret"), engine_errors.EngineFailed("secret")])
+async def test_internal_errors_show_the_request_id_and_no_more(error: Exception) -> None:
+    """The caller gets what to ask about, not what went wrong inside."""
+    async with running() as run:
+        run.pipeline.fail_with = error
+        refusal = await refused(run.chat.Chat(request(), metadata=(("x-request-id", "request-7"),)))
+    assert "request-7" in refusal.text
+    assert "secret" not in str(refusal.error)
+
+
+def test_every_row_is_tried_here() -> None:
+    """A new row comes with a case."""
+    tried = {next(row for row in TABLE if isinstance(case.error, row.error)).error for case in CASES}
+    assert tried == {row.error for row in TABLE}
+
+
+def test_every_reason_is_documented() -> None:
+    """docs/errors.md has a row for each reason, with its code."""
+    lines = (Path(__file__).parents[3] / "docs" / "errors.md").read_text().splitlines()
+    for row in TABLE:
+        assert [line for line in lines if line.startswith(f"| `{row.reason}` | {row.code.name} |")], row.reason
+
+
+async def test_errors_fit_into_trailers() -> None:
+    """A long text is cut: a status that doesn't fit would reach the caller as another error."""
+    async with running() as run:
+        run.pipeline.fail_with = pipeline_errors.TemplateRefused("messages", "ü" * 100_000)
+        refusal = await refused(run.chat.Chat(request()))
+    assert refusal.code is Code.INVALID_ARGUMENT
+    assert refusal.info.reason == "TEMPLATE_REFUSED"

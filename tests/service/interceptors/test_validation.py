@@ -1,0 +1,67 @@
+"""The contract's rules on a real server: (request, field, rule, value)."""
+
+import pytest
+from google.protobuf import text_format
+from sluice.v1 import chat_pb2, model_pb2
+
+from tests.service.fakes import MODEL, refused, request, running
+
+CASES = [
+    ('model: ""', "model", "string.min_len", ""),
+    ("n: 0", "n", "uint32.gte_lte", "0"),
+    ("n: 129", "n", "uint32.gte_lte", "129"),
+    ("sampling { temperature: 2.5 }", "sampling.temperature", "float.gte_lte", "2.5"),
+    ("sampling { temperature: nan }", "sampling.temperature", "float.gte_lte", "nan"),
+    ("sampling { top_p: 0 }", "sampling.top_p", "float.gt_lte", "0"),
+    ("sampling { logit_bias { key: 5 value: 200 } }", "sampling.logit_bias[5]", "float.gte_lte", "200"),
+    ("stopping { max_tokens: 0 }", "stopping.max_tokens", "uint32.gte", "0"),
+    ("stopping { max_tokens: 2 min_tokens: 5 }", "stopping.min_tokens", "min_tokens.max_tokens", None),
+    ('stopping { stop: "a" stop: "" }', "stopping.stop[1]", "string.min_len", ""),
+    ("logprobs { top_logprobs: 21 }", "logprobs.top_logprobs", "uint32.lte", "21"),
+    ("messages { role: 9 content { text: 'x' } }", "messages[1].role", "enum.defined_only", "9"),
+    ("messages { role: ROLE_USER content { } }", "messages[1].content[0].part", "required", None),
+    ("messages { role: ROLE_SYSTEM content { text: 'x' } }", "messages", "messages.system", None),
+    ("messages { role: ROLE_TOOL content { text: 'x' } }", "messages[1].tool_call_id", "tool_call_id.required", None),
+    ("tool_choice { mode: TOOL_CHOICE_MODE_REQUIRED }", "tool_choice", "tool_choice.tools", None),
+    ("tools { function { name: 'no spaces' } }", "tools[0].function.name", "string.pattern", "no spaces"),
+]
+
+
+@pytest.mark.parametrize(("change", "field", "rule", "value"), CASES, ids=[case[0] for case in CASES])
+async def test_validation_names_field_and_rule(change: str, field: str, rule: str, value: str | None) -> None:
+    """The violation has the path of proto names and the rule's id; a plain offending value goes back to its sender."""
+    wrong = chat_pb2.ChatRequest(messages=request().messages)
+    text_format.Merge(change, wrong)
+    if not change.startswith("model"):
+        wrong.model = MODEL
+    async with running() as run:
+        refusal = await refused(run.chat.StreamChat(wrong))
+        assert run.engine.stats().num_steps == 0
+    assert refusal.fields == [(field, rule)]
+    assert refusal.info.reason == "INVALID_FIELD"
+    assert refusal.info.metadata["field"] == field
+    assert dict(refusal.info.metadata).get("value") == value
+    assert refusal.text.startswith(f"{field}: ")
+
+
+async def test_validation_of_another_service() -> None:
+    """ModelService's requests are checked too."""
+    async with running() as run:
+        refusal = await refused(run.models.GetModel(model_pb2.GetModelRequest()))
+    assert refusal.fields == [("model", "string.min_len")]
+
+
+async def test_validation_of_a_thousand_violations_stays_small() -> None:
+    """However much is wrong, the status fits into trailers and says that the argument is invalid."""
+    wrong = request(messages=[{"role": 9}] * 1000)
+    async with running() as run:
+        refusal = await refused(run.chat.Chat(wrong))
+    assert refusal.code.name == "INVALID_ARGUMENT"
+    assert len(refusal.fields) == 8
+
+
+async def test_validation_cuts_the_value() -> None:
+    """A long offending value comes back shortened."""
+    async with running() as run:
+        refusal = await refused(run.chat.Chat(request(model="m" * 5000)))
+    assert refusal.info.metadata["value"] == "m" * 256
