@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,12 +24,13 @@ from service.engine.core import SampledToken
 from service.engine.engine import Engine, StepObserver
 from service.engine.sequence import Sequence
 from service.engine.types import FinishReason, GenerationOutput, GenerationRequest, SamplingParams, StopParams
-from service.server import Server
+from service.server import LoadModel, Server
 from service.servicers.catalog import ServedModel
 from service.telemetry import Telemetry
 from tests.engine.fakes import END, ByteTokenizer, PagedRunner, config_of, say, until
 
 MODEL = "scripted"
+ENDLESS = {"max_model_len": 1_000_000, "num_blocks": 250_000}  # longer than any test waits
 _REASONS = {
     FinishReason.END_OF_TEXT: chat_pb2.FINISH_REASON_STOP,
     FinishReason.STOP_SEQUENCE: chat_pb2.FINISH_REASON_STOP,
@@ -92,6 +95,15 @@ class ScriptedRunner(PagedRunner):
     def _sample(self, sequence: Sequence) -> SampledToken:
         return SampledToken(self.rule(sequence, []))
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Steps wait until the end of the block."""
+        self.gate = threading.Event()
+        try:
+            yield
+        finally:
+            self.gate.set()
+
 
 @dataclass
 class Running:
@@ -105,6 +117,7 @@ class Running:
     runner: ScriptedRunner
     pipeline: PlainPipeline
     spans: InMemorySpanExporter
+    load: LoadModel
     chat: Any = field(init=False)
     models: Any = field(init=False)
     health: Any = field(init=False)
@@ -119,6 +132,12 @@ class Running:
         response = await self.health.Check(health_pb2.HealthCheckRequest(service=service))
         name: str = health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
         return name
+
+    async def until_status(self, name: str) -> None:
+        """Return when health says `name` overall."""
+        async with asyncio.timeout(30):
+            while await self.status() != name:  # noqa: ASYNC110  the server is asked, as a prober would
+                await asyncio.sleep(0.01)
 
     async def until_idle(self) -> None:
         """Return when nothing runs, nothing waits and every block is free; fail if that never comes."""
@@ -167,7 +186,7 @@ async def running(
         made.append(scripted_engine(runner))
     try:
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            yield Running(server, telemetry, port, channel, made[0], runner, pipeline, spans)
+            yield Running(server, telemetry, port, channel, made[0], runner, pipeline, spans, load)
     finally:
         await server.close()
         telemetry.shutdown()

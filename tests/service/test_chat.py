@@ -10,9 +10,7 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc
 
 from service.engine.errors import PromptTooLong
 from tests.engine.fakes import until
-from tests.service.fakes import ScriptedRunner, kinds_of, refused, request, rest_of, running, text_of
-
-ENDLESS = {"max_model_len": 1_000_000, "num_blocks": 250_000}  # longer than any test waits
+from tests.service.fakes import ENDLESS, ScriptedRunner, kinds_of, refused, request, rest_of, running, text_of
 
 
 async def test_stream_chat_sends_events_in_order_and_numbers_them() -> None:
@@ -117,11 +115,13 @@ async def test_stream_chat_merges_for_a_slow_reader() -> None:
     text = "x" * 6_000
     sizes = {"max_model_len": 7_000, "num_blocks": 2_000}
     options = [("grpc.http2.bdp_probe", 0)]  # the window stays at its 64 KiB, so the writer soon has to wait
-    async with running(ScriptedRunner(text), engine=sizes) as run:
-        async with aio.insecure_channel(f"127.0.0.1:{run.port}", options=options) as channel:
-            call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(request())
-            await call.read()
-            await until(lambda: run.engine.stats().num_running == 0 and run.engine.stats().num_generated_tokens > 0, 60)
-            events = [event async for event in rest_of(call)]
+    async with (
+        running(ScriptedRunner(text), engine=sizes) as run,
+        aio.insecure_channel(f"127.0.0.1:{run.port}", options=options) as channel,
+    ):
+        call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(request())
+        await call.read()
+        await until(lambda: run.engine.stats().num_generated_tokens == len(text) + 1, 60)
+        events = [event async for event in rest_of(call)]
     assert text_of(events) == text
     assert len(events) < len(text)

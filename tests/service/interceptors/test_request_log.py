@@ -1,0 +1,92 @@
+"""The call's identity and its line in the log."""
+
+import json
+import logging
+
+import pytest
+from opentelemetry.trace import format_trace_id
+
+from service.logs import JsonFormatter
+from tests.service.fakes import MODEL, refused, request, running
+
+STREAM = "sluice.v1.ChatService/StreamChat"
+
+
+@pytest.fixture
+def lines() -> list[dict[str, object]]:
+    """The log's lines, as objects, in the order in which they are written."""
+    written: list[dict[str, object]] = []
+
+    class Keeper(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            written.append(json.loads(JsonFormatter().format(record)))
+
+    keeper, root = Keeper(), logging.getLogger()
+    before = root.level
+    root.addHandler(keeper)
+    root.setLevel(logging.INFO)
+    yield written  # type: ignore[misc]  # a fixture's way
+    root.removeHandler(keeper)
+    root.setLevel(before)
+
+
+async def test_log_line_tells_how_a_call_ended(lines: list[dict[str, object]]) -> None:
+    """One line a call: ids, method, status, time, model and tokens; none of the words."""
+    async with running() as run:
+        async for _ in run.chat.StreamChat(request("tulip"), metadata=(("x-request-id", "request-7"),)):
+            pass
+        span = (await run.ended_spans(5))[STREAM]
+    (line,) = [line for line in lines if line["logger"] == "sluice.access"]
+    assert span.context is not None
+    assert line["trace_id"] == format_trace_id(span.context.trace_id)
+    assert line["request_id"] == "request-7"
+    assert (line["method"], line["status"], line["model"]) == (STREAM, "OK", MODEL)
+    assert (line["prompt_tokens"], line["completion_tokens"]) == (len("tulip"), len("hello") + 1)
+    assert isinstance(line["duration_s"], float)
+    assert "tulip" not in json.dumps(lines)
+    assert "hello" not in json.dumps(lines)
+
+
+async def test_log_has_the_traceback_of_a_fault(lines: list[dict[str, object]]) -> None:
+    """An exception that nobody expected is told in full, with the id that the caller got."""
+    async with running() as run:
+        run.pipeline.fail_with = ValueError("inner")
+        refusal = await refused(run.chat.Chat(request()))
+    (line,) = [line for line in lines if line["level"] == "error"]
+    assert "ValueError: inner" in str(line["exception"])
+    assert line["request_id"] == refusal.request_id
+    (access,) = [line for line in lines if line["logger"] == "sluice.access"]
+    assert access["status"] == "INTERNAL"
+
+
+@pytest.mark.parametrize("good", ["request-7", "00-ab.c/d+e=", "x" * 128])
+async def test_request_id_of_the_caller_comes_back(good: str) -> None:
+    """As initial metadata of a call that answers, streamed or whole."""
+    async with running() as run:
+        metadata = (("x-request-id", good),)
+        whole = run.chat.Chat(request(), metadata=metadata)
+        await whole
+        stream = run.chat.StreamChat(request(), metadata=metadata)
+        assert [event async for event in stream]
+        for call in (whole, stream):
+            assert dict(await call.initial_metadata())["x-request-id"] == good
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 129, "two words", 'quo"te'])
+async def test_request_id_that_is_not_plain_is_replaced(bad: str) -> None:
+    """What could break a log or a header gets a new id; so does a call without one."""
+    async with running() as run:
+        call = run.chat.Chat(request(), metadata=(("x-request-id", bad),))
+        await call
+        made = dict(await call.initial_metadata())["x-request-id"]
+    assert len(made) == 32
+    assert made != bad
+
+
+async def test_refused_call_has_trailers_only() -> None:
+    """Proxies find its status in the headers, where they look for one that may be retried; the id is there too."""
+    async with running() as run:
+        call = run.chat.StreamChat(request(model="nobody"))
+        refusal = await refused(call)
+        assert not dict(await call.initial_metadata())
+    assert refusal.request_id

@@ -1,0 +1,33 @@
+"""`python -m service` with a scripted model in place of weights, for the tests of the process itself.
+
+The model's path is what it says, again and again; after "die:" in front of that, its engine dies at the fifth step.
+"""
+
+from service.__main__ import main
+from service.config import ModelSettings
+from service.engine.core import SampledToken
+from service.engine.engine import StepObserver
+from service.engine.errors import SequenceError
+from service.engine.scheduler import Step
+from service.servicers.catalog import ServedModel
+from tests.service.fakes import ENDLESS, PlainPipeline, ScriptedRunner, scripted_engine, served
+
+
+class DyingRunner(ScriptedRunner):
+    """Breaks at its fifth step."""
+
+    def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
+        if len(self.steps) == 4:
+            raise RuntimeError("no memory")
+        return super().run(step)
+
+
+async def load(settings: ModelSettings, observer: StepObserver) -> ServedModel:
+    """The scripted model."""
+    text = settings.path.removeprefix("die:")
+    runner = (DyingRunner if settings.path.startswith("die:") else ScriptedRunner)(text, end=False)
+    return served(settings.name, scripted_engine(runner, observer, **ENDLESS), PlainPipeline())
+
+
+if __name__ == "__main__":
+    main(load)

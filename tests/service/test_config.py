@@ -1,0 +1,112 @@
+"""The settings: where they come from, which source wins, and what a bad one says."""
+
+from pathlib import Path
+
+import pytest
+
+from service.config import DEMO_FOLDER, DEMO_NAME, ConfigError, read_settings
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+
+
+def test_defaults_serve_the_bundled_model() -> None:
+    """Without a word the service listens where the table of addresses says, and serves the demo model."""
+    settings = read_settings([])
+    assert (settings.host, settings.port, settings.metrics_port) == ("127.0.0.1", 50051, 9464)
+    (model,) = settings.served_models()
+    assert (model.name, model.path) == (DEMO_NAME, str(DEMO_FOLDER))
+    assert settings.otlp_endpoint is None
+    assert not settings.capture_content
+
+
+def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nearer source wins, setting by setting."""
+    file = tmp_path / "service.yaml"
+    file.write_text("port: 1\nmetrics_port: 1\ndrain_delay_s: 1\n")
+    monkeypatch.setenv("SLUICE_SERVICE_PORT", "2")
+    monkeypatch.setenv("SLUICE_SERVICE_METRICS_PORT", "2")
+    settings = read_settings(["--config", str(file), "--port", "3"])
+    assert (settings.port, settings.metrics_port, settings.drain_delay_s) == (3, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("service.yaml", "models: [{name: a, path: /a, engine: {max_batch_tokens: 99}}, {name: b, path: /b}]"),
+        (
+            "service.toml",
+            'models = [{name = "a", path = "/a", engine = {max_batch_tokens = 99}}, {name = "b", path = "/b"}]',
+        ),
+    ],
+)
+def test_models_of_a_file_have_settings_of_their_own(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """YAML and TOML alike; what a model leaves out is as for all. The file may be named by the environment."""
+    (tmp_path / name).write_text(text)
+    monkeypatch.setenv("SLUICE_SERVICE_CONFIG", str(tmp_path / name))
+    first, second = read_settings(["--dtype=float32", "--engine.max-batch-tokens=77"]).served_models()
+    assert first.engine is not None
+    assert second.engine is not None
+    assert (first.name, first.path, first.dtype, first.engine.max_batch_tokens) == ("a", "/a", "float32", 99)
+    assert (second.name, second.path, second.dtype, second.engine.max_batch_tokens) == ("b", "/b", "float32", 77)
+
+
+def test_model_flag_may_stand_several_times() -> None:
+    """NAME=PATH, once a model."""
+    models = read_settings(["--model", "a=/a", "--model", "b=/b"]).served_models()
+    assert [(model.name, model.path) for model in models] == [("a", "/a"), ("b", "/b")]
+
+
+def test_opentelemetrys_own_variable_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OTEL_EXPORTER_OTLP_ENDPOINT counts where nothing nearer names a collector."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://standard:4317")
+    assert read_settings([]).otlp_endpoint == "http://standard:4317"
+    assert read_settings(["--otlp-endpoint=own:4317"]).otlp_endpoint == "own:4317"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--port=70000"], "port: "),
+        (["--port=x"], "port: "),
+        (["--drain-delay-s=-1"], "drain_delay_s: "),
+        (["--drain-delay-s=inf"], "drain_delay_s: "),
+        (["--log-level=loud"], "log_level: "),
+        (["--dtype=int3"], "dtype: "),
+        (["--engine.block-size=0"], "block_size must be"),
+        (["--model=x"], "model"),
+        (["--models=[{}]"], "models.0.name: "),
+        (["--models=[{"], "models"),
+        (["--model=a=/a", '--models=[{"name": "a", "path": "/b"}]'], "models: the name 'a' stands twice"),
+        (["--nonsense=1"], "--nonsense"),
+    ],
+)
+def test_bad_value_is_one_line_with_its_name(flags: list[str], words: str) -> None:
+    """The reader of the line knows what to change."""
+    with pytest.raises(ConfigError) as caught:
+        read_settings(flags)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("prot: 1", "prot"),
+        ("port: [", "service.yaml"),
+        ("- port", "service.yaml: it must hold settings by name"),
+        ("models: [{name: a, path: b, engine: {blok_size: 1}}]", "models.0.engine.blok_size"),
+    ],
+)
+def test_bad_file_is_one_line_with_its_name(text: str, words: str, tmp_path: Path) -> None:
+    """A file's mistakes are told as the flags' are, unknown names included."""
+    file = tmp_path / "service.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_settings([f"--config={file}"])
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,92 @@
+"""grpc.health.v1 through a server's whole life."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+from grpc_health.v1 import health_pb2
+
+from service.health import Phase
+from service.server import SERVICES, EngineDied
+from tests.engine.fakes import until
+from tests.service.fakes import ScriptedRunner, refused, request, running
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def statuses(watch: Any) -> AsyncIterator[int]:
+    """What a watcher is told, one after the other."""
+    while (response := await watch.read()) is not aio.EOF:
+        yield response.status
+
+
+@pytest.mark.parametrize("service", ["", *SERVICES])
+async def test_health_watch_sees_each_transition(service: str) -> None:
+    """NOT_SERVING while starting, SERVING, NOT_SERVING from the stop on, for each service and overall."""
+    async with running(is_loaded=False) as run:
+        watch = run.health.Watch(health_pb2.HealthCheckRequest(service=service))
+        seen = statuses(watch)
+        assert await anext(seen) == NOT_SERVING
+        await run.server.load([], run.load)
+        assert await anext(seen) == SERVING
+        stop = asyncio.create_task(run.server.drain())
+        assert await anext(seen) == NOT_SERVING
+        await stop
+        watch.cancel()
+
+
+async def test_health_of_an_unknown_service() -> None:
+    """NOT_FOUND, as the protocol has it."""
+    async with running() as run:
+        with pytest.raises(aio.AioRpcError) as caught:
+            await run.status("nobody.Service")
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_health_answers_while_calls_are_refused() -> None:
+    """A starting and a draining service refuse calls with their reasons, and health still answers."""
+    async with running(is_loaded=False) as run:
+        assert (await refused(run.chat.Chat(request()))).info.reason == "STARTING"
+        assert await run.status() == "NOT_SERVING"
+    async with running() as run:
+        assert await run.status() == "SERVING"
+        await run.server.health.enter(Phase.DRAINING)
+        assert (await refused(run.chat.Chat(request()))).info.reason == "DRAINING"
+        assert await run.status() == "NOT_SERVING"
+
+
+async def test_health_follows_a_stalled_engine() -> None:
+    """An engine that hangs in a step makes the service NOT_SERVING, and SERVING again once it goes on."""
+    runner = ScriptedRunner("hello")
+    async with running(runner, max_heartbeat_age_s=2.1) as run:
+        watching = asyncio.create_task(run.server.watch())
+        with runner.paused():
+            answer = asyncio.create_task(_wait(run.chat.Chat(request())))
+            await run.until_status("NOT_SERVING")
+        await run.until_status("SERVING")
+        await answer
+        watching.cancel()
+
+
+async def test_health_ends_with_the_engine() -> None:
+    """When an engine dies its callers get INTERNAL, health is NOT_SERVING, and the watch over the engines says why."""
+    runner = ScriptedRunner("hello")
+    async with running(runner) as run:
+        watching = asyncio.create_task(run.server.watch())
+        runner.fail_with = RuntimeError("no memory")
+        refusal = await refused(run.chat.StreamChat(request()))
+        assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILED")
+        await until(watching.done)
+        with pytest.raises(EngineDied, match="the engine of scripted died: RuntimeError: no memory"):
+            await watching
+        assert await run.status() == "NOT_SERVING"
+        refusal = await refused(run.chat.Chat(request()))
+        assert refusal.info.reason == "ENGINE_FAILED"
+
+
+async def _wait(call: Any) -> object:
+    return await call

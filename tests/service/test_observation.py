@@ -1,0 +1,131 @@
+"""What telemetry tells of a generation: attributes, histograms, counts on the log line; content only if asked for."""
+
+import json
+from typing import Any
+from urllib.request import urlopen
+
+from prometheus_client.parser import text_string_to_metric_families
+from sluice.v1 import sampling_pb2
+
+from service.telemetry import MetricsPage
+from tests.service.fakes import MODEL, Running, ScriptedRunner, refused, request, running
+
+CHAT = f"chat {MODEL}"
+ATTRIBUTES = {"gen_ai_operation_name": "chat", "gen_ai_provider_name": "sluice", "gen_ai_request_model": MODEL}
+
+
+async def chat_attributes(run: Running) -> dict[str, Any]:
+    """The chat span's."""
+    return dict((await run.ended_spans(5))[CHAT].attributes or {})
+
+
+def samples(run: Running, name: str) -> dict[frozenset[tuple[str, str]], float]:
+    """The values of one sample name by labels, as the page shows them."""
+    page = MetricsPage(run.telemetry.registry, "127.0.0.1", 0)
+    try:
+        with urlopen(f"http://127.0.0.1:{page.port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    finally:
+        page.close()
+    found = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {frozenset(sample.labels.items()): sample.value for sample in found if sample.name == name}
+
+
+async def test_chat_span_has_the_conventions_attributes() -> None:
+    """Request, parameters in force, answer and usage; none of the words."""
+    async with running(ScriptedRunner("hello", "you")) as run:
+        stopping = sampling_pb2.StopParams(max_tokens=20)
+        response = await run.chat.Chat(request("tulip", n=2, stopping=stopping))
+        found = await chat_attributes(run)
+        assert "tulip" not in "".join(span.to_json() for span in run.spans.get_finished_spans())
+        assert "hello" not in "".join(span.to_json() for span in run.spans.get_finished_spans())
+    expected = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "sluice",
+        "gen_ai.request.model": MODEL,
+        "gen_ai.request.stream": False,
+        "gen_ai.request.choice.count": 2,
+        "gen_ai.request.max_tokens": 20,
+        "gen_ai.request.seed": 1,
+        "gen_ai.request.temperature": 1.0,
+        "gen_ai.response.id": response.id,
+        "gen_ai.response.model": MODEL,
+        "gen_ai.response.finish_reasons": ("stop", "stop"),
+        "gen_ai.usage.input_tokens": len("tulip"),
+        "gen_ai.usage.output_tokens": len("hello") + len("you") + 2,
+    }
+    assert {name: found.get(name) for name in expected} == expected
+
+
+async def test_chat_span_has_content_if_the_operator_wants_it() -> None:
+    """With `capture_content`, and only then, messages and answer are on the span, in the conventions' JSON."""
+    async with running(capture_content=True) as run:
+        await run.chat.Chat(request("tulip"))
+        found = await chat_attributes(run)
+    assert json.loads(found["gen_ai.input.messages"]) == [
+        {"role": "user", "parts": [{"type": "text", "content": "tulip"}]}
+    ]
+    assert json.loads(found["gen_ai.output.messages"]) == [
+        {"role": "assistant", "parts": [{"type": "text", "content": "hello"}], "finish_reason": "stop"}
+    ]
+
+
+async def test_metrics_count_a_generation() -> None:
+    """One chat is one sample of each histogram, with the conventions' names, and its tokens are counted by type."""
+    async with running() as run:
+        await run.chat.Chat(request("tulip"))
+        answered = frozenset({**ATTRIBUTES, "gen_ai_response_model": MODEL}.items())
+        for name in ("request_duration", "time_to_first_token", "time_per_output_token"):
+            assert samples(run, f"gen_ai_server_{name}_seconds_count") == {answered: 1}
+        for kind, num_tokens in (("input", len("tulip")), ("output", len("hello") + 1)):
+            labels = answered | {("gen_ai_token_type", kind)}
+            assert samples(run, "gen_ai_client_token_usage_sum")[labels] == num_tokens
+
+
+async def test_metrics_tell_errors_apart() -> None:
+    """A failed call counts with its status, a failed generation with its error; no time to a token is told."""
+    async with running() as run:
+        run.pipeline.fail_with = ValueError()
+        await refused(run.chat.Chat(request()))
+        (labels,) = samples(run, "rpc_server_call_duration_seconds_count")
+        assert {("rpc_response_status_code", "INTERNAL"), ("rpc_method", "sluice.v1.ChatService/Chat")} < labels
+        (labels,) = samples(run, "gen_ai_server_request_duration_seconds_count")
+        assert ("error_type", "ValueError") in labels
+        assert not samples(run, "gen_ai_server_time_to_first_token_seconds_count")
+
+
+async def test_metrics_show_the_engine() -> None:
+    """Gauges and counters of the engine by model, up to date also while no step runs."""
+    labels = frozenset({("gen_ai_request_model", MODEL)})
+    async with running() as run:
+        await run.chat.Chat(request("tulip"))
+        await run.until_idle()
+        for name, value in (
+            ("queue_depth", 0),
+            ("sequences_running", 0),
+            ("kv_blocks_used", 0),
+            ("kv_blocks", 64),
+            ("preemptions_total", 0),
+            ("generated_tokens_total", len("hello") + 1),
+            ("prefix_query_tokens_total", len("tulip")),
+            ("prefix_hit_tokens_total", 0),
+        ):
+            assert samples(run, f"sluice_engine_{name}") == {labels: value}, name
+        num_steps = samples(run, "sluice_engine_steps_total")[labels]
+        assert samples(run, "sluice_engine_step_duration_seconds_count") == {labels: num_steps}
+
+
+async def test_bucket_boundaries_are_the_conventions() -> None:
+    """The first bounds of each histogram, as the GenAI conventions list them."""
+    firsts = {
+        "gen_ai_server_request_duration_seconds": ["0.01", "0.02", "0.04"],
+        "gen_ai_server_time_to_first_token_seconds": ["0.001", "0.005", "0.01"],
+        "gen_ai_server_time_per_output_token_seconds": ["0.01", "0.025", "0.05"],
+        "gen_ai_client_token_usage": ["1", "4", "16"],
+        "rpc_server_call_duration_seconds": ["0.005", "0.01", "0.025"],
+    }
+    async with running() as run:
+        await run.chat.Chat(request())
+        for name, bounds in firsts.items():
+            found = {float(dict(labels)["le"]) for labels in samples(run, f"{name}_bucket")}
+            assert sorted(found)[: len(bounds)] == [float(bound) for bound in bounds], name

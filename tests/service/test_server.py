@@ -1,0 +1,131 @@
+"""The server as a whole: what it lists, what it limits, and how it ends."""
+
+import asyncio
+
+import grpc
+import pytest
+from google.protobuf import descriptor_pb2
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from sluice.v1 import chat_pb2, model_pb2
+
+from service.health import Phase
+from service.server import SERVICES, Server, StartError
+from service.telemetry import Telemetry
+from tests.engine.fakes import until
+from tests.service.fakes import (
+    ENDLESS,
+    MODEL,
+    ScriptedRunner,
+    kinds_of,
+    refused,
+    request,
+    rest_of,
+    running,
+    settings_of,
+)
+
+
+async def test_server_reflects_its_services() -> None:
+    """Reflection lists every service, health and itself included, and knows their files."""
+    async with running() as run:
+        stub = reflection_pb2_grpc.ServerReflectionStub(run.channel)  # type: ignore[no-untyped-call]
+        asked = [
+            reflection_pb2.ServerReflectionRequest(list_services=""),
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol="sluice.v1.ChatService"),
+        ]
+        listed, file = [response async for response in stub.ServerReflectionInfo(iter(asked))]
+    names = {service.name for service in listed.list_services_response.service}
+    assert names == {*SERVICES, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+    content = file.file_descriptor_response.file_descriptor_proto[0]
+    assert descriptor_pb2.FileDescriptorProto.FromString(content).name == "sluice/v1/chat.proto"
+
+
+async def test_server_lists_and_describes_models() -> None:
+    """ListModels has every model, GetModel the one asked for, and an unknown one is NOT_FOUND."""
+    async with running() as run:
+        listed = await run.models.ListModels(model_pb2.ListModelsRequest())
+        got = await run.models.GetModel(model_pb2.GetModelRequest(model=MODEL))
+        refusal = await refused(run.models.GetModel(model_pb2.GetModelRequest(model="nobody")))
+    assert [model.name for model in listed.models] == [MODEL]
+    assert got.model == listed.models[0]
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
+
+
+async def test_server_refuses_a_message_too_large() -> None:
+    """RESOURCE_EXHAUSTED, and the connection goes on."""
+    async with running(max_request_bytes=1000) as run:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await run.chat.Chat(request("x" * 2000))
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await run.chat.Chat(request("x"))
+
+
+async def test_server_refuses_calls_above_its_limit() -> None:
+    """One call too many is QUEUE_FULL with the limit; after one has ended there is room again. Health never counts."""
+    runner = ScriptedRunner("hello")
+    async with running(runner, max_concurrent_calls=1) as run:
+        with runner.paused():
+            first = run.chat.StreamChat(request())
+            await first.read()
+            refusal = await refused(run.chat.Chat(request()))
+            assert await run.status() == "SERVING"
+        assert kinds_of([event async for event in rest_of(first)])[-1] == "completed"
+        assert await run.chat.Chat(request())
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+    assert refusal.info.metadata["limit"] == "1"
+
+
+async def test_server_drains_a_running_stream_to_its_end() -> None:
+    """At a stop a running stream goes on to `completed` while new calls are refused."""
+    runner = ScriptedRunner("hello")
+    async with running(runner) as run:
+        with runner.paused():
+            running_one = run.chat.StreamChat(request())
+            await running_one.read()
+            stop = asyncio.create_task(run.server.drain())
+            await until(lambda: run.server.health.phase is Phase.DRAINING)
+            refusal = await refused(run.chat.Chat(request()))
+            assert not stop.done()
+        events = [event async for event in rest_of(running_one)]
+        await stop
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    assert refusal.retry_after_s
+    assert kinds_of(events)[-1] == "completed"
+
+
+async def test_server_serves_for_a_while_after_health_says_no() -> None:
+    """Between NOT_SERVING and the refusals there is time for balancers to look elsewhere."""
+    async with running(drain_delay_s=60) as run:
+        stop = asyncio.create_task(run.server.drain())
+        await run.until_status("NOT_SERVING")
+        assert await run.chat.Chat(request())
+        stop.cancel()
+
+
+async def test_server_ends_what_does_not_end_in_time() -> None:
+    """A stream that outlasts the drain time ends with UNAVAILABLE, after its usage."""
+    async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS, drain_timeout_s=0.05) as run:
+        endless = run.chat.StreamChat(request())
+        await endless.read()
+        await until(lambda: run.engine.stats().num_generated_tokens > 0)
+        await run.server.drain()
+        refusal = await refused(endless)
+        await run.until_idle()
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    assert refusal.events[-1].HasField("usage")
+
+
+async def test_server_does_not_share_a_port() -> None:
+    """A port in use is an error with its number, in one line."""
+    async with running() as run:
+        second = Server(settings_of(port=run.port), Telemetry(None))
+        with pytest.raises(StartError, match=f"^127.0.0.1:{run.port} can't be listened on: Address already in use$"):
+            await second.start()
+        await second.close()
+
+
+async def test_unknown_model_is_not_found() -> None:
+    """The error names the model that was asked for."""
+    async with running() as run:
+        refusal = await refused(run.chat.StreamChat(chat_pb2.ChatRequest(model="nobody", messages=request().messages)))
+    assert (refusal.code, refusal.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")
