@@ -62,15 +62,23 @@ async def gateway(service: fakes.FakeService, flags: list[str]) -> AsyncIterator
     settings = read_settings(["--target", f"127.0.0.1:{service.port}", *flags])
     spans = InMemorySpanExporter()
     telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        async with ServiceClient.connect(settings, telemetry) as client:
-            server = build_server(settings, build_app(settings, client, telemetry))
-            serving = asyncio.create_task(server.serve([listener]))
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
-                yield Gateway(http, service, settings, spans, port)
-            server.should_exit = True
-            await serving
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    async with ServiceClient.connect(settings, telemetry) as client:
+        server = build_server(settings, build_app(settings, client, telemetry))
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup([listener])  # without the signal handlers and the naps of `serve`
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, verify=False) as http:  # noqa: S501
+            yield Gateway(http, service, settings, spans, port)
+        for each in server.servers:
+            each.close()
+        for task in list(server.server_state.tasks):  # of connections that a failed test left open
+            task.cancel()
+        await until(lambda: not server.server_state.tasks)
+        for connection in list(server.server_state.connections):
+            connection.shutdown()
+        await until(lambda: not server.server_state.connections)
     telemetry.shutdown()
 
 
