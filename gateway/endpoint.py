@@ -28,6 +28,7 @@ from gateway.dialects.failure import Failure, Reason
 from gateway.sse import EventStream
 
 _LOGGER = logging.getLogger(__name__)
+_LAST_WORDS_S = 1.0
 _STALL_GRACE_S = 5.0  # what a reader has to take in the end of a stream whose deadline has passed
 
 
@@ -59,11 +60,17 @@ class GenerationEndpoint:
         )
 
     async def _whole(self, translator: Translator, call: Call, caller: Caller, send: Send) -> None:
+        async def fail(failure: Failure) -> None:
+            renamed = failure.renamed(call.caller_name)
+            await send_refusal(send, translator.refuse(renamed), renamed)
+
         try:
             body = call.encoder.whole(await self.client.chat(call.request, caller, call.affinity))
+        except asyncio.CancelledError:
+            await fail(_stopping())
+            raise
         except Exception as error:  # noqa: BLE001  as above
-            failure = known(error, caller.request_id).renamed(call.caller_name)
-            await send_refusal(send, translator.refuse(failure), failure)
+            await fail(known(error, caller.request_id))
         else:
             await send_json(send, 200, body)
 
@@ -71,6 +78,16 @@ class GenerationEndpoint:
         encoder = call.encoder
         stream = EventStream(send, comments=encoder.takes_comments, interval_s=self.settings.keep_alive_interval_s)
         event: StreamChatResponse | None = None
+
+        async def fail(failure: Failure) -> None:
+            renamed = failure.renamed(call.caller_name)
+            if not stream.is_open:
+                await send_refusal(send, translator.refuse(renamed), renamed)
+            elif event is not None and event.HasField("completed"):
+                await stream.close()  # the answer was whole: its terminal event is out
+            else:
+                await stream.close(encoder.error(renamed))
+
         try:
             async with self.client.stream_chat(call.request, caller, call.affinity) as events:
                 event = await anext(events, None)
@@ -81,14 +98,11 @@ class GenerationEndpoint:
                             if chunk := encoder.chunk(event):
                                 await stream.write(chunk)
             _check_end(event)
+        except asyncio.CancelledError:
+            await fail(_stopping())
+            raise
         except Exception as error:  # noqa: BLE001  as above
-            failure = known(error, caller.request_id).renamed(call.caller_name)
-            if not stream.is_open:
-                await send_refusal(send, translator.refuse(failure), failure)
-            elif event is not None and event.HasField("completed"):
-                await stream.close()  # the answer was whole: its terminal event is out
-            else:
-                await stream.close(encoder.error(failure))
+            await fail(known(error, caller.request_id))
         else:
             await stream.close()
 
@@ -105,7 +119,8 @@ async def _answer(answer: Coroutine[Any, Any, None], receive: Receive, limit_s: 
     finally:
         answering.cancel()
         leaving.cancel()
-        await asyncio.wait({answering, leaving})
+        await asyncio.wait({answering, leaving}, timeout=_LAST_WORDS_S)
+        answering.cancel()  # its last words found no reader
 
 
 @contextlib.asynccontextmanager
@@ -123,6 +138,11 @@ def _check_end(last: StreamChatResponse | None) -> None:
     """The end of a stream is a message; without it the answer is not whole, whatever the status says."""
     if last is None or not last.HasField("completed"):
         raise Failure(500, Reason.INTERNAL, "the answer ended too early")
+
+
+def _stopping() -> Failure:
+    """For requests that the end of the process cuts off. To a caller that has left, it goes nowhere."""
+    return Failure(503, Reason.UNAVAILABLE, "the server is stopping", retry_after_s=1)
 
 
 def known(error: Exception, request_id: str) -> Failure:

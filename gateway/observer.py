@@ -106,7 +106,7 @@ class _Exchange:
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
         self.request_id = request_id
-        self.status = CALLER_LEFT_STATUS  # until an answer starts
+        self.status = 500  # until an answer starts
         self.is_started = False
 
     async def send(self, message: Message) -> None:

@@ -15,7 +15,7 @@ from sluice.v1 import chat_pb2, sampling_pb2
 from gateway.dialects.chat_format import ResponseFormat, to_constraint
 from gateway.dialects.chat_message import ChatMessage, to_message
 from gateway.dialects.chat_tool import OfferedTool, ToolChoice, to_tool, to_tool_choice
-from gateway.dialects.contract_number import put
+from gateway.dialects.contract_limit import check_length, put
 from gateway.dialects.failure import Failure
 
 _EFFORTS: Final = {
@@ -58,6 +58,7 @@ class ChatBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     def to_request(self, model: str) -> chat_pb2.ChatRequest:
         """The contract's request. Raises Failure for a value that no message can hold."""
+        check_length(chat_pb2.ChatRequest, "messages", self.messages, "messages")
         request = chat_pb2.ChatRequest(
             model=model,
             messages=[to_message(message, f"messages.{i}") for i, message in enumerate(self.messages)],

@@ -16,7 +16,7 @@ from gateway.dialects.call import Arrival, Call, Refusal
 from gateway.dialects.chat_body import ExtendedChatBody
 from gateway.dialects.chat_encoder import ChatEncoder
 from gateway.dialects.chat_message import is_given
-from gateway.dialects.contract_number import put
+from gateway.dialects.contract_limit import put
 from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.json_body import decode
 

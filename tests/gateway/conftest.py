@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -30,6 +31,7 @@ class Gateway:
     settings: Settings
     spans: InMemorySpanExporter
     port: int
+    server: uvicorn.Server
 
     async def chat(self, **fields: Any) -> httpx.Response:
         """A chat request with a valid rest."""
@@ -70,7 +72,7 @@ async def gateway(service: fakes.FakeService, flags: list[str]) -> AsyncIterator
         server.lifespan = server.config.lifespan_class(server.config)
         await server.startup([listener])  # without the signal handlers and the naps of `serve`
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, verify=False) as http:  # noqa: S501
-            yield Gateway(http, service, settings, spans, port)
+            yield Gateway(http, service, settings, spans, port, server)
         for each in server.servers:
             each.close()
         for task in list(server.server_state.tasks):  # of connections that a failed test left open

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from gateway.dialects.call import Arrival
+from gateway.dialects.failure import Failure
+from gateway.dialects.openai import OpenAITranslator
 from tests.gateway.conftest import Gateway, chat_body
 
 MAX_BODY_BYTES = 300_000
@@ -67,6 +70,8 @@ CASES = [
     Case("deep objects", b'{"audio": ' + b'{"a":' * 40_000 + b"1" + b"}" * 40_000 + b"}", "nested too deeply"),
     Case("missing model", b'{"messages": []}', "required", "model", "missing_required_parameter"),
     Case("missing messages", b'{"model": "m"}', "required", "messages", "missing_required_parameter"),
+    Case("too many messages", json.dumps(chat_body(messages=[{"role": "user"}] * 4097)).encode(), "at most 4096 items",
+         "messages", "invalid_value"),
     Case("too large", b" " * MAX_BODY_BYTES + GOOD, str(MAX_BODY_BYTES), status=413),
     Case("form", GOOD, "application/json", status=415, headers={"content-type": "application/x-www-form-urlencoded"}),
     Case("charset", GOOD, "utf-8", status=415, headers={"content-type": "application/json; charset=latin-1"}),
@@ -152,6 +157,16 @@ async def test_bad_body_is_refused(gateway: Gateway, case: Case) -> None:
     assert case.param is None or case.param in error["message"]
     assert gateway.service.requests == []
     assert (await gateway.chat()).status_code == 200
+
+
+async def test_bombs_are_refused() -> None:
+    """Values without number are refused before they are parsed, not those of a long prompt."""
+    bomb = b'{"model": "m", "messages": [], "prediction": [' + b"[]," * 1_000_000 + b"[]]}"
+    with pytest.raises(Failure) as caught:
+        OpenAITranslator().parse(Arrival(bomb))
+    assert "more than 500000 values" in caught.value.message
+    prompt = json.dumps(chat_body(messages=[{"role": "user", "content": "some words, " * 100_000}]))
+    assert OpenAITranslator().parse(Arrival(prompt.encode())).request.messages[0].content[0].text
 
 
 async def test_large_body_without_length_is_refused(gateway: Gateway) -> None:

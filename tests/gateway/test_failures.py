@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from sluice.v1 import chat_pb2
 
 from tests.gateway import fakes
-from tests.gateway.conftest import Gateway
+from tests.gateway.conftest import Gateway, soon, until
 
 Code = grpc.StatusCode
 STATUSES = [  # API.md 1.4
@@ -206,6 +207,23 @@ async def test_deadline(gateway: Gateway, *, stream: bool) -> None:
     answer = await gateway.chat(stream=stream)
     assert answer.status_code == (200 if stream else 504)
     assert error_of(answer)["code"] == "deadline_exceeded"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("events", [[None], [fakes.STARTED, None]])
+async def test_stop_ends_what_still_runs(
+    gateway: Gateway, events: list[chat_pb2.StreamChatResponse | None], *, stream: bool
+) -> None:
+    """A request that a stop cuts off is told so, as a status or as the last event, and its call is cancelled."""
+    gateway.service.script = fakes.play(events)
+    asking = asyncio.create_task(gateway.chat(stream=stream))
+    await until(lambda: gateway.service.begun.is_set() and gateway.service.num_sent == len(events) - 1)
+    for task in gateway.server.server_state.tasks:  # as uvicorn does when the time to stop is over
+        task.cancel()
+    answer = await asking
+    assert answer.status_code == (200 if stream and len(events) > 1 else 503)
+    assert error_of(answer)["message"] == "the server is stopping"
+    await soon(gateway.service.cancelled.wait())
 
 
 @pytest.mark.parametrize("flags", [["--target", "127.0.0.1:1"]])
