@@ -35,7 +35,7 @@ def prepare_schema(schema: Any, *, strict: bool) -> dict[str, Any]:
     """
     if not isinstance(schema, dict):
         schema = {} if schema is True else {"not": {}}
-    prepared = copy.deepcopy(schema)
+    prepared: dict[str, Any] = copy.deepcopy(schema)
     if not strict:
         _annotate(prepared)
     _close(prepared)

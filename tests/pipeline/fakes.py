@@ -169,7 +169,7 @@ def babble(
         allowed = allowed_ids(constraint, tokenizer)
         assert allowed, "nothing may follow " + tokenizer.decode(said)
         wanted = [token for token in allowed if token in closing] if len(said) > rng.randrange(100) else []
-        chosen = rng.choice(wanted or allowed)
+        chosen = rng.choice(wanted if wanted and rng.random() < 0.8 else allowed)
         if chosen == end_id:
             break
         constraint.accept(chosen)

@@ -17,6 +17,7 @@ from service.pipeline.constraint import GrammarCompiler, GrammarConstraint
 from service.pipeline.errors import ConstraintError, UnsupportedConstraint
 from service.pipeline.grammar import constraint_grammar
 from tests.pipeline.fakes import ADDED, END, allowed_ids, babble, control_tokens_of, token_id, tokenizer_of
+from tests.pipeline.random_schemas import random_schema
 
 TOKENIZER = tokenizer_of(*ADDED)
 END_ID = token_id(TOKENIZER, END)
@@ -36,54 +37,6 @@ def compiled(constraint: sampling_pb2.OutputConstraint) -> GrammarConstraint:
 def said_under(constraint: sampling_pb2.OutputConstraint, seed: int) -> str:
     said = babble(compiled(constraint), TOKENIZER, END_ID, random.Random(seed))
     return b"".join(TOKENIZER.token_bytes(token) for token in said[:-1]).decode()
-
-
-def random_schema(rng: random.Random, depth: int = 3) -> dict[str, Any]:
-    """A schema of any kind, satisfiable by its making."""
-    kinds = ["string", "pattern", "enum", "integer", "number", "boolean", "null", "const", "format"]
-    kinds += ["object", "object", "array", "tuple", "anyOf", "allOf"] if depth else []
-    match rng.choice(kinds):
-        case "string":
-            shortest = rng.randrange(4)
-            return {"type": "string", "minLength": shortest, "maxLength": shortest + rng.randrange(6)}
-        case "pattern":
-            return {"type": "string", "pattern": rng.choice(["^[a-f]{2,5}$", "^x+y?$", r"^\d{3}-\d{2}$", "^(ja|nein)$"])}
-        case "enum":
-            return {"enum": rng.sample([1, "a", "é\n", None, True, [1, 2], {"k": "v"}, -2.5], rng.randrange(1, 5))}
-        case "integer":
-            low = rng.randrange(-500, 500)
-            return {"type": "integer", "minimum": low, "maximum": low + rng.randrange(300)}
-        case "number":
-            low = rng.randrange(-50, 50)
-            return {"type": "number", "minimum": low, "exclusiveMaximum": low + rng.randrange(1, 30)}
-        case "const":
-            return {"const": rng.choice(["<|im_end|>", "</tool_call>", 7, [], {"a": [None]}, "\\\""])}
-        case "format":
-            return {"type": "string", "format": rng.choice(["date", "ipv4", "uuid", "time"])}
-        case "object":
-            names = rng.sample(["a", "b/c", "naïve", "d e", "<think>", "f"], rng.randrange(5))
-            schema: dict[str, Any] = {
-                "type": "object",
-                "properties": {name: random_schema(rng, depth - 1) for name in names},
-                "required": rng.sample(names, rng.randrange(len(names) + 1)),
-            }
-            if rng.random() < 0.3:
-                schema["additionalProperties"] = rng.choice([False, random_schema(rng, 0)])
-            return schema
-        case "array":
-            fewest = rng.randrange(3)
-            items = random_schema(rng, depth - 1)
-            return {"type": "array", "items": items, "minItems": fewest, "maxItems": fewest + rng.randrange(3)}
-        case "tuple":
-            items = [random_schema(rng, depth - 1) for _ in range(rng.randrange(1, 3))]
-            return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
-        case "anyOf":
-            return {"anyOf": [random_schema(rng, depth - 1) for _ in range(2)]}
-        case "allOf":
-            first = {"type": "object", "properties": {"p": random_schema(rng, 0)}, "required": ["p"]}
-            return {"allOf": [first, {"properties": {"q": random_schema(rng, 0)}, "required": ["q"]}]}
-        case kind:
-            return {"type": kind}
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -117,7 +70,9 @@ def test_choice_is_one_of_the_texts(texts: list[str]) -> None:
 
 def test_bounded_schema_ends_by_itself() -> None:
     """After the last character that a bounded schema allows, nothing but the end may follow."""
-    constraint = compiled(schema_constraint({"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"]}))
+    constraint = compiled(
+        schema_constraint({"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"]})
+    )
     for token in TOKENIZER.encode('{"a": 1'):
         constraint.accept(token)
     assert not constraint.is_finished()
@@ -127,7 +82,13 @@ def test_bounded_schema_ends_by_itself() -> None:
 
 @pytest.mark.parametrize(
     ("text", "fits"),
-    [('{"a": 1}', True), ('{\n  "a": 1\n}', True), ('{  "a": 1}', False), ('{\n\n"a": 1}', False), ('{"a": 1} ', False)],
+    [
+        ('{"a": 1}', True),
+        ('{\n  "a": 1\n}', True),
+        ('{  "a": 1}', False),
+        ('{\n\n"a": 1}', False),
+        ('{"a": 1} ', False),
+    ],
 )
 def test_white_space_is_bounded(text: str, *, fits: bool) -> None:
     """Between two parts of JSON stands a space at most, or one line end with its indentation."""
@@ -175,7 +136,14 @@ def test_schema_refusal_names_keyword_and_path(schema: Any, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "words"), [("{", "line 1, column 2"), ("[1]", "an object or a boolean"), ("NaN", "NaN"), ("[" * 50_000, "deep"), ('{"items":' * 120 + "{}" + "}" * 120, "deep")]
+    ("schema", "words"),
+    [
+        ("{", "line 1, column 2"),
+        ("[1]", "an object or a boolean"),
+        ("NaN", "NaN"),
+        ("[" * 50_000, "deep"),
+        ('{"items":' * 120 + "{}" + "}" * 120, "deep"),
+    ],
 )
 def test_schema_that_is_no_json_is_an_invalid_field(schema: str, words: str) -> None:
     """A schema's text that can't be read is the caller's error, told with its place."""
@@ -207,7 +175,7 @@ def test_grammar_above_the_size_limit_is_refused() -> None:
 
 
 def test_cache_keeps_only_the_latest() -> None:
-    """The cache holds as many grammars as it may, the least recently used gone first, and gives a fresh state each time."""
+    """The cache holds as many grammars as it may, the least recently used go first, and each use is a fresh state."""
     compiler = GrammarCompiler(TOKENIZER, control_tokens_of(TOKENIZER), [END_ID], max_cached_grammars=2)
     grammars = [constraint_grammar(schema_constraint({"const": value})) for value in "abc"]
     compiler.compile(grammars[0]).accept(TOKENIZER.encode('"')[0])

@@ -77,7 +77,14 @@ def test_text_that_has_private_characters_keeps_them() -> None:
     assert TOKENIZER.decode(token_ids, skip_special_tokens=False) == text
 
 
-@given(parts=st.lists(st.sampled_from([*SPECIAL, *ADDED, "\U000f0000", "\\U000f0001", "<", "|", ">", "im_end", "/think", " ", "é", "\n"]), max_size=8))
+@given(
+    parts=st.lists(
+        st.sampled_from(
+            [*SPECIAL, *ADDED, "\U000f0000", "\\U000f0001", "<", "|", ">", "im_end", "/think", " ", "é", "\n"]
+        ),
+        max_size=8,
+    )
+)
 def test_any_text_keeps_its_characters_and_makes_no_token(parts: list[str]) -> None:
     """Encoding never changes the text, and never yields a control token from it."""
     text = "".join(parts)
@@ -101,7 +108,9 @@ def test_added_token_that_the_template_does_not_write_is_a_word() -> None:
 def test_sentencepiece_prompt_has_no_spaces_where_it_is_cut() -> None:
     """A tokenizer that begins every text with a space doesn't do so inside the prompt."""
     pieces = ["<unk>", END, "▁", *"abcdefimn_<|>/", "\n"]
-    backend = tokenizers.Tokenizer(tokenizers.models.BPE({piece: n for n, piece in enumerate(pieces)}, [], unk_token="<unk>"))
+    backend = tokenizers.Tokenizer(
+        tokenizers.models.BPE({piece: n for n, piece in enumerate(pieces)}, [], unk_token=pieces[0])
+    )
     backend.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     backend.decoder = tokenizers.decoders.Metaspace(prepend_scheme="first")
     backend.add_special_tokens([END])
@@ -113,7 +122,9 @@ def test_sentencepiece_prompt_has_no_spaces_where_it_is_cut() -> None:
 def test_spelling_that_the_vocabulary_holds_as_text_is_broken_up() -> None:
     """A vocabulary in which plain text can become the control token gives it no way to."""
     pieces = ["<unk>", "</s>", *"s<>/\n", "</", "s>"]
-    backend = tokenizers.Tokenizer(tokenizers.models.Unigram([(piece, -1.0 if len(piece) > 2 else -5.0) for piece in pieces], 0))
+    backend = tokenizers.Tokenizer(
+        tokenizers.models.Unigram([(piece, -1.0 if len(piece) > 2 else -5.0) for piece in pieces], 0)
+    )
     backend.add_special_tokens(["</s>"])
     tokenizer = FastTokenizer(backend.to_str())
     control = control_tokens_of(tokenizer, "")

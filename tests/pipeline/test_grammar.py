@@ -15,16 +15,23 @@ from service.pipeline.constraint import GrammarCompiler
 from service.pipeline.errors import UnsupportedConstraint
 from service.pipeline.grammar import ToolRules, constraint_grammar, tool_grammar
 from service.pipeline.tool_parser import ToolCallParser
-from service.pipeline.tool_syntax import HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, SYNTAXES, ToolSyntax, tool_syntax
+from service.pipeline.tool_syntax import (
+    HERMES,
+    LLAMA3,
+    MISTRAL,
+    MISTRAL_NAMED,
+    PLAIN_JSON,
+    SYNTAXES,
+    ToolSyntax,
+    tool_syntax,
+)
 from tests.pipeline.fakes import END, babble, control_tokens_of, function, join, token_id, tokenizer_of
 
 MARKERS = ("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>")
 WITH_TOKENS = tokenizer_of(*MARKERS)
 SPELLED = tokenizer_of()
 COMPILERS = {
-    tokenizer: GrammarCompiler(
-        tokenizer, control_tokens_of(tokenizer, "".join(MARKERS)), [token_id(tokenizer, END)]
-    )
+    tokenizer: GrammarCompiler(tokenizer, control_tokens_of(tokenizer, "".join(MARKERS)), [token_id(tokenizer, END)])
     for tokenizer in (WITH_TOKENS, SPELLED)
 }
 PARAMETERS = {

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sluice.v1 import sampling_pb2
 
+from service.engine.tokenizer import FastTokenizer
 from service.engine.types import Constraint
 from service.pipeline.constraint import GrammarCompiler
 from service.pipeline.errors import ConstraintError
@@ -23,12 +24,12 @@ END_ID = token_id(TOKENIZER, END)
 TOKENS = ThinkingTokens(TOKENIZER, MARKERS, [END_ID])
 
 
-def answer(tokenizer=TOKENIZER) -> Constraint:  # noqa: ANN001
+def answer(tokenizer: FastTokenizer = TOKENIZER) -> Constraint:
     compiler = GrammarCompiler(tokenizer, control_tokens_of(tokenizer), [token_id(tokenizer, END)])
     return compiler.compile(constraint_grammar(sampling_pb2.OutputConstraint(regex="yes|no")))
 
 
-def text_of(token_ids: list[int], tokenizer=TOKENIZER) -> str:  # noqa: ANN001
+def text_of(token_ids: list[int], tokenizer: FastTokenizer = TOKENIZER) -> str:
     return b"".join(tokenizer.token_bytes(token) for token in token_ids).decode(errors="replace")
 
 
@@ -112,12 +113,12 @@ def test_end_of_text_is_free_while_thinking_without_an_answer_to_hold() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("tokenizer", [TOKENIZER, SPELLING], ids=["tokens", "spelled"])
-def test_senseless_model_still_gives_thinking_and_a_valid_answer(seed: int, tokenizer) -> None:  # noqa: ANN001
+def test_senseless_model_still_gives_thinking_and_a_valid_answer(seed: int, tokenizer: FastTokenizer) -> None:
     """Whatever is drawn, the text is thinking within its budget, the marker, and an answer that matches."""
     tokens = ThinkingTokens(tokenizer, MARKERS, [token_id(tokenizer, END)])
     constraint = ThinkingConstraint(tokens, Thinking.OPEN, budget=12, answer=answer(tokenizer))
     said = babble(constraint, tokenizer, token_id(tokenizer, END), random.Random(seed))
-    thinking, marker, rest = text_of(said[:-1], tokenizer).partition("</think>\n\n")
+    _, marker, rest = text_of(said[:-1], tokenizer).partition("</think>\n\n")
     assert marker
     assert rest in ("yes", "no")
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.pipeline.pieces import Content, Piece
@@ -24,7 +24,7 @@ CASES: list[tuple[ToolSyntax, str, str, Calls]] = [
     (HERMES, 'Hi.\n<tool_call>{"name":"f","arguments":{}}</tool_call>\nBye. ', "Hi.\nBye. ", [("f", "{}")]),
     (
         HERMES,
-        '<tool_call>\n{"name": "f", "arguments": {"a": "}</tool_call>\\""}}\n</tool_call>\n'
+        '<tool_call>{"name": "f", "arguments": {"a": "}</tool_call>\\""}}</tool_call>\n'
         '<tool_call>\n{"name": "g", "arguments": {"b": [{}]}}\n</tool_call>',
         "",
         [("f", '{"a": "}</tool_call>\\""}'), ("g", '{"b": [{}]}')],
@@ -48,7 +48,12 @@ CASES: list[tuple[ToolSyntax, str, str, Calls]] = [
     (HERMES, "a < b <tool_cal <", "a < b <tool_cal <", []),
     (HERMES, "<tool_call>", "<tool_call>", []),
     (HERMES, " \n<tool_call>\n nonsense</tool_call>", " \n<tool_call>\n nonsense</tool_call>", []),
-    (HERMES, '<tool_call>{"name": "h", "arguments": {}}</tool_call>', '<tool_call>{"name": "h", "arguments": {}}</tool_call>', []),
+    (
+        HERMES,
+        '<tool_call>{"name": "h", "arguments": {}}</tool_call>',
+        '<tool_call>{"name": "h", "arguments": {}}</tool_call>',
+        [],
+    ),
     (HERMES, '<tool_call>{"name": "f", "arguments": 1}', '<tool_call>{"name": "f", "arguments": 1}', []),
     (HERMES, '<tool_call>{"name": "f", "arguments": "x"}', '<tool_call>{"name": "f", "arguments": "x"}', []),
     (HERMES, '<tool_call>{"name": "f", "name": "f"}', '<tool_call>{"name": "f", "name": "f"}', []),
@@ -85,7 +90,12 @@ CASES: list[tuple[ToolSyntax, str, str, Calls]] = [
     (MISTRAL, "[TOOL_CALLS]f{}", "[TOOL_CALLS]f{}", []),
     (MISTRAL, '[TOOL_CALLS][{"name": "f"}, ', "", [("f", "{}")]),
     (MISTRAL_NAMED, '[TOOL_CALLS]f[ARGS]{"a": 1}', "", [("f", '{"a": 1}')]),
-    (MISTRAL_NAMED, '[TOOL_CALLS]f{"a": 1}[TOOL_CALLS]g[CALL_ID]a1b2c3d4e[ARGS]{}', "", [("f", '{"a": 1}'), ("g", "{}")]),
+    (
+        MISTRAL_NAMED,
+        '[TOOL_CALLS]f{"a": 1}[TOOL_CALLS]g[CALL_ID]a1b2c3d4e[ARGS]{}',
+        "",
+        [("f", '{"a": 1}'), ("g", "{}")],
+    ),
     (MISTRAL_NAMED, "[TOOL_CALLS]h[ARGS]{}", "[TOOL_CALLS]h[ARGS]{}", []),
     (MISTRAL_NAMED, "[TOOL_CALLS]f\n[ARGS]{}", "[TOOL_CALLS]f\n[ARGS]{}", []),
     (MISTRAL_NAMED, "[TOOL_CALLS]" + "f" * 300, "[TOOL_CALLS]" + "f" * 300, []),
@@ -155,9 +165,7 @@ def test_parser_is_chunk_invariant_and_points_at_its_content(
             assert text[piece.start : place] == piece.text
 
 
-@given(
-    syntax=st.sampled_from(list(SYNTAXES.values())), fragments=st.lists(st.sampled_from(FRAGMENTS), max_size=12)
-)
+@given(syntax=st.sampled_from(list(SYNTAXES.values())), fragments=st.lists(st.sampled_from(FRAGMENTS), max_size=12))
 def test_parser_loses_nothing_of_a_text_without_calls(syntax: ToolSyntax, fragments: list[str]) -> None:
     """Where no call comes out, the content is the whole text."""
     text = "".join(fragments)
@@ -166,7 +174,12 @@ def test_parser_loses_nothing_of_a_text_without_calls(syntax: ToolSyntax, fragme
         assert content == text
 
 
-@given(arguments=st.dictionaries(st.text(), st.recursive(st.none() | st.floats(allow_nan=False) | st.text(), st.lists)))
+@given(
+    arguments=st.dictionaries(
+        st.text(max_size=5), st.none() | st.text(max_size=20) | st.lists(st.text(max_size=5)), max_size=3
+    )
+)
+@settings(max_examples=50)
 def test_arguments_come_out_as_they_were_written(arguments: dict[str, object]) -> None:
     """Any JSON object survives, to the character."""
     written = json.dumps(arguments, ensure_ascii=False)
