@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 import llguidance
+import numpy as np
 
 from service.engine.tokenizer import Tokenizer
 from service.pipeline.control_tokens import ControlTokens
@@ -33,11 +34,13 @@ class GrammarConstraint:
     def fill_mask(self, words: Any) -> None:
         """Write the allowed tokens into `words`, an int32 row; what is beyond the vocabulary isn't allowed.
 
-        Raises ConstraintError if the grammar runs into its limits.
+        A model's head may have more rows than the tokenizer has tokens, or fewer. Raises ConstraintError if the grammar
+        runs into its limits.
         """
-        mask = words[: self._num_words]
+        mask = words[: self._num_words] if len(words) >= self._num_words else np.zeros(self._num_words, np.int32)
         self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
-        words[self._num_words :] = 0
+        words[: len(mask)] = mask[: len(words)]
+        words[len(mask) :] = 0
         self._check()
 
     def accept(self, token_id: int) -> None:

@@ -20,17 +20,16 @@ _ENFORCED_FORMATS = frozenset(
 _ONE = ("additionalProperties", "items", "contains", "not", "if", "then", "else", "propertyNames")
 _MANY = ("prefixItems", "allOf", "anyOf", "oneOf")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-# Beside these, other schemas have a say in which properties an object may have.
-_SHARED_OBJECT = frozenset(
-    {"allOf", "anyOf", "oneOf", "not", "if", "$ref", "additionalProperties", "patternProperties", "minProperties"}
-)
+_OBJECT = frozenset({"properties", "required", "additionalProperties", "minProperties", "maxProperties"})
+_OPEN_OBJECT = frozenset({"additionalProperties", "minProperties"})
+_COMBINING = frozenset({"allOf", "oneOf", "not", "if", "patternProperties", "dependentSchemas", "dependentRequired"})
 
 
 def prepare_schema(schema: Any, *, strict: bool) -> dict[str, Any]:
     """The schema to generate by.
 
-    White space is bounded. An object whose `properties` are listed has no others, wherever no other schema speaks about
-    the same object, so that a bounded schema ends by itself. Unless `strict`, a `format` that can't be enforced is the
+    White space is bounded. An object whose `properties` are listed has no others, so that a bounded schema ends by
+    itself; not so where schemas are combined. Unless `strict`, a `format` that can't be enforced is the
     annotation that the standard makes of it.
     """
     if not isinstance(schema, dict):
@@ -97,18 +96,24 @@ def _annotate(schema: dict[str, Any]) -> None:
             del subschema["format"]
 
 
-def _close(schema: Any) -> None:
-    """Leave out unlisted properties, from a schema that alone describes its value downward."""
-    if not isinstance(schema, dict):
+def _close(schema: dict[str, Any]) -> None:
+    """Leave out unlisted properties, unless two schemas speak about one object: they might not leave anything then."""
+    subschemas = [subschema for _, subschema in _walk(schema, "")]
+    if any(_shares(subschema) for subschema in subschemas):
         return
-    properties = schema.get("properties")
-    required = schema.get("required", [])
-    if isinstance(properties, dict):
-        listed = isinstance(required, list) and all(name in properties for name in required)
-        if listed and not _SHARED_OBJECT & schema.keys():
-            schema["additionalProperties"] = False
-        if not {"allOf", "oneOf", "anyOf", "$ref"} & schema.keys():
-            for subschema in properties.values():
-                _close(subschema)
-    if isinstance(schema.get("items"), dict) and not {"allOf", "oneOf", "anyOf", "$ref", "contains"} & schema.keys():
-        _close(schema["items"])
+    for subschema in subschemas:
+        if not _OPEN_OBJECT & subschema.keys() and _lists_properties(subschema):
+            subschema["additionalProperties"] = False
+
+
+def _lists_properties(schema: dict[str, Any]) -> bool:
+    properties, required = schema.get("properties"), schema.get("required", [])
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        return False
+    return all(isinstance(name, str) and name in properties for name in required)
+
+
+def _shares(schema: dict[str, Any]) -> bool:
+    """Whether another schema describes the same value too."""
+    descriptions = [{"anyOf"} & schema.keys(), {"$ref"} & schema.keys(), _OBJECT & schema.keys()]
+    return bool(_COMBINING & schema.keys()) or sum(map(bool, descriptions)) > 1

@@ -203,11 +203,15 @@ def test_fork_goes_its_own_way() -> None:
     assert accepts(second, "ce")
 
 
-def test_mask_longer_than_the_vocabulary_allows_nothing_beyond_it() -> None:
-    """A model's head may have more rows than the tokenizer has tokens."""
-    words = np.full((TOKENIZER.vocab_size + 31) // 32 + 3, -1, dtype=np.int32)
-    compiled(sampling_pb2.OutputConstraint(regex="a")).fill_mask(words)
-    assert words[-3:].tolist() == [0, 0, 0]
+@pytest.mark.parametrize("num_more", [-2, 0, 3])
+def test_mask_fits_any_head(num_more: int) -> None:
+    """A model's head may have more or fewer rows than the tokenizer has tokens; what is beyond is never allowed."""
+    num_words = (TOKENIZER.vocab_size + 31) // 32
+    words = np.full(num_words + num_more, -1, dtype=np.int32)
+    compiled(sampling_pb2.OutputConstraint(regex="[a-z]")).fill_mask(words)
+    exact = np.zeros(num_words, dtype=np.int32)
+    compiled(sampling_pb2.OutputConstraint(regex="[a-z]")).fill_mask(exact)
+    assert words.tolist() == [*exact[: len(words)].tolist(), *[0] * max(0, num_more)]
     assert words.any()
 
 

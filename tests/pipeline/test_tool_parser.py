@@ -24,11 +24,11 @@ CASES: list[tuple[ToolSyntax, str, str, Calls]] = [
     (HERMES, 'Hi.\n<tool_call>{"name":"f","arguments":{}}</tool_call>\nBye. ', "Hi.\nBye. ", [("f", "{}")]),
     (
         HERMES,
-        '<tool_call>{"name": "f", "arguments": {"a": "}</tool_call>\\""}}</tool_call>\n'
-        '<tool_call>\n{"name": "g", "arguments": {"b": [{}]}}\n</tool_call>',
+        '<tool_call>{"name": "f", "arguments": {"a": "}</tool_call>\\""}}</tool_call>\n<tool_call>{"name": "g"}',
         "",
-        [("f", '{"a": "}</tool_call>\\""}'), ("g", '{"b": [{}]}')],
+        [("f", '{"a": "}</tool_call>\\""}'), ("g", "{}")],
     ),
+    (HERMES, '<tool_call>\n{"name": "g", "arguments": {"b": [{}]}}\n</tool_call>', "", [("g", '{"b": [{}]}')]),
     (HERMES, '<tool_call>[{"name": "f"}, {"name": "g", "arguments": {}}]</tool_call>', "", [("f", "{}"), ("g", "{}")]),
     (HERMES, '<tool_call>{"id": "1", "arguments": {"x": 0}, "name": "f"}</tool_call>', "", [("f", '{"x": 0}')]),
     (HERMES, '<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>', "", [("f", '{"a": 1}')]),
