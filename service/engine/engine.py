@@ -124,7 +124,7 @@ class Engine:
         return time.monotonic() - self._heartbeat
 
     def stats(self) -> EngineStats:
-        """The state after the last step."""
+        """The state after the last step, or after what has come or gone since."""
         return self._stats
 
     @asynccontextmanager
@@ -213,7 +213,7 @@ class Engine:
         self._dequeue(group)
         if not stream.is_ended:
             self._mailbox.put(_Abort(group))
-            stream.end(None)
+        stream.close()
         self._left.set()
 
     def _dequeue(self, group: SequenceGroup) -> None:
@@ -265,8 +265,8 @@ class Engine:
 
     def _receive(self) -> bool:
         """Take what is in the mailbox, waiting for it only if there is no work; False if the thread is to end."""
-        self._heartbeat = time.monotonic()
         while True:
+            self._heartbeat = time.monotonic()
             try:
                 message = self._mailbox.get(block=not self._core.has_work, timeout=_HEARTBEAT_S)
             except queue.Empty:
@@ -276,7 +276,6 @@ class Engine:
                     self._core.add(group)
                 case _Abort(group):
                     self._core.abort(group)
-                    self._stats = self._core.stats()
                 case _Stop():
                     return False
-            self._heartbeat = time.monotonic()
+            self._stats = self._core.stats()

@@ -40,12 +40,19 @@ class OutputStream(AsyncIterator[GenerationOutput]):
         self._pending[output.choice_index] = _merge(pending, output) if pending else output
         self._news.set()
 
-    def end(self, error: EngineError | None) -> None:
+    def end(self, error: EngineError) -> None:
         """End the stream, with an error after what is left to read. After the end it does nothing."""
         if self.is_ended:
             return
         self._num_unfinished = 0
         self._error = error
+        self._news.set()
+
+    def close(self) -> None:
+        """Forget what is left: the reader is gone. Who reads all the same is told of the end."""
+        self._num_unfinished = 0
+        self._error = None
+        self._pending.clear()
         self._news.set()
 
     async def __anext__(self) -> GenerationOutput:

@@ -96,11 +96,11 @@ class PagedRunner:
         self.fail_with: BaseException | None = None
         self.bad_sequences: set[tuple[int, int]] = set()  # (serial, choice index) that end with a SequenceError
         self.gate: threading.Event | None = None  # when set, each step waits for it
-        self.entered = threading.Event()
+        self.at_gate = threading.Event()
 
     def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
-        self.entered.set()
         if self.gate is not None:
+            self.at_gate.set()
             assert self.gate.wait(20)
         if self.fail_with is not None:
             raise self.fail_with

@@ -39,6 +39,8 @@ from tests.engine.fakes import (
     until,
 )
 
+ENDLESS = {"num_blocks": 10_000, "max_model_len": 40_000}  # an answer without max_tokens does not end in a test's time
+
 
 class Counting:
     """Observes steps."""
@@ -64,13 +66,13 @@ async def started(
     async with Engine(runner, ByteTokenizer(), config, eos_token_ids=[END], observer=observer, clock=clock) as engine:
         try:
             yield engine, runner
-            if not engine.failed.done():
-                await until(lambda: is_idle(engine))
-                assert not runner.kept
-                engine._core.check()
         finally:
             if runner.gate:
                 runner.gate.set()
+    if not engine.failed.done():
+        assert is_idle(engine)
+        assert not runner.kept
+        engine._core.check()
 
 
 def is_idle(engine: Engine) -> bool:
@@ -140,22 +142,48 @@ async def test_engine_gives_a_choice_again_by_its_seed() -> None:
             assert tokens(alone) == tokens(outputs, index)
 
 
+@pytest.mark.parametrize(
+    ("prefix_caching", "salts", "num_cached_tokens"),
+    [
+        (True, ("", ""), 8),
+        (True, ("one", "one"), 8),
+        (True, ("one", "two"), 0),
+        (True, ("alone 0", ""), 0),
+        (False, ("", ""), 0),
+    ],
+)
+async def test_engine_shares_prompts_as_it_is_told(
+    prefix_caching: bool,  # noqa: FBT001
+    salts: tuple[str, str],
+    num_cached_tokens: int,
+) -> None:
+    """Requests of one salt find each other's prompts, others don't; switched off, none does, though choices share."""
+    async with started(prefix_caching=prefix_caching) as (engine, _):
+        for salt in salts:
+            outputs = await generate(engine, request("aaaabbbbc", n=2, cache_salt=salt))
+    assert {output.num_cached_tokens for output in outputs} == {num_cached_tokens}
+
+
 @pytest.mark.parametrize("num_outputs", [0, 1, 3])
 @pytest.mark.parametrize("n", [1, 2])
 async def test_engine_frees_everything_when_the_reader_leaves(num_outputs: int, n: int) -> None:
-    """Leaving before the first token, after it or later ends the request: the engine is idle and every block free."""
-    async with started(num_blocks=1000, max_model_len=4000) as (engine, _):
+    """Leaving before the first token, after it or later ends the request with the step in progress, if there is one."""
+    async with started(**ENDLESS) as (engine, runner):
         async with engine.generate(request("hello", n=n, max_tokens=None, ignore_eos=True)) as stream:
             for _ in range(num_outputs):
                 await anext(stream)
+            runner.gate = threading.Event()
+            await until(runner.at_gate.is_set)
+            num_generated_tokens = engine.stats().num_generated_tokens
+        runner.gate.set()
         await until(lambda: is_idle(engine))
-        assert engine.stats().num_generated_tokens < 2000
+        assert engine.stats().num_generated_tokens <= num_generated_tokens + n
         assert await read(stream) == []
 
 
 async def test_engine_frees_everything_when_the_reader_is_cancelled() -> None:
     """A reader's task that is cancelled leaves its stream, and so ends its request."""
-    async with started(num_blocks=1000, max_model_len=4000) as (engine, _):
+    async with started(**ENDLESS) as (engine, _):
         reading = asyncio.create_task(generate(engine, request(max_tokens=None, ignore_eos=True)))
         await until(lambda: engine.stats().num_generated_tokens > 1)
         reading.cancel()
@@ -166,7 +194,7 @@ async def test_engine_frees_everything_when_the_reader_is_cancelled() -> None:
 
 async def test_engine_frees_everything_when_the_reader_raises() -> None:
     """An error of the reader's own passes through, and its request ends."""
-    async with started(num_blocks=1000, max_model_len=4000) as (engine, _):
+    async with started(**ENDLESS) as (engine, _):
         with suppress(KeyError):
             async with engine.generate(request(max_tokens=None, ignore_eos=True)) as stream:
                 await anext(stream)
@@ -180,7 +208,7 @@ async def test_engine_forgets_a_request_that_left_before_it_was_run() -> None:
     async with started() as (engine, runner):
         runner.gate = threading.Event()
         async with engine.generate(request("first", max_tokens=1)) as first:
-            await until(runner.entered.is_set)
+            await until(runner.at_gate.is_set)
             async with engine.generate(request("second")):
                 pass
             runner.gate.set()
@@ -268,7 +296,7 @@ async def test_engine_ends_a_stream_at_its_deadline() -> None:
     async with started(clock=clock) as (engine, runner):
         runner.gate = threading.Event()
         async with engine.generate(request(deadline=clock.now + 5)) as stream:
-            await until(runner.entered.is_set)
+            await until(runner.at_gate.is_set)
             clock.now += 5
             runner.gate.set()
             assert len((await anext(stream)).token_ids) == 1
@@ -299,7 +327,7 @@ async def test_engine_that_fails_tells_every_reader(caplog: pytest.LogCaptureFix
     async with started(max_batch_sequences=1) as (engine, runner):
         runner.gate = threading.Event()
         readings = [asyncio.create_task(generate(engine, request(str(i)))) for i in range(3)]
-        await until(runner.entered.is_set)
+        await until(runner.at_gate.is_set)
         runner.fail_with = reason
         runner.gate.set()
         for error in await asyncio.gather(*readings, return_exceptions=True):
@@ -318,20 +346,20 @@ async def test_engine_drains() -> None:
     async with started() as (engine, runner):
         runner.gate = threading.Event()
         running = asyncio.create_task(generate(engine, request("hello")))
-        await until(runner.entered.is_set)
-        draining = asyncio.create_task(engine.drain(20))
+        await until(runner.at_gate.is_set)
+        draining = asyncio.create_task(engine.drain(1000))
         await asyncio.sleep(0)
         with pytest.raises(EngineClosed):
             await generate(engine, request())
         runner.gate.set()
-        await draining
+        await asyncio.wait_for(draining, 20)
         assert running.done()
         assert tokens(running.result()) == sums(b"hello", 8, 0)
 
 
 async def test_engine_ends_what_is_left_after_the_drain() -> None:
     """What has not ended in time ends with EngineClosed, running or waiting, and its blocks are free."""
-    async with started(max_batch_sequences=1, num_blocks=1000, max_model_len=4000) as (engine, runner):
+    async with started(max_batch_sequences=1, **ENDLESS) as (engine, runner):
         wanted = request(max_tokens=None, ignore_eos=True)
         readings = [asyncio.create_task(generate(engine, wanted)) for _ in range(3)]
         await until(lambda: engine.stats().num_generated_tokens > 0)
@@ -346,7 +374,7 @@ async def test_engine_ends_what_is_left_after_the_drain() -> None:
 async def test_engine_closes_with_readers_inside() -> None:
     """Closing ends all streams with EngineClosed and the thread with them; doing it again changes nothing."""
     runner = PagedRunner()
-    engine = Engine(runner, ByteTokenizer(), config_of(num_blocks=1000, max_model_len=4000), eos_token_ids=[END])
+    engine = Engine(runner, ByteTokenizer(), config_of(**ENDLESS), eos_token_ids=[END])
     await engine.close()  # it was never started
     engine.start()
     reading = asyncio.create_task(generate(engine, request(max_tokens=None, ignore_eos=True)))
@@ -382,7 +410,7 @@ async def test_engine_heartbeat_goes_on_when_idle_and_stops_when_a_step_hangs(mo
         assert engine.heartbeat_age_s >= 0
         runner.gate = threading.Event()
         async with engine.generate(request()):
-            await until(runner.entered.is_set)
+            await until(runner.at_gate.is_set)
             hung = engine._heartbeat
             await until(lambda: engine.heartbeat_age_s > 0.05)
             assert engine._heartbeat == hung

@@ -102,5 +102,28 @@ async def test_stream_wakes_a_reader_by_its_end() -> None:
     stream = OutputStream(1)
     reading = asyncio.create_task(read(stream))
     await asyncio.sleep(0)
-    stream.end(None)
+    stream.end(EngineClosed("stopped"))
+    with pytest.raises(EngineClosed):
+        await reading
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+async def test_stream_that_is_closed_keeps_nothing(is_ended: bool) -> None:  # noqa: FBT001
+    """When its reader has left, whatever was unread is dropped, an error too, and nothing more is taken."""
+    stream = OutputStream(1)
+    stream.put(output("a"))
+    if is_ended:
+        stream.end(EngineClosed("stopped"))
+    stream.close()
+    stream.put(output("b", last=True))
+    assert stream.is_ended
+    assert await read(stream) == []
+
+
+async def test_stream_that_is_closed_wakes_whoever_still_reads() -> None:
+    """A second task that waits on a stream whose owner has left is told of the end."""
+    stream = OutputStream(1)
+    reading = asyncio.create_task(read(stream))
+    await asyncio.sleep(0)
+    stream.close()
     assert await reading == []
