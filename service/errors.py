@@ -3,6 +3,7 @@
 Owns the exception classes and nothing else; the one table that turns exceptions into statuses is
 `service.interceptors.errors`.
 """
+# ruff: noqa: N818 - a name says what happened; that it is an error is said where it is raised
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class StartError(Exception):
     """The service can't start; the text is the one line that says why."""
 
 
-class EngineDied(Exception):
+class EngineDied(Exception):  # noqa: N818 - it says what happened
     """An engine's thread ended by itself; the text is the one line that says so."""
 
 
@@ -130,6 +130,8 @@ class Server:
         await asyncio.gather(*(served.engine.drain(0) for served in self.catalog))
         await self._server.stop(_LAST_WORDS_S)
         await asyncio.gather(*(served.engine.close() for served in self.catalog))
+        for served in self.catalog:
+            served.chat.close()
 
 
 async def serve(settings: Settings, load_model: LoadModel, stop: asyncio.Event) -> None:
