@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,12 +22,14 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2, model_pb2
 from service.config import ModelSettings, Settings
 from service.engine.core import SampledToken
 from service.engine.engine import Engine, StepObserver
+from service.engine.errors import SequenceError
+from service.engine.scheduler import Step
 from service.engine.sequence import Sequence
 from service.engine.types import FinishReason, GenerationOutput, GenerationRequest, SamplingParams, StopParams
 from service.server import LoadModel, Server
 from service.servicers.catalog import ServedModel
 from service.telemetry import Telemetry
-from tests.engine.fakes import END, ByteTokenizer, PagedRunner, config_of, say, until
+from tests.engine.fakes import END, ByteTokenizer, config_of, say, until
 
 MODEL = "scripted"
 ENDLESS = {"max_model_len": 1_000_000, "num_blocks": 250_000}  # longer than any test waits
@@ -45,9 +47,11 @@ class PlainChat:
     generation: GenerationRequest
     sampling: sampling_pb2.SamplingParams
     stopping: sampling_pb2.StopParams
+    before_events: Callable[[], None]
     num_tokens: int = 0
 
     def events(self, output: GenerationOutput) -> Iterable[chat_pb2.StreamChatResponse]:
+        self.before_events()
         self.num_tokens += len(output.token_ids)
         index = output.choice_index
         if output.text:
@@ -63,13 +67,25 @@ class PlainChat:
 
 @dataclass
 class PlainPipeline:
-    """Prepares chats; raises `fail_with` instead, if it is set."""
+    """Prepares chats; raises `fail_with` at once, or `fail_after_leaving` when the caller has left, if they are set."""
 
     fail_with: Exception | None = None
+    fail_after_leaving: Exception | None = None
+    entered: asyncio.Event = field(default_factory=asyncio.Event)
+    before_events: Callable[[], None] = lambda: None
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
     async def prepare(self, request: chat_pb2.ChatRequest, request_id: str, deadline: float | None) -> PlainChat:
+        self.entered.set()
         if self.fail_with is not None:
             raise self.fail_with
+        if self.fail_after_leaving is not None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise self.fail_after_leaving from None
         text = "".join(part.text for message in request.messages for part in message.content)
         stopping = request.stopping
         return PlainChat(
@@ -83,22 +99,38 @@ class PlainPipeline:
             ),
             sampling=sampling_pb2.SamplingParams(temperature=1, top_p=1, seed=1),
             stopping=stopping,
+            before_events=self.before_events,
         )
 
 
-class ScriptedRunner(PagedRunner):
-    """Says the texts, one a choice; a token costs as little at the end of a long text as at its beginning."""
+class ScriptedRunner:
+    """Says the texts, one a choice, byte by byte, and then ends, or begins again."""
 
     def __init__(self, *texts: str, end: bool = True) -> None:
-        super().__init__(say(*texts, end=end))
+        self._rule = say(*texts, end=end)
+        self.num_steps = 0
+        self.kept: set[Sequence] = set()
+        self.fail_with: Exception | None = None
+        self.entered = threading.Event()
+        self.gate = threading.Event()  # each step waits for it
+        self.gate.set()
 
-    def _sample(self, sequence: Sequence) -> SampledToken:
-        return SampledToken(self.rule(sequence, []))
+    def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
+        self.entered.set()
+        assert self.gate.wait(60)
+        if self.fail_with is not None:
+            raise self.fail_with
+        self.num_steps += 1
+        self.kept |= {item.sequence for item in step.items}
+        return [SampledToken(self._rule(item.sequence, [])) if item.samples else None for item in step.items]
+
+    def release(self, sequence: Sequence) -> None:
+        self.kept.remove(sequence)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Steps wait until the end of the block."""
-        self.gate = threading.Event()
+        self.gate.clear()
         try:
             yield
         finally:

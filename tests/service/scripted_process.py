@@ -17,7 +17,7 @@ class DyingRunner(ScriptedRunner):
     """Breaks at its fifth step."""
 
     def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
-        if len(self.steps) == 4:
+        if self.num_steps == 4:
             raise RuntimeError("no memory")
         return super().run(step)
 

@@ -5,10 +5,11 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -34,10 +35,9 @@ class Process:
     process: asyncio.subprocess.Process
     channel: aio.Channel
 
-    def stream(self) -> aio.UnaryStreamCall:
+    def stream(self) -> Any:
         """A stream that ends only with the service, or at its limit."""
-        call: aio.UnaryStreamCall = chat_pb2_grpc.ChatServiceStub(self.channel).StreamChat(request())
-        return call
+        return chat_pb2_grpc.ChatServiceStub(self.channel).StreamChat(request())
 
     async def until_logged(self, message: str) -> list[str]:
         """The lines up to one of that message."""
@@ -57,10 +57,10 @@ class Process:
 
 
 @asynccontextmanager
-async def started(path: str = "hello", **flags: object) -> AsyncIterator[Process]:
+async def started(path: str = "hello", flags: Mapping[str, object] | None = None) -> AsyncIterator[Process]:
     """A service with a scripted model that says `path`; killed at the end if it still runs."""
     port = free_port()
-    chosen = {"port": port, "metrics-port": 0, "model": f"{MODEL}={path}", "drain-delay-s": 0, **flags}
+    chosen = {"port": port, "metrics-port": 0, "model": f"{MODEL}={path}", "drain-delay-s": 0, **(flags or {})}
     words = [f"--{name}={value}" for name, value in chosen.items()]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.service.scripted_process", *words), cwd=ROOT, stderr=asyncio.subprocess.PIPE
@@ -77,7 +77,7 @@ async def started(path: str = "hello", **flags: object) -> AsyncIterator[Process
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_process_stops_in_order(number: signal.Signals) -> None:
     """A signal drains: what runs longer than the drain time ends with UNAVAILABLE, and the code is 0."""
-    async with started(**{"drain-timeout-s": 0.2}) as run:
+    async with started(flags={"drain-timeout-s": 0.2}) as run:
         await run.until_logged("serving")
         call = run.stream()
         await call.read()
@@ -144,7 +144,7 @@ async def test_process_refuses_a_port_in_use(flag: str) -> None:
     """One line with the address, and code 1."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        async with started(**{flag: port}) as run:
+        async with started(flags={flag: port}) as run:
             code, lines = await run.rest()
     assert code == 1
     assert lines == [f"sluice-service: 127.0.0.1:{port} can't be listened on: Address already in use"]

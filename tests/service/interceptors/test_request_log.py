@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Iterator
 
 import pytest
 from opentelemetry.trace import format_trace_id
@@ -13,7 +14,7 @@ STREAM = "sluice.v1.ChatService/StreamChat"
 
 
 @pytest.fixture
-def lines() -> list[dict[str, object]]:
+def lines() -> Iterator[list[dict[str, object]]]:
     """The log's lines, as objects, in the order in which they are written."""
     written: list[dict[str, object]] = []
 
@@ -25,7 +26,7 @@ def lines() -> list[dict[str, object]]:
     before = root.level
     root.addHandler(keeper)
     root.setLevel(logging.INFO)
-    yield written  # type: ignore[misc]  # a fixture's way
+    yield written
     root.removeHandler(keeper)
     root.setLevel(before)
 

@@ -1,6 +1,8 @@
 """The spans of a call: their chain, and how they end."""
 
 import asyncio
+import logging
+import time
 from typing import Any
 
 import pytest
@@ -111,6 +113,35 @@ async def test_spans_of_a_cancelled_call_are_ended_and_marked(method: str) -> No
     assert attributes(spans[CHAT])["error.type"] == "Cancelled"
     assert "gen_ai.usage.output_tokens" in attributes(spans[CHAT])
     assert {span.status.status_code for span in spans.values()} == {StatusCode.UNSET}
+
+
+async def test_spans_of_a_call_left_before_a_write(caplog: pytest.LogCaptureFixture) -> None:
+    """A write that finds its caller gone, before gRPC has told us, is a cancelled call and no fault of ours."""
+    async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS) as run:
+        call = run.chat.StreamChat(request())
+
+        def leave() -> None:
+            call.cancel()
+            time.sleep(0.2)  # the loop stands still, so the write comes before the cancellation is seen
+
+        run.pipeline.before_events = leave
+        reading = asyncio.create_task(_wait(call))
+        spans = await run.ended_spans(2)
+        await asyncio.gather(reading, return_exceptions=True)
+    assert attributes(spans[STREAM])["rpc.response.status_code"] == "CANCELLED"
+    assert attributes(spans[CHAT])["error.type"] == "Cancelled"
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_span_of_a_call_that_fails_after_its_caller_left() -> None:
+    """An error that nobody can be told any more leaves the call what it was before: cancelled."""
+    async with running() as run:
+        run.pipeline.fail_after_leaving = EngineClosed("too late to tell")
+        call = run.chat.Chat(request())
+        await until(run.pipeline.entered.is_set)
+        call.cancel()
+        spans = await run.ended_spans(2)
+    assert attributes(spans[WHOLE])["rpc.response.status_code"] == "CANCELLED"
 
 
 async def test_spans_of_a_late_call_say_so() -> None:
