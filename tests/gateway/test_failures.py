@@ -189,12 +189,15 @@ async def test_unexpected_answer_is_an_internal_error(gateway: Gateway, *, strea
     """What the gateway can't encode is logged, and told with the request's id and no inner text."""
     odd = chat_pb2.ChatResponse(choices=[chat_pb2.ChatChoice()])  # without a finish reason
     event = chat_pb2.StreamChatResponse(choice_finished=chat_pb2.ChoiceFinished())
-    gateway.service.script, gateway.service.whole = fakes.play([fakes.STARTED, event]), odd
+    gateway.service.script = fakes.play([fakes.STARTED, event, None] if stream else [])
+    gateway.service.whole = odd
     answer = await gateway.chat(stream=stream)
     assert answer.status_code == (200 if stream else 500)
     error = error_of(answer)
     assert error["message"] == f"internal error; the request id is {answer.headers['x-request-id']}"
     assert error["type"] == "server_error"
+    if stream:  # the call that goes on behind it is not left alone
+        await soon(gateway.service.cancelled.wait())
 
 
 @pytest.mark.parametrize("flags", [["--request-deadline-s", "0.3"]])
