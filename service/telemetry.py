@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from wsgiref.simple_server import WSGIServer
 
@@ -27,6 +28,8 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 SCOPE = "sluice.service"
 SERVICE_NAME = "sluice-service"
+
+_EXPORT_TIMEOUT_S = 5  # a stop waits that long for a collector that doesn't answer
 
 # Attributes, by today's semantic conventions.
 RPC_SYSTEM_NAME = "rpc.system.name"
@@ -71,8 +74,9 @@ class Telemetry:
         readers: list[MetricReader] = [PrometheusMetricReader(scope_info_enabled=False, registry=self.registry)]
         if otlp_endpoint is not None:
             url = otlp_endpoint if "://" in otlp_endpoint else f"http://{otlp_endpoint}"
-            processors.append(BatchSpanProcessor(OTLPSpanExporter(endpoint=url)))
-            readers.append(PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=url)))
+            processors.append(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=_EXPORT_TIMEOUT_S)))
+            exporter = OTLPMetricExporter(endpoint=url, timeout=_EXPORT_TIMEOUT_S)
+            readers.append(PeriodicExportingMetricReader(exporter))
         self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
         for processor in processors:
             self._tracers.add_span_processor(processor)
@@ -83,8 +87,9 @@ class Telemetry:
 
     def shutdown(self) -> None:
         """Send what is not yet sent, and end. It may block for seconds: call it off the loop, once, last."""
-        self._tracers.shutdown()
-        self._meters.shutdown()
+        with ThreadPoolExecutor(2) as pool:  # side by side: a collector that is gone costs its time-out only once
+            for done in (pool.submit(self._tracers.shutdown), pool.submit(self._meters.shutdown)):
+                done.result()
 
 
 class MetricsPage:
