@@ -23,7 +23,7 @@ def byte_level() -> Tokenizer:
     trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(["hello hello world world"], trainer)
     tokenizer.add_special_tokens(["<|end|>"])
-    tokenizer.add_tokens([AddedToken("<tool é>", normalized=False)])
+    tokenizer.add_tokens([AddedToken("<toolé>", normalized=False)])
     return tokenizer
 
 
@@ -74,7 +74,7 @@ def test_tokenizer_bytes_of_added_tokens_are_their_own_text() -> None:
     """An added token stands for its text, even where its characters spell other bytes in the vocabulary."""
     made = byte_level()
     tokenizer = FastTokenizer(made.to_str())
-    assert tokenizer.token_bytes(made.token_to_id("<tool é>")) == "<tool é>".encode()
+    assert tokenizer.token_bytes(made.token_to_id("<toolé>")) == "<toolé>".encode()
     assert tokenizer.token_bytes(made.token_to_id("<|end|>")) == b"<|end|>"
 
 
@@ -98,13 +98,13 @@ def test_tokenizer_vocab_size_covers_added_tokens() -> None:
     """The vocabulary's size is one more than the largest id."""
     made = byte_level()
     tokenizer = FastTokenizer(made.to_str())
-    assert tokenizer.vocab_size == made.token_to_id("<tool é>") + 1
+    assert tokenizer.vocab_size == made.token_to_id("<toolé>") + 1
 
 
 def test_tokenizer_neither_cuts_nor_pads() -> None:
     """Lengths that a tokenizer.json was trained with do not touch a prompt."""
     made = byte_level()
-    made.enable_truncation(4)
+    made.enable_truncation(2)
     made.enable_padding(length=16)
     text = made.to_str()
     assert json.loads(text)["truncation"] is not None
