@@ -21,6 +21,7 @@ from service.pipeline.grammar import Grammar
 from service.pipeline.schema import blame
 
 _SILENT = 0
+_NUM_TRIAL_TOKENS = 4
 
 
 class GrammarConstraint:
@@ -118,8 +119,25 @@ class GrammarCompiler:
         if matcher.is_error():
             raise self._refusal(grammar, matcher.get_error())
         constraint = GrammarConstraint(matcher, self._num_words)
+        self._try(grammar, constraint)
         self._keep(grammar.text, constraint)
         return constraint.fork()
+
+    def _try(self, grammar: Grammar, constraint: GrammarConstraint) -> None:
+        """Follow the grammar for a few tokens, so that what fails at once is refused here and not in an answer."""
+        trial = constraint.fork()
+        words = np.zeros(self._num_words, np.int32)
+        try:
+            for _ in range(_NUM_TRIAL_TOKENS):
+                trial.fill_mask(words)
+                allowed = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
+                if len(allowed) == 0:
+                    raise UnsupportedConstraint(grammar.field, "no text matches the constraint")
+                trial.accept(int(allowed[0]))
+                if trial.is_finished():
+                    return
+        except ConstraintError as error:
+            raise UnsupportedConstraint(grammar.field, "the constraint is too complex to be enforced") from error
 
     def _refusal(self, grammar: Grammar, error: str) -> UnsupportedConstraint:
         for field, schema in grammar.schemas.items():

@@ -26,6 +26,7 @@ def resolve_sampling(given: sampling_pb2.SamplingParams, vocab_size: int) -> sam
         frequency_penalty=0.0,
         presence_penalty=0.0,
         repetition_penalty=1.0,
+        watermark=False,
     )
     resolved.MergeFrom(given)
     if not resolved.HasField("seed"):
@@ -63,6 +64,7 @@ def to_engine_sampling(resolved: sampling_pb2.SamplingParams) -> types.SamplingP
         presence_penalty=resolved.presence_penalty,
         logit_bias=dict(resolved.logit_bias),
         seed=resolved.seed,
+        watermark=resolved.watermark,
     )
 
 

@@ -160,6 +160,21 @@ def test_regex_that_does_not_compile_is_refused() -> None:
     assert refusal.value.field == "output_constraint.regex"
 
 
+def test_schema_too_complex_for_a_mask_is_refused() -> None:
+    """What compiles but can't be followed is refused at once, not in the middle of an answer."""
+    schema = {"type": "object", "properties": {f"k{index}": {"type": "integer"} for index in range(1000)}}
+    with pytest.raises(UnsupportedConstraint, match="too complex") as refusal:
+        compiled(schema_constraint(schema))
+    assert refusal.value.field == "output_constraint.json_schema.schema"
+
+
+@pytest.mark.parametrize("regex", ["a[^\\s\\S]", "[^\\s\\S]"])
+def test_constraint_that_nothing_matches_is_refused(regex: str) -> None:
+    """An empty set of texts is no constraint to generate by."""
+    with pytest.raises(UnsupportedConstraint):
+        compiled(sampling_pb2.OutputConstraint(regex=regex))
+
+
 def test_caller_cannot_loosen_the_compiler() -> None:
     """The compiler's own options inside a caller's schema have no effect."""
     schema = {"not": {}, "x-guidance": {"lenient": True}}

@@ -14,7 +14,7 @@ def test_sampling_defaults_are_filled_in() -> None:
     """Every default is echoed, and means the same to the engine as not asking."""
     resolved = resolve_sampling(sampling_pb2.SamplingParams(seed=7), 100)
     defaults = {"temperature": 1, "top_p": 1, "min_p": 0, "typical_p": 1, "repetition_penalty": 1}
-    defaults |= {"frequency_penalty": 0, "presence_penalty": 0}
+    defaults |= {"frequency_penalty": 0, "presence_penalty": 0, "watermark": False}
     assert {field.name: value for field, value in resolved.ListFields()} == defaults | {"seed": 7}
     assert to_engine_sampling(resolved) == types.SamplingParams(seed=7)
 
@@ -23,11 +23,11 @@ def test_sampling_keeps_what_is_given() -> None:
     """Given values stay, zeros too."""
     given = sampling_pb2.SamplingParams(
         temperature=0, top_p=0.5, top_k=3, min_p=0.25, typical_p=0.5, frequency_penalty=-1, presence_penalty=1.5,
-        repetition_penalty=2, seed=2**64 - 1, logit_bias={5: -100},
+        repetition_penalty=2, seed=2**64 - 1, logit_bias={5: -100}, watermark=True,
     )  # fmt: skip
     assert to_engine_sampling(resolve_sampling(given, 100)) == types.SamplingParams(
         temperature=0, top_p=0.5, top_k=3, min_p=0.25, typical_p=0.5, frequency_penalty=-1, presence_penalty=1.5,
-        repetition_penalty=2, seed=2**64 - 1, logit_bias={5: -100},
+        repetition_penalty=2, seed=2**64 - 1, logit_bias={5: -100}, watermark=True,
     )  # fmt: skip
 
 

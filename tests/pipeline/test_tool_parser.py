@@ -205,6 +205,13 @@ def test_content_is_not_held_back_longer_than_needed() -> None:
     assert join(parser.feed("x")) == ("", " \n<tool_x", [])
 
 
+def test_head_of_a_named_call_is_bounded() -> None:
+    """Text after the marker that is too long to be a name is told, not kept for ever."""
+    parser = ToolCallParser(MISTRAL_NAMED, ["f"])
+    text = "[TOOL_CALLS]" + "f" * 300
+    assert join(parser.feed(text)) == ("", text, [])
+
+
 def test_json_answers_stream_beside_a_bare_syntax() -> None:
     """An answer that is JSON, but no call, is told as soon as its first key shows it."""
     parser = ToolCallParser(PLAIN_JSON, ["f"])
