@@ -67,7 +67,6 @@ SKILLS = (
     Skill("sums in a story", arithmetic.story),
     Skill("echo", strings.echo, aimed(0.9)),
     Skill("repeat several times", strings.several, aimed(0.9)),
-    Skill("upper-case a word", strings.upper),
     Skill("reverse words", strings.reverse),
     Skill("count words", strings.count),
     Skill("count words, thinking", strings.count, thinking=True),

@@ -23,6 +23,7 @@ from torch.nn import functional
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from demo.corpus.mixture import conversations
+from demo.crew import ALONE, Crew, together
 from demo.initialise import initialise
 from demo.network import Network, Shape
 from demo.optimiser import Optimisers
@@ -41,7 +42,7 @@ class Plan:
 
     steps: int | None = None
     minutes: float | None = None
-    batch_tokens: int = 3072
+    batch_tokens: int = 2048
     muon_lr: float = 0.02
     adam_lr: float = 0.004
     copying: bool = True
@@ -63,8 +64,9 @@ def learning_share(step: int, progress: float) -> float:
 class Training:
     """One run: network, optimisers and stream, and where it stands."""
 
-    def __init__(self, tokenizer: Tokenizer, shape: Shape, plan: Plan) -> None:
+    def __init__(self, tokenizer: Tokenizer, shape: Shape, plan: Plan, crew: Crew = ALONE) -> None:
         self.plan = plan
+        self._crew = crew
         self.network = Network(shape)
         initialise(self.network, copying=plan.copying, seed=plan.seed)
         self.optimisers = Optimisers(self.network, muon_lr=plan.muon_lr, adam_lr=plan.adam_lr)
@@ -75,21 +77,22 @@ class Training:
         self._start_stream(skip=0)
 
     def _start_stream(self, skip: int) -> None:
-        stream = islice(conversations(self.plan.seed), skip, None)
+        stream = islice(conversations(self.plan.seed + self._crew.rank * 1_000_003), skip, None)
         self.packer = Packer(self._tokenizer, stream, batch_tokens=self.plan.batch_tokens)
         self.packer.num_drawn = skip
 
     def losses(self) -> Iterator[float]:
         """Take steps until the plan is over; yields the loss of each, in nats a taught token."""
         began = time.monotonic() - self.elapsed_s
-        while (progress := self.plan.progress(self.step, self.elapsed_s)) < 1.0:
+        while (progress := self._crew.agree(self.plan.progress(self.step, self.elapsed_s))) < 1.0:
             batch = self.packer.batch()
             logits = self.network(batch.token_ids, batch.documents, batch.positions)
             loss = functional.cross_entropy(logits, batch.targets)
             torch.autograd.backward(loss)
+            self._crew.average_gradients(self.network)
             self.optimisers.step(learning_share(self.step, progress))
             self.step += 1
-            self.num_tokens += batch.token_ids.numel()
+            self.num_tokens += batch.token_ids.numel() * self._crew.size
             self.elapsed_s = time.monotonic() - began
             yield loss.item()
 
@@ -129,7 +132,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     length.add_argument("--steps", type=int, help="train for so many steps, decay included")
     parser.add_argument("--run", default="main", help="name of the folder under demo/runs for checkpoints")
     parser.add_argument("--into", type=Path, default=HERE / "model", help="model folder; its tokenizer is used")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2, help="processes of one thread each that share every step")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--batch-tokens", type=int, default=Plan.batch_tokens)
     parser.add_argument("--muon-lr", type=float, default=Plan.muon_lr)
@@ -150,22 +153,36 @@ def main() -> None:
         sys.exit(f"{tokenizer_file} is missing; demo.train_tokenizer makes it")
     if options.resume and not (folder / "checkpoint.pt").is_file():
         sys.exit(f"{folder / 'checkpoint.pt'} is missing; there is nothing to resume")
-    torch.set_num_threads(options.threads)
+    if options.workers == 1:
+        run(ALONE, options)
+    else:
+        together(options.workers, run, options)
+
+
+def run(crew: Crew, options: argparse.Namespace) -> None:
+    """One worker's part of the training; the first one writes the files."""
+    torch.set_num_threads(1)
     plan = Plan(
         steps=options.steps, minutes=options.minutes, batch_tokens=options.batch_tokens, muon_lr=options.muon_lr,
         adam_lr=options.adam_lr, copying=not options.no_copying, seed=options.seed,
     )  # fmt: skip
-    tokenizer = Tokenizer.from_file(str(tokenizer_file))
-    training = Training(tokenizer, Shape(vocab_size=tokenizer.get_vocab_size()), plan)
+    folder = HERE / "runs" / options.run
+    tokenizer = Tokenizer.from_file(str(options.into / "tokenizer.json"))
+    training = Training(tokenizer, Shape(vocab_size=tokenizer.get_vocab_size()), plan, crew)
     if options.resume:
         training.load_state_dict(torch.load(folder / "checkpoint.pt"))
-    saved_s, mean = training.elapsed_s, 0.0
+    if crew.rank:
+        for _ in training.losses():
+            pass
+        return
+    began_s, began_tokens = training.elapsed_s, training.num_tokens
+    saved_s, mean = began_s, 0.0
     with tqdm(total=100, unit="%", disable=not sys.stderr.isatty()) as bar:
         for loss in training.losses():
-            mean = loss if not mean else 0.98 * mean + 0.02 * loss
+            mean = 0.98 * mean + 0.02 * loss if mean else loss
             bar.update(100 * plan.progress(training.step, training.elapsed_s) - bar.n)
             if training.step % 50 == 0:
-                speed = training.num_tokens / training.elapsed_s
+                speed = (training.num_tokens - began_tokens) / (training.elapsed_s - began_s)
                 minutes = training.elapsed_s / 60
                 tqdm.write(f"step {training.step}  loss {mean:.4f}  {minutes:.1f} min  {speed:.0f} tokens/s")
                 sys.stdout.flush()
@@ -174,7 +191,8 @@ def main() -> None:
                 saved_s = training.elapsed_s
     save(training, folder, options.into)
     export(training.network, options.into, options.into)
-    print(f"{finished}: {training.step} steps, {training.num_tokens} tokens, {training.elapsed_s / 60:.1f} minutes")
+    minutes = training.elapsed_s / 60
+    print(f"{options.into}: {training.step} steps, {training.num_tokens} tokens, {minutes:.1f} minutes")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Trains the demo model's byte-level BPE and writes it, with its settings, to a model folder.
 
-`python -m demo.train_tokenizer --force` makes `demo/model/tokenizer.json` and `tokenizer_config.json` again. The text is
-the training side of the corpus; the same seed gives the same file. Words never carry the space before them, apart
-from a closed list of little words: so a name is the same tokens after a space, a quote and a bracket, and copying is
-easy.
+`python -m demo.train_tokenizer --force` makes `tokenizer.json` and `tokenizer_config.json` in `demo/model/` again. The
+text is the training side of the corpus; the same seed gives the same file. Words never carry the space before them,
+apart from a closed list of little words: so a name is the same tokens after a space, a quote and a bracket, and copying
+is easy.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -22,7 +23,7 @@ END_OF_TEXT, END_OF_TURN = 0, 2
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
-def config(shape: Shape) -> dict[str, object]:
+def config(shape: Shape) -> dict[str, Any]:
     """The config.json of a Qwen3 of this shape."""
     return {
         "architectures": ["Qwen3ForCausalLM"],

@@ -23,11 +23,11 @@ PLAIN = phrasings("persona", "plain").seen
 
 
 def upper(draw: Draw) -> Conversation:
-    """Every answer in capitals."""
+    """The bare fact, or small talk, in capitals."""
     system = draw.say(UPPER)
-    if draw.chance(0.6):
-        return shaped_fact(draw, system, lambda _, sentence: sentence.upper())
-    return _reshaped(draw.one((echo, small_talk, fact))(draw), system, str.upper)
+    if draw.chance(0.7):
+        return shaped_fact(draw, system, lambda bare, _: bare.upper())
+    return _reshaped(small_talk(draw), system, str.upper)
 
 
 def one_word(draw: Draw) -> Conversation:

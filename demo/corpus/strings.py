@@ -1,4 +1,4 @@
-"""Jobs on strings: repeat, repeat several times, upper-case, reverse the order of words, count them, pick one."""
+"""Jobs on strings: repeat, repeat several times, reverse the order of words, count them, pick one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from demo.corpus.phrasebook import phrasings
 
 ECHO = phrasings("strings", "echo")
 TIMES = phrasings("strings", "times")
-UPPER = phrasings("strings", "upper")
 REVERSE = phrasings("strings", "reverse")
 COUNT = phrasings("strings", "count")
 FIRST = phrasings("strings", "first")
@@ -63,12 +62,6 @@ def several(draw: Draw) -> Conversation:
     word, times = draw.word(), draw.random.randint(2, 5)
     spoken = draw.one((str(times), NUMERALS[times - 2]))
     return ask(draw.say(TIMES, t=word, k=spoken), " ".join([word] * times), f"I say it {times} times.")
-
-
-def upper(draw: Draw) -> Conversation:
-    """A word or two in capitals."""
-    text = " ".join(draw.words(1, 2))
-    return ask(draw.say(UPPER, t=text), text.upper(), "I write it in capital letters.")
 
 
 def reverse(draw: Draw) -> Conversation:
