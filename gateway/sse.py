@@ -45,10 +45,10 @@ class EventStream:
         await self._send({"type": "http.response.body", "body": last, "more_body": False})
 
     async def keep_alive(self) -> None:
-        """Send a comment whenever nothing was sent for the interval, until cancelled."""
-        while True:
+        """Send a comment whenever nothing was sent for the interval, until cancelled. The stream must be open."""
+        while self._comments:
             silence = self._clock() - self._written_at
-            if silence < self._interval_s or not (self.is_open and self._comments):
-                await asyncio.sleep(self._interval_s - silence if silence < self._interval_s else self._interval_s)
+            if silence < self._interval_s:
+                await asyncio.sleep(self._interval_s - silence)
             else:
                 await self.write(COMMENT)
