@@ -21,7 +21,7 @@ from service.engine.sequence import Sequence
 from service.engine.types import SamplingParams, StopParams
 from tests.engine.sampling import reference_distribution, reference_tokens, reference_uniform, sequence_of
 
-VOCAB_SIZE = 700  # more than one block of the search and more than the first candidates of truncation
+VOCAB_SIZE = 700  # more than one block of the search, and than truncation picks without sorting
 
 PARAMS = {
     "plain": SamplingParams(),
@@ -30,9 +30,12 @@ PARAMS = {
     "hot": SamplingParams(temperature=1.9),
     "top-k": SamplingParams(top_k=7),
     "top-k-1": SamplingParams(top_k=1),
-    "top-k-all": SamplingParams(top_k=VOCAB_SIZE),
+    "top-k-many": SamplingParams(top_k=600, temperature=4.0),  # more than are picked without sorting
+    "top-k-all": SamplingParams(top_k=VOCAB_SIZE + 5),
+    "top-k-top-p": SamplingParams(top_k=20, top_p=0.9),
+    "top-k-many-top-p": SamplingParams(top_k=600, top_p=0.99, temperature=4.0),
     "top-p": SamplingParams(top_p=0.8),
-    "top-p-wide": SamplingParams(top_p=0.995, temperature=3.0),  # needs more than the first candidates
+    "top-p-wide": SamplingParams(top_p=0.995, temperature=3.0),
     "top-p-one": SamplingParams(top_p=1e-9),
     "min-p": SamplingParams(min_p=0.1),
     "min-p-1": SamplingParams(min_p=1.0),

@@ -19,12 +19,13 @@ def rms_norm_(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     """As `rms_norm_`, into a new tensor."""
-    return (x * _inverse_rms(x, epsilon)).mul_(weight)
+    return (x * _inverse_rms(x, epsilon)).to(x.dtype).mul_(weight)
 
 
 def _inverse_rms(x: Tensor, epsilon: float) -> Tensor:
+    """Float32 [..., 1], whatever the type of x."""
     norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
-    return norm.square_().mul_(1 / x.shape[-1]).add_(epsilon).rsqrt_().to(x.dtype)
+    return norm.square_().mul_(1 / x.shape[-1]).add_(epsilon).rsqrt_()
 
 
 def rotate_(x: Tensor, rotation: Tensor) -> None:

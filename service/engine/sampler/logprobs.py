@@ -22,7 +22,7 @@ class Logprobs:
         self._num_candidates = {row: count for row, count in enumerate(wanted) if count is not None}
         if self._num_candidates:
             index = torch.tensor(list(self._num_candidates), device=logits.device)
-            self._rows = logits[index].log_softmax(dim=-1)
+            self._rows = logits.index_select(0, index).log_softmax(dim=-1)
 
     def of(self, token_ids: Rows[int]) -> dict[int, TokenLogprob]:
         """By row, the log-probability of the row's sampled token and its candidates, most likely first."""

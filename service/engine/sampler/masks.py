@@ -64,5 +64,5 @@ def apply_constraints(logits: Tensor, sequences: Rows[Sequence]) -> dict[int, Se
         bits = np.unpackbits(np.stack(masks).view(np.uint8), axis=1, count=vocab_size, bitorder="little")
         forbidden = torch.from_numpy(bits == 0).to(logits.device)
         index = torch.tensor(rows, device=logits.device)
-        logits[index] = logits[index].masked_fill_(forbidden, -torch.inf)
+        logits.index_copy_(0, index, logits.index_select(0, index).masked_fill_(forbidden, -torch.inf))
     return failures
