@@ -25,7 +25,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 ROOT = Path(__file__).resolve().parent.parent
 READY_TIMEOUT_S = 300  # a large model loads from a slow disk
-STOP_TIMEOUT_S = 40  # longer than the service's own draining
+STOP_TIMEOUT_S = 60  # longer than the service's own draining
 
 
 class RunError(Exception):
@@ -123,6 +123,7 @@ def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
         gateway += ["--otlp-endpoint", settings.otlp_endpoint]
     envoy = [str(Path(sys.executable).with_name("envoy")), "-c", str(envoy_yaml)]
     envoy += ["--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
+    envoy += ["--file-flush-interval-msec", "500"]  # of its access log
     return {"service": service, "gateway": gateway, "envoy": envoy}
 
 

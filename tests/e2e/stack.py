@@ -60,13 +60,15 @@ class Stack:
         with self._changed:
             return "".join(self._lines)
 
-    def wait_for(self, text: str, timeout_s: float = 100) -> None:
-        """Return when `text` was printed; fail if the run ends or the time is over before."""
+    def wait_for(self, *texts: str, timeout_s: float = 100) -> None:
+        """Return when one line held all the texts; fail if the run ends or the time is over before."""
+
+        def found() -> bool:
+            return any(all(text in line for text in texts) for line in self._lines)
+
         with self._changed:
-            self._changed.wait_for(
-                lambda: any(text in line for line in self._lines) or (self._lines and self._lines[-1] == ""), timeout_s
-            )
-        assert text in self.output, self.output
+            self._changed.wait_for(lambda: found() or self._lines[-1:] == [""], timeout_s)
+            assert found(), f"{texts} not in\n{''.join(self._lines)}"
 
     @property
     def door(self) -> str:
