@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -24,6 +25,7 @@ from pydantic_settings import (
 )
 
 from service.engine.config import EngineConfig
+from service.engine.watermark import Watermark
 
 PROGRAM = "sluice-service"
 DEMO_NAME = "sluice-demo"
@@ -44,8 +46,15 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class WatermarkSettings(Watermark):
+    """The watermark's own parameters, with types checked and unknown names refused. Keep the key a secret."""
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class EngineSettings(EngineConfig):
     """The engine's own sizes, with types checked and unknown names refused."""
+
+    watermark: WatermarkSettings = field(default_factory=WatermarkSettings)
 
 
 class ModelSettings(BaseModel):
@@ -87,7 +96,8 @@ class Settings(BaseSettings):
     device: str = Field("auto", min_length=1, description="cpu, cuda, cuda:1, …; auto: the first GPU, else the CPU")
     engine: EngineSettings = Field(EngineSettings(), description="sizes of each model's engine")
 
-    max_request_bytes: Size = Field(16 * _MIB, description="largest message that is received")
+    # More than the gateway's largest body, which may grow a little as a message.
+    max_request_bytes: Size = Field(20 * _MIB, description="largest message that is received")
     max_response_bytes: Size = Field(64 * _MIB, description="largest message that is sent")
     max_concurrent_calls: Size = Field(1024, description="calls served at a time; more are refused")
     keepalive_time_s: Annotated[float, Field(gt=0)] = Field(30, description="pause before an idle connection is pinged")
