@@ -13,6 +13,7 @@ from service.engine.build import BuiltEngine, build_engine
 from service.engine.engine import StepObserver
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.template import ChatTemplate
+from service.pipeline.watermark import WatermarkDetector
 from service.servicers.catalog import ServedModel
 
 
@@ -33,7 +34,8 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
         built.engine.max_model_len,
         built.eos_token_ids,
     )
-    return ServedModel(_description(settings.name, built, chat), built.engine, chat)
+    detector = WatermarkDetector(built.tokenizer, built.config.watermark)
+    return ServedModel(_description(settings.name, built, chat), built.engine, chat, detector)
 
 
 def _description(name: str, built: BuiltEngine, chat: ChatPipeline) -> model_pb2.Model:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from grpc import aio
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
-from sluice.v1 import chat_pb2, chat_pb2_grpc, model_pb2, model_pb2_grpc
+from sluice.v1 import chat_pb2, chat_pb2_grpc, model_pb2, model_pb2_grpc, watermark_pb2, watermark_pb2_grpc
 
 from service.config import ModelSettings, Settings
 from service.engine.engine import StepObserver
@@ -31,18 +31,24 @@ from service.interceptors.validation import Validation
 from service.servicers.catalog import Catalog, ServedModel
 from service.servicers.chat import ChatServicer
 from service.servicers.model import ModelServicer
+from service.servicers.watermark import WatermarkServicer
 from service.telemetry import MetricsPage, Telemetry
 
 LoadModel: TypeAlias = Callable[[ModelSettings, StepObserver], Awaitable[ServedModel]]
 
 SERVICES = tuple(
     file.services_by_name[name].full_name
-    for file in (chat_pb2.DESCRIPTOR, model_pb2.DESCRIPTOR)
+    for file in (chat_pb2.DESCRIPTOR, model_pb2.DESCRIPTOR, watermark_pb2.DESCRIPTOR)
     for name in file.services_by_name
 )
 HEALTH_SERVICE = "grpc.health.v1.Health"
 
-_REQUESTS = (chat_pb2.ChatRequest, model_pb2.ListModelsRequest, model_pb2.GetModelRequest)
+_REQUESTS = (
+    chat_pb2.ChatRequest,
+    model_pb2.ListModelsRequest,
+    model_pb2.GetModelRequest,
+    watermark_pb2.DetectWatermarkRequest,
+)
 _HEARTBEAT_CHECK_S = 1.0
 _LAST_WORDS_S = 2.0  # for statuses on their way out; health watchers would stay for ever
 
@@ -80,6 +86,7 @@ class Server:
         chat = ChatServicer(self.catalog, telemetry, capture_content=settings.capture_content)
         chat_pb2_grpc.add_ChatServiceServicer_to_server(chat, self._server)
         model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(self.catalog), self._server)
+        watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(self.catalog), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self.health.servicer, self._server)
         names = [*SERVICES, HEALTH_SERVICE, reflection.SERVICE_NAME]
         reflection.enable_server_reflection(names, self._server)

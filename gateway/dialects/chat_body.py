@@ -108,6 +108,7 @@ class ExtendedChatBody(ChatBody, kw_only=True):
     min_p: float | None = None
     typical_p: float | None = None
     repetition_penalty: float | None = None
+    watermark: bool | None = None
     min_tokens: int | None = None
     stop_token_ids: list[int] | None = None
     ignore_eos: bool | None = None
@@ -118,7 +119,7 @@ class ExtendedChatBody(ChatBody, kw_only=True):
         if self.reasoning_effort is not None:
             request.reasoning_effort = _EFFORTS[self.reasoning_effort]
         put(request.sampling, "top_k", self.top_k, "top_k")
-        for name in ("min_p", "typical_p", "repetition_penalty"):
+        for name in ("min_p", "typical_p", "repetition_penalty", "watermark"):
             value = getattr(self, name)
             if value is not None:
                 setattr(request.sampling, name, value)

@@ -86,7 +86,7 @@ def build_engine(
         backend = load_backend(model_config, checkpoint, dtype, target, max_model_len)
     num_blocks = config.num_blocks or _num_blocks(config, max_model_len, backend.bytes_per_slot, target, folder)
     resolved = replace(config, num_blocks=num_blocks, max_model_len=max_model_len)
-    runner = ModelRunner(backend, num_blocks, config.block_size, target)
+    runner = ModelRunner(backend, num_blocks, config.block_size, target, config.watermark)
     eos_token_ids = _eos_token_ids(folder, model_config)
     return BuiltEngine(
         engine=Engine(runner, tokenizer, resolved, eos_token_ids=eos_token_ids, observer=observer),

@@ -1,13 +1,15 @@
 """The engine's settings.
 
-Owns the sizes that bound one engine: its batch, its cache, its queue. Immutable, so any thread may read it. Knows
-neither where the values came from (flags, environment, file) nor the model; `build` replaces what is None by what the
-model and the memory allow.
+Owns the sizes that bound one engine (its batch, its cache, its queue) and the parameters of its watermark. Immutable,
+so any thread may read it. Knows neither where the values came from (flags, environment, file) nor the model; `build`
+replaces what is None by what the model and the memory allow.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+
+from service.engine.watermark import Watermark
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +31,15 @@ class EngineConfig:
     max_queue_tokens: int = 262_144  # prompt tokens of those requests
     prefix_caching: bool = True
     num_threads: int | None = None
+    watermark: Watermark = field(default_factory=Watermark)  # of the requests that ask for one
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "prefix_caching" or (value is None and field.default is None):
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name in {"prefix_caching", "watermark"} or (value is None and each.default is None):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{field.name} must be a whole number of at least 1, not {value!r}")
+                raise ValueError(f"{each.name} must be a whole number of at least 1, not {value!r}")
         if self.max_batch_sequences > self.max_batch_tokens:
             raise ValueError(
                 f"max_batch_sequences ({self.max_batch_sequences}) must not exceed max_batch_tokens "

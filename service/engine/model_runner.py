@@ -19,17 +19,25 @@ from service.engine.models.batch import Batch, Span
 from service.engine.sampler import Sampler
 from service.engine.scheduler import ScheduledSequence, Step
 from service.engine.sequence import Sequence
+from service.engine.watermark import Watermark
 
 
 class ModelRunner:
     """A core.Runner over a backend whose cache has `num_blocks` blocks of `block_size` slots."""
 
-    def __init__(self, backend: Backend, num_blocks: int, block_size: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        num_blocks: int,
+        block_size: int,
+        device: torch.device,
+        watermark: Watermark = Watermark(),  # noqa: B008  immutable
+    ) -> None:
         self.num_blocks = num_blocks
         self.block_size = block_size
         self._backend = backend
         self._device = device
-        self._sampler = Sampler()
+        self._sampler = Sampler(watermark)
         backend.allocate(num_blocks, block_size)
 
     def run(self, step: Step) -> Rows[SampledToken | SequenceError | None]:

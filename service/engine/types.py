@@ -36,6 +36,7 @@ class SamplingParams:
     presence_penalty: float = 0.0  # over generated tokens, as OpenAI defines it
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     seed: int | None = None
+    watermark: bool = False  # as `service.engine.watermark` says
 
 
 @dataclass(frozen=True, slots=True)

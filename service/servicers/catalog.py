@@ -14,6 +14,7 @@ from sluice.v1 import model_pb2
 from service.engine.engine import Engine
 from service.errors import ModelNotFound
 from service.pipeline.chat import ChatPipeline
+from service.pipeline.watermark import WatermarkDetector
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class ServedModel:
     description: model_pb2.Model
     engine: Engine
     chat: ChatPipeline
+    watermark: WatermarkDetector
 
     @property
     def name(self) -> str:

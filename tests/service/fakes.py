@@ -26,6 +26,8 @@ from service.engine.errors import SequenceError
 from service.engine.scheduler import Step
 from service.engine.sequence import Sequence
 from service.engine.types import FinishReason, GenerationOutput, GenerationRequest, SamplingParams, StopParams
+from service.engine.watermark import Watermark
+from service.pipeline.watermark import WatermarkDetector
 from service.server import LoadModel, Server
 from service.servicers.catalog import ServedModel
 from service.telemetry import Telemetry
@@ -238,7 +240,8 @@ def scripted_engine(runner: ScriptedRunner, observer: StepObserver | None = None
 def served(name: str, engine: Engine, pipeline: PlainPipeline) -> ServedModel:
     """The model as the servicers see it."""
     description = model_pb2.Model(name=name, architecture="Scripted", system_fingerprint="fp", max_model_len=128)
-    return ServedModel(description, engine, pipeline)  # type: ignore[arg-type]  # the pipeline's shape is enough
+    detector = WatermarkDetector(ByteTokenizer(), Watermark())
+    return ServedModel(description, engine, pipeline, detector)  # type: ignore[arg-type]  # the pipeline's shape is enough
 
 
 def request(text: str = "hi", **fields: Any) -> chat_pb2.ChatRequest:

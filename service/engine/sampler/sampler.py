@@ -1,8 +1,8 @@
 """From logits to tokens.
 
-Owns the order in which a request's wishes act on its row: logprobs are taken first, then penalties, logit bias, minimal
-length and the output constraint change the logits, then temperature and truncation shape what is drawn from. Only the
-engine's thread calls it. It does not know the model.
+Owns the order in which a request's wishes act on its row: logprobs are taken first, then penalties, logit bias, the
+watermark, minimal length and the output constraint change the logits, then temperature and truncation shape what is
+drawn from. Only the engine's thread calls it. It does not know the model.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from service.engine.sampler.logprobs import Logprobs
 from service.engine.sampler.masks import add_bias, apply_constraints, forbid_early_end
 from service.engine.sampler.penalties import Penalties
 from service.engine.sampler.truncation import truncate
+from service.engine.sampler.watermark import add_watermark
 from service.engine.sequence import Sequence
+from service.engine.watermark import Watermark
 
 
 class Sampler:
     """Chooses one token for each row; a feature that no row uses costs nothing, one that a row uses costs that row."""
 
-    def __init__(self) -> None:
+    def __init__(self, watermark: Watermark = Watermark()) -> None:  # noqa: B008  immutable
         self._penalties = Penalties()
+        self._watermark = watermark
 
     @torch.inference_mode()
     def sample(self, logits: Tensor, sequences: Rows[Sequence]) -> list[SampledToken | SequenceError]:
@@ -38,6 +41,7 @@ class Sampler:
         logprobs = Logprobs(logits, sequences)
         self._penalties.apply(logits, sequences)
         add_bias(logits, sequences)
+        add_watermark(logits, sequences, self._watermark)
         forbid_early_end(logits, sequences)
         failures = apply_constraints(logits, sequences)
         largest, chosen = logits.max(dim=-1)
