@@ -42,7 +42,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 class Core:
     """A core on a loaded model, with small sizes."""
 
-    def __init__(self, model: tuple[Any, Path], *, num_blocks: int = 64, **sizes: int) -> None:
+    def __init__(self, model: tuple[Any, Path], *, num_blocks: int = 64, **sizes: Any) -> None:
         config = EngineConfig(block_size=4, num_blocks=num_blocks, max_model_len=MAX_POSITIONS, **sizes)
         device = torch.device("cpu")
         backend = load_backend(model[0].config, Checkpoint(model[1]), torch.float32, device, MAX_POSITIONS)

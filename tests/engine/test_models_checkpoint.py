@@ -77,7 +77,7 @@ def test_load_reads_shards(folder: Path) -> None:
     tensors = load_file(folder / FILE)
     (folder / FILE).unlink()
     names = sorted(tensors)
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for index, chosen in enumerate((names[::2], names[1::2])):
         file = f"model-{index}.safetensors"
         save_file({name: tensors[name] for name in chosen}, folder / file)
@@ -95,7 +95,8 @@ def test_load_reads_shards(folder: Path) -> None:
 
 def test_checkpoint_tells_the_bytes_that_it_read(folder: Path) -> None:
     """The sum of what a load reports is the size of all tensors."""
-    checkpoint, read = Checkpoint(folder), []
+    checkpoint = Checkpoint(folder)
+    read: list[int] = []
     checkpoint.on_read = read.append
     for name, shape, _ in checkpoint.describe():
         checkpoint.take(name, shape)

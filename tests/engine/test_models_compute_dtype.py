@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from service.engine.models.compute_dtype import choose_compute_dtype
+from service.engine.models.compute_dtype import ComputeDtype, choose_compute_dtype
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 
@@ -37,7 +37,7 @@ def test_compute_dtype_auto(
 @pytest.mark.parametrize("stored", [F32, F16, BF16])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize(("choice", "expected"), [("float32", F32), ("bfloat16", BF16)])
-def test_compute_dtype_given(choice: str, stored: torch.dtype, device: str, expected: torch.dtype) -> None:
+def test_compute_dtype_given(choice: ComputeDtype, stored: torch.dtype, device: str, expected: torch.dtype) -> None:
     """A given type is taken, whatever the weights and the device."""
     assert choose_compute_dtype(choice, stored, torch.device(device)) is expected
 
@@ -45,4 +45,4 @@ def test_compute_dtype_given(choice: str, stored: torch.dtype, device: str, expe
 def test_compute_dtype_refuses_other_words() -> None:
     """A typing error is told with the words that are known."""
     with pytest.raises(ValueError, match="auto, float32, bfloat16, not 'fp8'"):
-        choose_compute_dtype("fp8", F32, torch.device("cpu"))
+        choose_compute_dtype("fp8", F32, torch.device("cpu"))  # type: ignore[arg-type]

@@ -18,14 +18,14 @@ from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.load import load_backend
 
 torch.set_num_threads(1)
-transformers.logging.disable_progress_bar()
+transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 VOCAB_SIZE = 101
 MAX_POSITIONS = 128
 BLOCK_SIZE = 8
 NUM_BLOCKS = 40
 
-_LLAMA = {
+_LLAMA: dict[str, Any] = {
     "vocab_size": VOCAB_SIZE,
     "hidden_size": 64,
     "intermediate_size": 96,
@@ -36,53 +36,68 @@ _LLAMA = {
 }
 
 
+def config(kind: str, **values: Any) -> Any:
+    """A transformers configuration."""
+    return transformers.AutoConfig.for_model(kind, **values)
+
+
 def _rope(rope_type: str, **parameters: float) -> dict[str, Any]:
     return {"rope_parameters": {"rope_type": rope_type, "rope_theta": 10_000.0, **parameters}}
 
 
 LEAN: dict[str, Any] = {
-    "llama": lambda: transformers.LlamaConfig(**_LLAMA),
-    "llama-tied": lambda: transformers.LlamaConfig(**_LLAMA, tie_word_embeddings=True),
-    "llama-biases": lambda: transformers.LlamaConfig(**_LLAMA, attention_bias=True, mlp_bias=True),
-    "llama-no-groups": lambda: transformers.LlamaConfig(**{**_LLAMA, "num_key_value_heads": 4}),
-    "llama-one-kv-head": lambda: transformers.LlamaConfig(**{**_LLAMA, "num_key_value_heads": 1}),
-    "llama-head-dim": lambda: transformers.LlamaConfig(**_LLAMA, head_dim=24),
-    "llama3-rope": lambda: transformers.LlamaConfig(
+    "llama": lambda: config("llama", **_LLAMA),
+    "llama-tied": lambda: config("llama", **_LLAMA, tie_word_embeddings=True),
+    "llama-biases": lambda: config("llama", **_LLAMA, attention_bias=True, mlp_bias=True),
+    "llama-no-groups": lambda: config("llama", **{**_LLAMA, "num_key_value_heads": 4}),
+    "llama-one-kv-head": lambda: config("llama", **{**_LLAMA, "num_key_value_heads": 1}),
+    "llama-head-dim": lambda: config("llama", **_LLAMA, head_dim=24),
+    "llama3-rope": lambda: config(
+        "llama",
         **_LLAMA,
         **_rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32),
     ),
-    "linear-rope": lambda: transformers.LlamaConfig(**_LLAMA, **_rope("linear", factor=4.0)),
-    "yarn-rope": lambda: transformers.LlamaConfig(
-        **_LLAMA, **_rope("yarn", factor=4.0, original_max_position_embeddings=32)
-    ),
-    "qwen2": lambda: transformers.Qwen2Config(**_LLAMA),
-    "qwen2-tied": lambda: transformers.Qwen2Config(**_LLAMA, tie_word_embeddings=True),
-    "qwen3": lambda: transformers.Qwen3Config(**_LLAMA, head_dim=32),
-    "qwen3-tied": lambda: transformers.Qwen3Config(**_LLAMA, head_dim=16, tie_word_embeddings=True),
+    "linear-rope": lambda: config("llama", **_LLAMA, **_rope("linear", factor=4.0)),
+    "yarn-rope": lambda: config("llama", **_LLAMA, **_rope("yarn", factor=4.0, original_max_position_embeddings=32)),
+    "qwen2": lambda: config("qwen2", **_LLAMA),
+    "qwen2-tied": lambda: config("qwen2", **_LLAMA, tie_word_embeddings=True),
+    "qwen3": lambda: config("qwen3", **_LLAMA, head_dim=32),
+    "qwen3-tied": lambda: config("qwen3", **_LLAMA, head_dim=16, tie_word_embeddings=True),
 }
 
 MODULES: dict[str, Any] = {
-    "gpt2": lambda: transformers.GPT2Config(
-        vocab_size=VOCAB_SIZE, n_embd=64, n_layer=3, n_head=4, n_positions=MAX_POSITIONS, eos_token_id=1, bos_token_id=1
+    "gpt2": lambda: config(
+        "gpt2",
+        vocab_size=VOCAB_SIZE,
+        n_embd=64,
+        n_layer=3,
+        n_head=4,
+        n_positions=MAX_POSITIONS,
+        eos_token_id=1,
+        bos_token_id=1,
     ),
-    "gpt-neox": lambda: transformers.GPTNeoXConfig(
-        **{name: value for name, value in _LLAMA.items() if name != "num_key_value_heads"}
+    "gpt-neox": lambda: config(
+        "gpt_neox", **{name: value for name, value in _LLAMA.items() if name != "num_key_value_heads"}
     ),
-    "phi": lambda: transformers.PhiConfig(**_LLAMA),
-    "mistral-window": lambda: transformers.MistralConfig(**_LLAMA, sliding_window=11),
-    "qwen2-window": lambda: transformers.Qwen2Config(
-        **_LLAMA, use_sliding_window=True, sliding_window=11, max_window_layers=1
-    ),
-    "mixtral": lambda: transformers.MixtralConfig(**_LLAMA, num_local_experts=4, num_experts_per_tok=2),
+    "phi": lambda: config("phi", **_LLAMA),
+    "mistral-window": lambda: config("mistral", **_LLAMA, sliding_window=11),
+    "qwen2-window": lambda: config("qwen2", **_LLAMA, use_sliding_window=True, sliding_window=11, max_window_layers=1),
+    "mixtral": lambda: config("mixtral", **_LLAMA, num_local_experts=4, num_experts_per_tok=2),
 }
 
 CONFIGS = LEAN | MODULES
 
 
+def random_model(model_config: Any) -> Any:
+    """Transformers' own model of a configuration, with the weights that it begins a training with."""
+    model: Any = AutoModelForCausalLM.from_config(model_config)  # type: ignore[no-untyped-call]
+    return model.eval()
+
+
 def save(name: str, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
     """Save a random model of `CONFIGS`; return it. Its weights are large enough for logits that differ clearly."""
     torch.manual_seed(0)
-    model: Any = AutoModelForCausalLM.from_config(CONFIGS[name]()).eval()
+    model = random_model(CONFIGS[name]())
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, mean=float(parameter.dim() == 1), std=0.15)
     model = model.to(dtype)
@@ -92,7 +107,8 @@ def save(name: str, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
 
 def reload(folder: Path, dtype: torch.dtype) -> Any:
     """Transformers' own model of a folder, computing in `dtype`."""
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    return model.eval()
 
 
 @torch.inference_mode()
@@ -104,8 +120,8 @@ def reference(model: Any, token_ids: Rows[int]) -> Tensor:
 
 def load(folder: Path, dtype: torch.dtype = torch.float32) -> Backend:
     """The folder's backend with its cache."""
-    config = transformers.AutoConfig.from_pretrained(folder)
-    backend = load_backend(config, Checkpoint(folder), dtype, torch.device("cpu"), MAX_POSITIONS)
+    model_config = transformers.AutoConfig.from_pretrained(folder)
+    backend = load_backend(model_config, Checkpoint(folder), dtype, torch.device("cpu"), MAX_POSITIONS)
     backend.allocate(NUM_BLOCKS, BLOCK_SIZE)
     return backend
 
@@ -148,4 +164,4 @@ def run(backend: Backend, parts: Rows[Part]) -> list[Tensor]:
             spans,
         )
     )
-    return list(logits.split([part.end - part.start for part in parts]))
+    return [logits[span.query_start : span.query_start + span.num_queries] for span in spans]

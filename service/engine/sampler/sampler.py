@@ -51,7 +51,8 @@ class Sampler:
         drawn = [row for row, sequence in enumerate(sequences) if sequence.request.sampling.temperature > 0]
         if drawn:
             index = torch.tensor(drawn, device=logits.device)
-            chosen[index] = _draw(logits[index], largest[index], [sequences[row] for row in drawn])
+            rows = logits if len(drawn) == len(sequences) else logits.index_select(0, index)
+            chosen[index] = _draw(rows, largest[index], [sequences[row] for row in drawn])
         token_ids = chosen.tolist()
         token_logprobs = logprobs.of(token_ids)
         return [
@@ -75,7 +76,7 @@ def _draw(logits: Tensor, largest: Tensor, sequences: Rows[Sequence]) -> Tensor:
     numbers = uniforms(
         [sequence.seed for sequence in sequences], [sequence.num_generated_tokens for sequence in sequences]
     )
-    return draw(logits.exp_(), torch.from_numpy(numbers).to(logits.device))
+    return draw(logits.softmax(dim=-1), torch.from_numpy(numbers).to(logits.device))
 
 
 def _no_token(sequence: Sequence) -> SequenceError:

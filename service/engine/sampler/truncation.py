@@ -86,12 +86,11 @@ def _untypical(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
     logprobs = logits.log_softmax(dim=-1)
     probabilities = logprobs.exp()
     entropy = torch.special.entr(probabilities).sum(dim=-1, keepdim=True)
-    distance = (logprobs + entropy).abs_()  # inf where the token is dropped already
+    distance: Tensor = (logprobs + entropy).abs_()  # inf where the token is dropped already
     nearest = _argsort(distance)
     sums = probabilities.gather(1, nearest).cumsum(dim=-1, dtype=torch.float64)
     last = _first_reaching(sums, _column([each.typical_p for each in params], logits))
-    border: Tensor = distance.gather(1, nearest.gather(1, last))
-    return distance > border
+    return distance > distance.gather(1, nearest.gather(1, last))
 
 
 def _first_reaching(sums: Tensor, target: Tensor) -> Tensor:
