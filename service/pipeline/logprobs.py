@@ -30,8 +30,6 @@ class ContentLogprobs:
 
     def add_content(self, span: Span) -> None:
         """More characters that are content."""
-        if self._content and self._content[-1].end == span.start:
-            span = Span(self._content.pop().start, span.end)
         self._content.append(span)
 
     def take(self, num_decided: int) -> list[logprobs_pb2.TokenLogprob]:

@@ -114,9 +114,14 @@ async def test_caller_cannot_write_control_tokens(pipeline: ChatPipeline, token:
 
 async def test_prompt_that_is_too_long_is_refused() -> None:
     """The prompt must leave room for a token; the message has count and limit."""
-    pipeline = pipeline_of(max_model_len=40)
-    with pytest.raises(PromptTooLong, match="the limit is 39"):
-        await pipeline.prepare(request_of(user("x " * 50)), "r")
+    pipeline = pipeline_of()
+    num_tokens = len((await pipeline.prepare(request_of(), "r")).generation.prompt_token_ids)
+    pipeline._max_model_len = num_tokens + 1
+    assert (await pipeline.prepare(request_of(), "r")).stopping.max_tokens == 1
+    pipeline._max_model_len = num_tokens
+    with pytest.raises(PromptTooLong, match=f"the limit is {num_tokens - 1}") as refusal:
+        await pipeline.prepare(request_of(), "r")
+    assert refusal.value.field == "messages"
     pipeline.close()
 
 
@@ -324,6 +329,15 @@ async def test_template_that_opens_the_thinking_itself() -> None:
     chat = await pipeline.prepare(request_of(reasoning_effort=chat_pb2.REASONING_EFFORT_NONE), "r")
     assert chat.generation.constraint is not None
     assert allowed_ids(chat.generation.constraint, TOKENIZER) == [token_id(TOKENIZER, "</think>")]
+    pipeline.close()
+
+
+async def test_thinking_is_not_forced_on_a_model_without_a_switch() -> None:
+    """A template that only shows earlier thinking tells nothing of whether the model thinks: it may, it needn't."""
+    pipeline = pipeline_of(CHATML.split("{%- if enable_thinking")[0])
+    chat = await pipeline.prepare(request_of(reasoning_effort=chat_pb2.REASONING_EFFORT_LOW), "r")
+    assert chat.generation.constraint is not None
+    assert len(allowed_ids(chat.generation.constraint, TOKENIZER)) > 100
     pipeline.close()
 
 

@@ -129,6 +129,15 @@ def test_stop_sequence_is_told_and_its_tokens_have_no_logprobs() -> None:
     assert b"".join(logprob.bytes for logprob in answer.logprobs).decode() in ("one", "one ")
 
 
+def test_token_that_the_stop_string_cuts_is_a_content_token() -> None:
+    """A token of which only the beginning is sent is listed, whole."""
+    tokenizer = tokenizer_of(*ADDED, "e ST")
+    token_ids = [*tokenizer.encode("one STOP"), token_id(tokenizer, END)]
+    answer = answer_of(choice_of(tokenizer), token_ids, tokenizer, stopping=StopParams(stop=["STOP"]))
+    assert answer.message.content[0].text == "one "
+    assert answer.logprobs[-1].bytes == b"e ST"
+
+
 def test_bytes_that_are_no_text_keep_their_logprobs() -> None:
     """A character that never became one appears as U+FFFD, with the tokens that began it."""
     single = {TOKENIZER.token_bytes(token): token for token in range(TOKENIZER.vocab_size)}

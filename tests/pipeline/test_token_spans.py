@@ -77,7 +77,7 @@ def logprobs_of(spans: list[tuple[int, int]], content: list[tuple[int, int]], nu
         ([(0, 2), (2, 4)], [(0, 3)], 4, [0, 1]),  # half of the second is content: it is a content token
         ([(0, 2), (2, 4)], [(2, 4)], 4, [1]),  # the first was thinking
         ([(0, 2), (2, 4), (4, 6)], [(0, 2), (4, 6)], 6, [0, 2]),  # a call between two contents
-        ([(0, 0), (0, 1)], [(0, 1)], 1, [1]),  # a hidden token
+        ([(0, 2), (2, 2), (2, 4)], [(0, 4)], 4, [0, 2]),  # a hidden token
         ([(0, 1), (0, 1), (1, 2)], [(0, 2)], 2, [0, 1, 2]),  # two tokens of one character
     ],
 )
