@@ -361,6 +361,10 @@ async def test_markers_that_are_special_tokens_are_shown_to_the_parser() -> None
     answer = fold(events_of(chat, outputs_of(tokenizer, said, hides_special=False))).choices[0]
     assert answer.message.tool_calls[0].function.name == "weather"
     assert not answer.message.content
+    chat = await pipeline.prepare(request_of(tools=[WEATHER], logprobs=logprobs_pb2.LogprobsOptions()), "r")
+    said = [*tokenizer.encode("<|python_tag|>no call"), token_id(tokenizer, END)]
+    answer = fold(events_of(chat, outputs_of(tokenizer, said, hides_special=False))).choices[0]
+    assert b"".join(logprob.bytes for logprob in answer.logprobs) == b"<|python_tag|>no call"
     pipeline.close()
 
 
