@@ -57,6 +57,19 @@ class EngineSettings(EngineConfig):
     watermark: WatermarkSettings = field(default_factory=WatermarkSettings)
 
 
+class ChatSettings(BaseModel):
+    """How one model chats. What is None is read from its chat template."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    system_prompt: str | None = Field(None, description="the system message of a chat that has none")
+    tool_syntax: Literal["hermes", "llama3", "mistral", "mistral-named", "json"] | None = None
+    reasoning_markers: tuple[str, str] | None = Field(None, description="what opens and closes the model's thinking")
+    reasoning_budget_low: Size | None = Field(512, description="tokens of thinking at low effort; none: no limit")
+    reasoning_budget_medium: Size | None = Field(4096, description="the same at medium effort")
+    reasoning_budget_high: Size | None = Field(None, description="the same at high effort")
+
+
 class ModelSettings(BaseModel):
     """One model to serve. What is None is as the service's setting of the same name."""
 
@@ -67,6 +80,7 @@ class ModelSettings(BaseModel):
     dtype: Dtype | None = None
     device: str | None = None
     engine: EngineSettings | None = None
+    chat: ChatSettings = ChatSettings()
 
 
 class Settings(BaseSettings):

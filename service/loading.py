@@ -5,14 +5,19 @@ Owns the joining of engine, chat pipeline and description. Runs on a worker thre
 
 from __future__ import annotations
 
+from typing import Any
+
 from google.protobuf import timestamp_pb2
 from sluice.v1 import model_pb2
 
-from service.config import ModelSettings
+from service.config import ChatSettings, ModelSettings
 from service.engine.build import BuiltEngine, build_engine
 from service.engine.engine import StepObserver
 from service.pipeline.chat import ChatPipeline
+from service.pipeline.reasoning import ReasoningMarkers
 from service.pipeline.template import ChatTemplate
+from service.pipeline.thinking import ReasoningBudgets
+from service.pipeline.tool_syntax import SYNTAXES
 from service.pipeline.watermark import WatermarkDetector
 from service.servicers.catalog import ServedModel
 
@@ -33,9 +38,22 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
         built.tokenizer,
         built.engine.max_model_len,
         built.eos_token_ids,
+        **_chat_options(settings.chat),
     )
     detector = WatermarkDetector(built.tokenizer, built.config.watermark)
     return ServedModel(_description(settings.name, built, chat), built.engine, chat, detector)
+
+
+def _chat_options(chat: ChatSettings) -> dict[str, Any]:
+    """The settings as the pipeline's own keywords."""
+    return {
+        "default_system_prompt": chat.system_prompt,
+        "markers": ReasoningMarkers(*chat.reasoning_markers) if chat.reasoning_markers else None,
+        "syntax": SYNTAXES[chat.tool_syntax] if chat.tool_syntax else None,
+        "budgets": ReasoningBudgets(
+            chat.reasoning_budget_low, chat.reasoning_budget_medium, chat.reasoning_budget_high
+        ),
+    }
 
 
 def _description(name: str, built: BuiltEngine, chat: ChatPipeline) -> model_pb2.Model:

@@ -48,7 +48,11 @@ class EngineFailed(EngineError):
 
 
 class SequenceError(EngineError):
-    """One sequence can't go on, such as one whose constraint allows no token. It ends its own request and no other."""
+    """One sequence can't go on. It ends its own request and no other."""
+
+
+class ConstraintFailed(SequenceError):
+    """A request's output constraint can't go on: it allows no token, or it exceeds its own limits."""
 
 
 class ModelLoadError(EngineError):

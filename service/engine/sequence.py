@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Collection
 
 from service.engine.detokenizer import Detokenizer
-from service.engine.errors import SequenceError
+from service.engine.errors import ConstraintFailed
 from service.engine.tokenizer import Tokenizer
 from service.engine.types import (
     FinishReason,
@@ -119,7 +119,7 @@ class Sequence:
     def accept(self, token_id: int, logprob: TokenLogprob | None, now: float) -> GenerationOutput:
         """Append a sampled token and tell what it adds, with the finish reason if it is the last.
 
-        Raises SequenceError if the constraint does not take the token.
+        Raises ConstraintFailed if the constraint does not take the token.
         """
         self.token_ids.append(token_id)
         if self.first_token is None:
@@ -161,7 +161,7 @@ class Sequence:
             self.constraint.accept(token_id)
             return self.constraint.is_finished()
         except BaseException as error:  # foreign code, which may even panic: its failure is this sequence's alone
-            raise SequenceError("the output constraint failed") from error
+            raise ConstraintFailed("the output constraint failed") from error
 
     def _timings(self, now: float) -> Timings:
         return Timings(self.group.arrived, self.scheduled, self.first_token, now, self.num_preemptions)

@@ -20,6 +20,7 @@ from grpc_status import rpc_status
 
 from service.call import current_call
 from service.engine.errors import (
+    ConstraintFailed,
     DeadlineExceeded,
     EngineClosed,
     EngineFailed,
@@ -30,7 +31,6 @@ from service.engine.errors import (
 from service.errors import Draining, InvalidMessage, ModelNotFound, Starting, TooManyCalls
 from service.interceptors.policy import Behaviour, Context, Policy
 from service.pipeline.errors import (
-    ConstraintError,
     TemplateRefused,
     UnsupportedConstraint,
     UnsupportedFeature,
@@ -67,7 +67,7 @@ TABLE = (
     Row(UnsupportedConstraint, Code.INVALID_ARGUMENT, UnsupportedConstraint.reason),
     Row(UnsupportedFeature, Code.INVALID_ARGUMENT, UnsupportedFeature.reason),
     Row(InvalidRequest, Code.INVALID_ARGUMENT, "INVALID_FIELD"),
-    Row(ConstraintError, Code.INVALID_ARGUMENT, ConstraintError.reason),
+    Row(ConstraintFailed, Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
     Row(ModelNotFound, Code.NOT_FOUND, "MODEL_NOT_FOUND"),
     Row(EngineOverloaded, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
     Row(TooManyCalls, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),

@@ -14,9 +14,10 @@ from typing import Any
 import llguidance
 import numpy as np
 
+from service.engine.errors import ConstraintFailed
 from service.engine.tokenizer import Tokenizer
 from service.pipeline.control_tokens import ControlTokens
-from service.pipeline.errors import ConstraintError, UnsupportedConstraint
+from service.pipeline.errors import UnsupportedConstraint
 from service.pipeline.grammar import Grammar
 from service.pipeline.schema import blame
 
@@ -35,8 +36,8 @@ class GrammarConstraint:
     def fill_mask(self, words: Any) -> None:
         """Write the allowed tokens into `words`, an int32 row; what is beyond the vocabulary isn't allowed.
 
-        A model's head may have more rows than the tokenizer has tokens, or fewer. Raises ConstraintError if the grammar
-        runs into its limits.
+        A model's head may have more rows than the tokenizer has tokens, or fewer. Raises ConstraintFailed if the
+        grammar runs into its limits.
         """
         mask = words[: self._num_words] if len(words) >= self._num_words else np.zeros(self._num_words, np.int32)
         self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
@@ -45,7 +46,7 @@ class GrammarConstraint:
         self._check()
 
     def accept(self, token_id: int) -> None:
-        """Move on by a token. Raises ConstraintError if the grammar doesn't allow it."""
+        """Move on by a token. Raises ConstraintFailed if the grammar doesn't allow it."""
         self._matcher.consume_token(token_id)
         self._check()
 
@@ -59,7 +60,7 @@ class GrammarConstraint:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise ConstraintError("the output constraint can't go on")
+            raise ConstraintFailed("the output constraint can't go on")
 
 
 class _Vocabulary:
@@ -136,7 +137,7 @@ class GrammarCompiler:
                 trial.accept(int(allowed[0]))
                 if trial.is_finished():
                     return
-        except ConstraintError as error:
+        except ConstraintFailed as error:
             raise UnsupportedConstraint(grammar.field, "the constraint is too complex to be enforced") from error
 
     def _refusal(self, grammar: Grammar, error: str) -> UnsupportedConstraint:

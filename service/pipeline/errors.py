@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from service.engine.errors import InvalidRequest, SequenceError
+from service.engine.errors import InvalidRequest
 
 
 class UnsupportedModality(InvalidRequest):
@@ -33,9 +33,3 @@ class UnsupportedFeature(InvalidRequest):
     """The model lacks what the request asks for."""
 
     reason: ClassVar[str] = "UNSUPPORTED_FEATURE"
-
-
-class ConstraintError(SequenceError):
-    """A compiled constraint can't go on, such as one that would need more memory than its limit."""
-
-    reason: ClassVar[str] = "CONSTRAINT_FAILED"

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from service.engine.errors import ConstraintFailed
 from service.engine.tokenizer import Tokenizer
 from service.engine.types import Constraint
-from service.pipeline.errors import ConstraintError
 from service.pipeline.reasoning import ReasoningMarkers, Thinking
 
 _ALL = -1  # an int32 with every bit set
@@ -114,10 +114,10 @@ class ThinkingConstraint:
                     _clear(words, token_id)
 
     def accept(self, token_id: int) -> None:
-        """Move on by a token. Raises ConstraintError for another than the forced one."""
+        """Move on by a token. Raises ConstraintFailed for another than the forced one."""
         if self._forced:
             if token_id != self._forced.pop():
-                raise ConstraintError("a forced token was not taken")
+                raise ConstraintFailed("a forced token was not taken")
             if not self._forced:
                 self._spend()
         elif self._phase is _Phase.MAY_OPEN and token_id == self._tokens.open_id:

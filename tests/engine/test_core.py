@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.engine.core import SampledToken
-from service.engine.errors import DeadlineExceeded, SequenceError
+from service.engine.errors import ConstraintFailed, DeadlineExceeded, SequenceError
 from service.engine.scheduler import Step
 from service.engine.sequence import choice_seed
 from service.engine.types import FinishReason
@@ -144,7 +144,7 @@ def test_core_fails_a_request_whose_constraint_raises() -> None:
     bench.add(request("hello", constraint=Refusing()))
     bench.add(request("other"))
     bench.run()
-    assert [type(error) for error in bench.errors[0]] == [SequenceError]
+    assert [type(error) for error in bench.errors[0]] == [ConstraintFailed]
     assert bench.tokens(1) == sums(b"other", 8, 0)
     bench.assert_idle()
 

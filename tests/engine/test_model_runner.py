@@ -11,7 +11,7 @@ import torch
 from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
 from service.engine.core import EngineCore
-from service.engine.errors import SequenceError
+from service.engine.errors import ConstraintFailed
 from service.engine.model_runner import ModelRunner
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.load import load_backend
@@ -169,8 +169,8 @@ class Stuck:
 
 
 def test_stuck_constraint_ends_its_request_only(model: tuple[Any, Path], alone: list[list[int]]) -> None:
-    """The request fails with a SequenceError; those beside it get their tokens."""
+    """The request fails with a ConstraintFailed; those beside it get their tokens."""
     core = Core(model)
     outputs = core.generate(REQUESTS[0], request(PROMPTS[1], GREEDY, constraint=Stuck()), REQUESTS[2])
     assert [ids(each) for each in outputs] == [alone[0], [], alone[2]]
-    assert [type(error) for error in core.errors] == [SequenceError]
+    assert [type(error) for error in core.errors] == [ConstraintFailed]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from service.engine.core import SampledToken
-from service.engine.errors import SequenceError
+from service.engine.errors import ConstraintFailed, SequenceError
 from service.engine.sampler import Sampler
 from service.engine.sampler.draw import draw, uniforms
 from service.engine.sequence import Sequence
@@ -240,12 +240,12 @@ def test_sampler_constraint_masks_its_row_only(sampling: SamplingParams) -> None
     ("constraint", "message"), [(Only(), "allows no token"), (Only(1, fails=True), "constraint failed")]
 )
 def test_sampler_bad_constraint_fails_its_row_only(sampling: SamplingParams, constraint: Only, message: str) -> None:
-    """A constraint that allows nothing, or raises, is a SequenceError in its row's place."""
+    """A constraint that allows nothing, or raises, is a ConstraintFailed in its row's place."""
     logits = random_logits(3)
     good = [sequence_of(sampling, seed=seed) for seed in (1, 2)]
     bad = sequence_of(sampling, constraint=constraint)
     first, failed, last = Sampler().sample(logits.clone(), [good[0], bad, good[1]])
-    assert isinstance(failed, SequenceError)
+    assert isinstance(failed, ConstraintFailed)
     assert message in str(failed)
     assert [first, last] == Sampler().sample(logits[[0, 2]], good)
 

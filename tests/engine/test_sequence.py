@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import pytest
 
-from service.engine.errors import SequenceError
+from service.engine.errors import ConstraintFailed
 from service.engine.sequence import Sequence, choice_seed
 from service.engine.types import FinishReason, GenerationRequest, StopParams, TokenLogprob
 from tests.engine.fakes import CONTROL, END, group_of, request
@@ -126,7 +126,7 @@ class Broken(OneWord):
 def test_sequence_fails_alone_when_its_constraint_does(constraint: OneWord, text: bytes) -> None:
     """A constraint's own exception becomes the sequence's error, with the cause."""
     sequence = sequence_of(request(constraint=constraint))
-    with pytest.raises(SequenceError) as caught:
+    with pytest.raises(ConstraintFailed) as caught:
         accept(sequence, *text)
     assert caught.value.__cause__ is not None
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from sluice.v1 import sampling_pb2
 
-from service.engine.errors import InvalidRequest
+from service.engine.errors import ConstraintFailed, InvalidRequest
 from service.pipeline.constraint import GrammarCompiler, GrammarConstraint
-from service.pipeline.errors import ConstraintError, UnsupportedConstraint
+from service.pipeline.errors import UnsupportedConstraint
 from service.pipeline.grammar import constraint_grammar
 from tests.pipeline.fakes import ADDED, END, allowed_ids, babble, control_tokens_of, token_id, tokenizer_of
 from tests.pipeline.random_schemas import random_schema
@@ -100,7 +100,7 @@ def accepts(constraint: GrammarConstraint, text: str) -> bool:
     try:
         for token in TOKENIZER.encode(text):
             constraint.accept(token)
-    except ConstraintError:
+    except ConstraintFailed:
         return False
     return True
 
@@ -233,7 +233,7 @@ def test_mask_fits_any_head(num_more: int) -> None:
 def test_token_that_the_mask_forbids_fails_the_constraint() -> None:
     """A broken promise is an error, not a silent end."""
     constraint = compiled(sampling_pb2.OutputConstraint(regex="ab"))
-    with pytest.raises(ConstraintError):
+    with pytest.raises(ConstraintFailed):
         constraint.accept(TOKENIZER.encode("z")[0])
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from sluice.v1 import sampling_pb2
 
+from service.engine.errors import ConstraintFailed
 from service.engine.tokenizer import FastTokenizer
 from service.engine.types import Constraint
 from service.pipeline.constraint import GrammarCompiler
-from service.pipeline.errors import ConstraintError
 from service.pipeline.grammar import constraint_grammar
 from service.pipeline.reasoning import KNOWN_MARKERS, Thinking
 from service.pipeline.thinking import ThinkingConstraint, ThinkingTokens
@@ -150,7 +150,7 @@ def test_fork_keeps_what_was_thought() -> None:
 def test_forced_token_must_be_taken() -> None:
     """Another token than the forced one is an error."""
     constraint = ThinkingConstraint(TOKENS, Thinking.OPEN, budget=0, answer=None)
-    with pytest.raises(ConstraintError):
+    with pytest.raises(ConstraintFailed):
         constraint.accept(TOKENIZER.encode("x")[0])
 
 

@@ -55,6 +55,20 @@ def test_models_of_a_file_have_settings_of_their_own(
     assert (second.name, second.path, second.dtype, second.engine.max_batch_tokens) == ("b", "/b", "float32", 77)
 
 
+def test_models_of_a_file_chat_as_it_says(tmp_path: Path) -> None:
+    """A system prompt, a tool syntax and budgets of thinking belong to one model; an unknown syntax is refused."""
+    file = tmp_path / "service.yaml"
+    file.write_text(
+        "models: [{name: a, path: /a, chat: {system_prompt: Be brief., tool_syntax: llama3, reasoning_budget_low: 9}}]"
+    )
+    (model,) = read_settings([f"--config={file}"]).served_models()
+    assert (model.chat.system_prompt, model.chat.tool_syntax) == ("Be brief.", "llama3")
+    assert (model.chat.reasoning_budget_low, model.chat.reasoning_budget_medium) == (9, 4096)
+    file.write_text("models: [{name: a, path: /a, chat: {tool_syntax: morse}}]")
+    with pytest.raises(ConfigError, match=r"models\.0\.chat\.tool_syntax"):
+        read_settings([f"--config={file}"])
+
+
 def test_model_flag_may_stand_several_times() -> None:
     """NAME=PATH, once a model."""
     models = read_settings(["--model", "a=/a", "--model", "b=/b"]).served_models()

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from service.engine.errors import SequenceError
+from service.engine.errors import ConstraintFailed
 from service.engine.sequence import Sequence
 
 
@@ -43,9 +43,9 @@ def forbid_early_end(logits: Tensor, sequences: Rows[Sequence]) -> None:
         logits[torch.tensor(rows, device=logits.device), torch.tensor(token_ids, device=logits.device)] = -torch.inf
 
 
-def apply_constraints(logits: Tensor, sequences: Rows[Sequence]) -> dict[int, SequenceError]:
+def apply_constraints(logits: Tensor, sequences: Rows[Sequence]) -> dict[int, ConstraintFailed]:
     """Set the tokens that a row's output constraint does not allow to -inf, in place; return the rows that failed."""
-    failures: dict[int, SequenceError] = {}
+    failures: dict[int, ConstraintFailed] = {}
     rows, masks = [], []
     vocab_size = logits.shape[1]
     for row, sequence in enumerate(sequences):
@@ -55,7 +55,7 @@ def apply_constraints(logits: Tensor, sequences: Rows[Sequence]) -> dict[int, Se
         try:
             sequence.constraint.fill_mask(words)
         except Exception as error:  # noqa: BLE001 - a constraint is foreign code: its failure is this row's alone
-            failures[row] = SequenceError("the output constraint failed")
+            failures[row] = ConstraintFailed("the output constraint failed")
             failures[row].__cause__ = error
             continue
         rows.append(row)

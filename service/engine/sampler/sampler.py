@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from service.engine.core import SampledToken
-from service.engine.errors import SequenceError
+from service.engine.errors import ConstraintFailed, SequenceError
 from service.engine.sampler.draw import draw, uniforms
 from service.engine.sampler.logprobs import Logprobs
 from service.engine.sampler.masks import add_bias, apply_constraints, forbid_early_end
@@ -43,7 +43,7 @@ class Sampler:
         add_bias(logits, sequences)
         add_watermark(logits, sequences, self._watermark)
         forbid_early_end(logits, sequences)
-        failures = apply_constraints(logits, sequences)
+        failures: dict[int, SequenceError] = {**apply_constraints(logits, sequences)}
         largest, chosen = logits.max(dim=-1)
         for row, is_finite in enumerate(largest.isfinite().tolist()):
             if not is_finite:
@@ -81,5 +81,5 @@ def _draw(logits: Tensor, largest: Tensor, sequences: Rows[Sequence]) -> Tensor:
 
 def _no_token(sequence: Sequence) -> SequenceError:
     if sequence.constraint is not None:
-        return SequenceError("the output constraint allows no token")
+        return ConstraintFailed("the output constraint allows no token")
     return SequenceError("the model's logits are not finite")

@@ -54,7 +54,7 @@ CASES = [
     blaming(pipeline_errors.UnsupportedConstraint(REGEX, "look-ahead"), REGEX, "UNSUPPORTED_CONSTRAINT"),
     blaming(pipeline_errors.UnsupportedFeature("tools", "no tools"), "tools", "UNSUPPORTED_FEATURE"),
     blaming(engine_errors.InvalidRequest("max_tokens", "too many"), "stopping.max_tokens", "INVALID_FIELD"),
-    Case(pipeline_errors.ConstraintError("too much memory"), Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
+    Case(engine_errors.ConstraintFailed("too much memory"), Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
     Case(ModelNotFound("nobody"), Code.NOT_FOUND, "MODEL_NOT_FOUND", values={"model": "nobody"}),
     Case(
         engine_errors.EngineOverloaded("256 requests wait already", retry_after_s=2.5),
