@@ -1,0 +1,91 @@
+"""Every parameter of a chat does what it says, through every door: each test fails if the parameter were ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import grpc
+import httpx
+import pytest
+from sluice.v1 import watermark_pb2, watermark_pb2_grpc
+
+from tests.contract.doors import TIMEOUT_S, Answer, Door, StreamedGrpc, StreamedRest, WholeRest
+from tests.contract.parameters import GREEDY, ROWS, WILD, Row
+from tests.e2e.stack import Stack
+
+DOORS = ("rest", "sse", "grpc")
+
+
+@pytest.fixture(scope="module")
+def doors(stack: Stack) -> Iterator[dict[str, Door]]:
+    """A whole answer over REST, a streamed one, and a stream of gRPC."""
+    target = f"127.0.0.1:{stack.ports['service']}"
+    with httpx.Client(base_url=stack.gateway, timeout=TIMEOUT_S) as client, grpc.insecure_channel(target) as channel:
+        made = (WholeRest(client), StreamedRest(client), StreamedGrpc(channel))
+        yield dict(zip(DOORS, made, strict=True))
+
+
+@pytest.fixture(params=DOORS)
+def door(request: pytest.FixtureRequest, doors: dict[str, Door]) -> Door:
+    return doors[request.param]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+def test_parameter_has_its_effect(door: Door, row: Row) -> None:
+    """What the row tells holds with the parameter, and does not hold without it."""
+    reference = door.ask(**row.reference)
+    given = row.given if isinstance(row.given, dict) else row.given(reference)
+    assert row.holds(door.ask(**row.base | given), reference)
+    assert not _holds(row, door.ask(**row.base), reference)
+
+
+def _holds(row: Row, answer: Answer, reference: Answer) -> bool:
+    try:
+        return row.holds(answer, reference)
+    except ValueError:  # what is no JSON
+        return False
+
+
+def test_doors_say_the_same(doors: dict[str, Door]) -> None:
+    """One request, by seed, has one answer: whole, streamed and over gRPC."""
+    first, *others = [door.ask(**WILD, logprobs=True, top_logprobs=2, n=2).choices for door in doors.values()]
+    assert len(first) == 2
+    for index, choice in first.items():
+        for other in others:
+            assert (choice.text, choice.finish) == (other[index].text, other[index].finish)
+            assert [token.data for token in choice.tokens] == [token.data for token in other[index].tokens]
+
+
+def test_cached_tokens_are_told(door: Door, request: pytest.FixtureRequest) -> None:
+    """The second time, most of a long prompt comes from the cache; the answer is the same."""
+    text = f"{request.node.name}: " + "one two three four five six seven eight nine ten " * 8
+    fields = GREEDY | {"messages": [{"role": "user", "content": text}]}
+    first, second = door.ask(**fields), door.ask(**fields)
+    assert first.cached_tokens < 32
+    assert 0.8 * second.prompt_tokens < second.cached_tokens < second.prompt_tokens
+    assert first.choices == second.choices
+
+
+@pytest.mark.parametrize("options", [{}, {"stream_options": {"include_usage": False}}])
+def test_usage_is_streamed_only_where_it_is_asked_for(stack: Stack, options: dict[str, object]) -> None:
+    """Without `include_usage` no chunk has a usage; with it the doors above have seen one, in the last chunk."""
+    body = {"model": "sluice-demo", "messages": [{"role": "user", "content": "hi"}], "stream": True, **GREEDY}
+    answer = httpx.post(f"{stack.gateway}/v1/chat/completions", json=body | options, timeout=60)
+    assert answer.text.endswith("data: [DONE]\n\n")
+    assert '"usage"' not in answer.text
+
+
+def test_watermark_is_found_in_what_the_product_wrote(doors: dict[str, Door], stack: Stack) -> None:
+    """Text of the running product scores above 4 if it was marked, and not if it wasn't."""
+    scores = []
+    with grpc.insecure_channel(f"127.0.0.1:{stack.ports['service']}") as channel:
+        stub = watermark_pb2_grpc.WatermarkServiceStub(channel)
+        for is_marked in (True, False):
+            fields = WILD | {"temperature": 1.4, "max_tokens": 100, "n": 10, "watermark": is_marked}
+            texts = [choice.text for choice in doors["rest"].ask(**fields).choices.values()]
+            asked = watermark_pb2.DetectWatermarkRequest(model="sluice-demo", text="\n".join(texts))
+            scores.append(stub.DetectWatermark(asked, timeout=60))
+    marked, plain = scores
+    assert marked.z_score > 4
+    assert abs(plain.z_score) < 4
+    assert marked.num_tokens > 100
