@@ -63,7 +63,7 @@ def stop_signal() -> asyncio.Event:
 
 
 def _complain(error: Exception, code: int) -> int:
-    sys.stderr.write(f"{PROGRAM}: {error}\n")
+    sys.stderr.write(f"{PROGRAM}: {' '.join(str(error).split())}\n")
     return code
 
 

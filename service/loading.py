@@ -13,6 +13,7 @@ from sluice.v1 import model_pb2
 from service.config import ChatSettings, ModelSettings
 from service.engine.build import BuiltEngine, build_engine
 from service.engine.engine import StepObserver
+from service.engine.errors import ModelLoadError
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.reasoning import ReasoningMarkers
 from service.pipeline.template import ChatTemplate
@@ -32,6 +33,8 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
         device=settings.device,
         observer=observer,
     )
+    if not built.eos_token_ids:  # a chat would have no end, and a grammar none to allow
+        raise ModelLoadError(f"{built.folder}: neither generation_config.json nor config.json has an eos_token_id")
     chat = ChatPipeline(
         settings.name,
         ChatTemplate.from_folder(built.folder),

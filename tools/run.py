@@ -45,8 +45,9 @@ class Settings(BaseSettings):
     gateway_port: int = Field(8000, ge=1, le=65535, description="the gateway's REST and /metrics")
     service_port: int = Field(50051, ge=1, le=65535, description="the service's gRPC")
     service_metrics_port: int = Field(9464, ge=1, le=65535, description="the service's /metrics")
-    model: dict[str, Path] = Field(
-        default={"sluice-demo": ROOT / "demo" / "model"}, description="NAME=FOLDER of each model to serve"
+    model: dict[str, str] = Field(
+        default={"sluice-demo": str(ROOT / "demo" / "model")},
+        description="NAME=FOLDER of each model to serve, or NAME=ORG/MODEL on the model hub",
     )
     otlp_endpoint: str | None = Field(
         None,
@@ -105,17 +106,18 @@ def check(settings: Settings) -> None:
                 raise RunError(
                     f"{settings.host}:{port} can't be listened on ({error.strerror}); set SLUICE_{name.upper()}"
                 ) from error
-    for name, folder in settings.model.items():
-        if not (folder / "config.json").is_file():
-            raise RunError(f"model {name}: {folder} holds no config.json")
+    for name, model in settings.model.items():
+        may_be_hub_id = model.count("/") == 1 and model[0] not in "./~" and not Path(model).exists()
+        if not may_be_hub_id and not Path(model, "config.json").is_file():
+            raise RunError(f"model {name}: {model} holds no config.json")
 
 
 def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
     """Each child's command line, in the order of their start."""
     service = [sys.executable, "-m", "service", "--host", settings.host, "--port", str(settings.service_port)]
     service += ["--metrics-port", str(settings.service_metrics_port)]
-    for name, folder in settings.model.items():
-        service += ["--model", f"{name}={folder}"]
+    for name, model in settings.model.items():
+        service += ["--model", f"{name}={model}"]
     gateway = [sys.executable, "-m", "gateway", "--host", settings.host, "--port", str(settings.gateway_port)]
     gateway += ["--target", f"{settings.host}:{settings.service_port}"]
     if settings.otlp_endpoint is not None:

@@ -1,9 +1,15 @@
 """A model's settings reach the model that is served."""
 
+import json
+import shutil
+from pathlib import Path
+
 import numpy as np
+import pytest
 from sluice.v1 import chat_pb2, content_pb2, tool_pb2
 
 from service.config import DEMO_FOLDER, ChatSettings, EngineSettings, ModelSettings
+from service.engine.errors import ModelLoadError
 from service.engine.types import EngineStats
 from service.loading import load_model
 from service.servicers.catalog import ServedModel
@@ -18,9 +24,9 @@ class Nobody:
         """Look away."""
 
 
-def loaded(chat: ChatSettings) -> ServedModel:
+def loaded(chat: ChatSettings, folder: Path = DEMO_FOLDER) -> ServedModel:
     settings = ModelSettings(
-        name="demo", path=str(DEMO_FOLDER), dtype="auto", device="cpu", engine=EngineSettings(num_blocks=64), chat=chat
+        name="demo", path=str(folder), dtype="auto", device="cpu", engine=EngineSettings(num_blocks=64), chat=chat
     )
     return load_model(settings, Nobody())
 
@@ -42,6 +48,17 @@ async def test_system_prompt_stands_where_the_caller_has_none() -> None:
     assert await prompt_length(model, question) == told > bare
     other = (content_pb2.ROLE_SYSTEM, "Answer.")
     assert await prompt_length(model, other, question) == await prompt_length(plain, other, question) < told
+
+
+def test_model_without_an_end_of_text_is_refused(tmp_path: Path) -> None:
+    """A chat with such a model would never end; the message says where its token is looked for."""
+    folder = tmp_path / "endless"
+    shutil.copytree(DEMO_FOLDER, folder)
+    (folder / "generation_config.json").unlink()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": None}))
+    with pytest.raises(ModelLoadError, match="endless: neither .* has an eos_token_id"):
+        loaded(ChatSettings(), folder)
 
 
 async def test_tool_syntax_of_the_settings_is_enforced() -> None:
