@@ -174,6 +174,7 @@ def test_sampler_counts_incrementally() -> None:
         assert result == Sampler().sample(logits, [sequence])
         if step == 70:
             kept.release(sequence)
+            del sequence.token_ids[-40:]
         sequence.token_ids.append(step % 97 + 500)
     kept.release(sequence)
     kept.release(sequence)  # idempotent
