@@ -57,7 +57,7 @@ def test_model_without_an_end_of_text_is_refused(tmp_path: Path) -> None:
     (folder / "generation_config.json").unlink()
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": None}))
-    with pytest.raises(ModelLoadError, match="endless: neither .* has an eos_token_id"):
+    with pytest.raises(ModelLoadError, match=r"endless: neither .* has an eos_token_id"):
         loaded(ChatSettings(), folder)
 
 
