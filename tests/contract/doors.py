@@ -72,7 +72,7 @@ class WholeRest:
         response = self.client.post("/v1/chat/completions", json=_body(fields))
         assert response.status_code == 200, response.text
         body = response.json()
-        answer = Answer(**_rest_usage(body["usage"]))
+        answer = _rest_answer(body["usage"])
         for choice in body["choices"]:
             message, logprobs = choice["message"], choice["logprobs"] or {"content": []}
             answer.choices[choice["index"]] = Choice(
@@ -99,7 +99,7 @@ class StreamedRest:
         assert events.pop() == "[DONE]"
         *chunks, last = map(json.loads, events)
         assert last["choices"] == []
-        answer = Answer(**_rest_usage(last["usage"]))
+        answer = _rest_answer(last["usage"])
         for chunk in chunks:
             (part,) = chunk["choices"]
             is_first = part["index"] not in answer.choices
@@ -135,11 +135,16 @@ def _body(fields: Fields) -> Fields:
     return {"model": "sluice-demo", "messages": [{"role": "user", "content": "Hello! Who are you?"}]} | fields
 
 
-def _rest_usage(usage: Any) -> dict[str, int]:
+def _rest_answer(usage: Any) -> Answer:
+    """An answer of this usage, without choices yet."""
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
     assert usage["reasoning_tokens"] == usage["completion_tokens_details"]["reasoning_tokens"]
-    names = ("prompt_tokens", "completion_tokens", "reasoning_tokens")
-    return {name: usage[name] for name in names} | usage["prompt_tokens_details"]
+    return Answer(
+        prompt_tokens=usage["prompt_tokens"],
+        completion_tokens=usage["completion_tokens"],
+        reasoning_tokens=usage["reasoning_tokens"],
+        cached_tokens=usage["prompt_tokens_details"]["cached_tokens"],
+    )
 
 
 def _rest_call(call: Any) -> tuple[str, str]:
@@ -201,7 +206,7 @@ def _request(fields: Fields) -> chat_pb2.ChatRequest:
         request.output_constraint.CopyFrom(_constraint(left.pop("response_format")))
     choice = left.pop("tool_choice", None)
     if isinstance(choice, str):
-        request.tool_choice.mode = tool_pb2.ToolChoiceMode.Value(f"TOOL_CHOICE_MODE_{choice.upper()}")
+        request.tool_choice.CopyFrom(tool_pb2.ToolChoice(mode=f"TOOL_CHOICE_MODE_{choice.upper()}"))
     elif choice is not None:
         request.tool_choice.function_name = choice["function"]["name"]
     left["max_tokens"] = left.pop("max_completion_tokens", left.get("max_tokens"))

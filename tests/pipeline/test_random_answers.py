@@ -1,0 +1,116 @@
+"""What constraints promise, on the bundled model in a real engine: every answer holds, whatever else the batch does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import jsonschema
+import pytest
+from sluice.v1 import chat_pb2, sampling_pb2, tool_pb2
+
+from service.engine.build import build_engine
+from service.engine.config import EngineConfig
+from service.engine.engine import Engine
+from service.pipeline.chat import ChatPipeline
+from service.pipeline.fold import fold
+from service.pipeline.template import ChatTemplate
+from tests.pipeline.fakes import DEMO, function, request_of, user
+from tests.pipeline.random_schemas import Schema, random_schema
+
+NUM_REQUESTS = 200
+MAX_TOKENS = 96
+Case = tuple[chat_pb2.ChatRequest, dict[str, Schema]]  # a request, and the schema by function; "" for the content
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[tuple[Engine, ChatPipeline]]:
+    """The model in an engine whose cache holds a part of what runs at once."""
+    config = EngineConfig(num_blocks=256, max_batch_sequences=16, num_threads=1)
+    built = build_engine(str(DEMO), config)
+    template = ChatTemplate.from_folder(DEMO)
+    pipeline = ChatPipeline("demo", template, built.tokenizer, built.engine.max_model_len, built.eos_token_ids)
+    async with built.engine as engine:
+        yield engine, pipeline
+        stats = engine.stats()
+        assert (stats.num_running, stats.num_waiting, stats.num_free_blocks) == (0, 0, stats.num_blocks)
+    pipeline.close()
+
+
+def random_case(rng: random.Random) -> Case:
+    """A request for JSON of a random schema, or one that demands calls of some random tools."""
+    fields: dict[str, Any] = {
+        "n": rng.choice([1, 1, 1, 1, 1, 2]),
+        "sampling": sampling_pb2.SamplingParams(
+            temperature=rng.choice([0, 0.7, 1, 1.5]),
+            top_p=rng.choice([0.9, 1]),
+            seed=rng.getrandbits(64),
+            watermark=rng.random() < 0.2,
+        ),
+        "stopping": sampling_pb2.StopParams(max_tokens=MAX_TOKENS),
+        "logprobs": rng.choice([None, {"top_logprobs": 2}]),
+        "reasoning_effort": rng.choice([chat_pb2.REASONING_EFFORT_UNSPECIFIED, chat_pb2.REASONING_EFFORT_NONE]),
+    }
+    if rng.random() < 0.5:
+        schema = random_schema(rng)
+        fields["output_constraint"] = sampling_pb2.OutputConstraint(
+            json_schema=sampling_pb2.JsonSchema(name="s", schema=json.dumps(schema), strict=rng.random() < 0.5)
+        )
+        schemas = {"": schema}
+    else:
+        schemas = {f"tool_{i}": _parameters(rng) for i in range(rng.randint(1, 3))}
+        fields["tools"] = [function(name, json.dumps(schema)) for name, schema in schemas.items()]
+        fields["tool_choice"] = tool_pb2.ToolChoice(mode=tool_pb2.TOOL_CHOICE_MODE_REQUIRED)
+        fields["parallel_tool_calls"] = rng.choice([None, False])
+    return request_of(user(rng.choice(["Hello!", "Give me the data.", "What now?"])), **fields), schemas
+
+
+def _parameters(rng: random.Random) -> Schema:
+    properties = {name: random_schema(rng, 2) for name in rng.sample(["city", "days", "unit"], rng.randint(1, 3))}
+    return {"type": "object", "properties": properties, "required": rng.sample(sorted(properties), 1)}
+
+
+async def answer(engine: Engine, pipeline: ChatPipeline, request: chat_pb2.ChatRequest) -> chat_pb2.ChatResponse:
+    """What the product would answer, as the fold of what it would stream."""
+    chat = await pipeline.prepare(request, "r")
+    async with engine.generate(chat.generation) as outputs:
+        return fold([event async for output in outputs for event in chat.events(output)])
+
+
+def ends_well(choice: chat_pb2.ChatChoice, schemas: dict[str, Schema], request: chat_pb2.ChatRequest) -> bool:
+    """Fail unless the answer keeps its promise; whether it came to an end and wasn't cut."""
+    if choice.finish_reason == chat_pb2.FINISH_REASON_LENGTH:
+        return False
+    calls = [(call.function.name, call.function.arguments) for call in choice.message.tool_calls]
+    if "" in schemas:
+        assert choice.finish_reason == chat_pb2.FINISH_REASON_STOP
+        calls = [("", "".join(part.text for part in choice.message.content))]
+    else:
+        assert choice.finish_reason == chat_pb2.FINISH_REASON_TOOL_CALLS
+        assert not choice.message.content
+        assert calls
+        assert len(calls) == 1 or not request.HasField("parallel_tool_calls")
+    for name, arguments in calls:
+        jsonschema.validate(json.loads(arguments), schemas[name], jsonschema.Draft202012Validator)
+    return True
+
+
+async def test_constrained_answers_hold_for_200_random_requests(served: tuple[Engine, ChatPipeline]) -> None:
+    """Schemas and demanded calls, 12 requests at a time: each answer is valid unless cut by its length, as few are."""
+    engine, pipeline = served
+    rng = random.Random(4)
+    cases = [random_case(rng) for _ in range(NUM_REQUESTS)]
+    room = asyncio.Semaphore(12)
+
+    async def run(case: Case) -> list[bool]:
+        request, schemas = case
+        async with room:
+            response = await answer(engine, pipeline, request)
+        assert len(response.choices) == (request.n or 1)
+        return [ends_well(choice, schemas, request) for choice in response.choices]
+
+    ends = [end for answers in await asyncio.gather(*map(run, cases)) for end in answers]
+    assert sum(ends) > 0.5 * len(ends)
