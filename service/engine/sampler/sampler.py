@@ -68,9 +68,9 @@ def _draw(logits: Tensor, largest: Tensor, sequences: Rows[Sequence]) -> Tensor:
     """Draw a token for each row. The largest logit is taken off first, so that no temperature makes a row overflow."""
     params = [sequence.request.sampling for sequence in sequences]
     bounds = torch.finfo(torch.float32)
-    temperatures = torch.tensor([each.temperature for each in params], device=logits.device).clamp_(
-        bounds.tiny, bounds.max
-    )
+    temperatures = torch.tensor(
+        [each.temperature for each in params], dtype=torch.float32, device=logits.device
+    ).clamp_(bounds.tiny, bounds.max)
     logits = logits.sub_(largest[:, None]).div_(temperatures[:, None])
     truncate(logits, params)
     numbers = uniforms(

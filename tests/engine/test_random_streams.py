@@ -1,0 +1,196 @@
+"""The engine and its real sampler under a load of all things at once: all blocks come back, every stream ends once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence as Rows
+from typing import Any
+
+import numpy as np
+import torch
+
+from service.engine.core import SampledToken
+from service.engine.engine import Engine
+from service.engine.errors import DeadlineExceeded, EngineError, SequenceError
+from service.engine.sampler import Sampler
+from service.engine.scheduler import Step
+from service.engine.sequence import Sequence
+from service.engine.types import FinishReason, GenerationOutput, GenerationRequest, SamplingParams, StopParams
+from tests.engine.fakes import END, ByteTokenizer, PagedRunner, config_of
+
+NUM_REQUESTS = 2000
+VOCAB_SIZE = ByteTokenizer.vocab_size
+
+
+class SamplingRunner(PagedRunner):
+    """A paged runner whose logits are a function of the tokens that it finds in memory, sampled by the real sampler."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sampler = Sampler()
+        self.table = torch.randn(997, VOCAB_SIZE, generator=torch.Generator().manual_seed(0)) * 3
+
+    def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
+        super().run(step)
+        sampling = [item.sequence for item in step.items if item.samples]
+        if not sampling:
+            return [None] * len(step.items)
+        rows = torch.tensor([self._digest(sequence) % len(self.table) for sequence in sampling])
+        results = iter(self.sampler.sample(self.table[rows], sampling))
+        return [next(results) if item.samples else None for item in step.items]
+
+    def release(self, sequence: Sequence) -> None:
+        super().release(sequence)
+        self.sampler.release(sequence)
+
+    def _sample(self, sequence: Sequence) -> None:  # type: ignore[override]
+        """The sampler does it for all sequences at once."""
+
+    def _digest(self, sequence: Sequence) -> int:
+        digest = 0
+        for position in range(len(sequence.token_ids)):
+            digest = (31 * digest + self.memory[self._place(sequence, position)] + 1) % 1_000_003
+        return digest
+
+
+class Alternating:
+    """Allows vowels and then consonants in turn; ends after `limit` tokens, or fails there."""
+
+    def __init__(self, limit: int, *, fails: bool, num_accepted: int = 0) -> None:
+        self.limit, self.fails, self.num_accepted = limit, fails, num_accepted
+
+    def fill_mask(self, words: Any) -> None:
+        if self.fails and self.num_accepted >= self.limit:
+            raise RuntimeError("the grammar is lost")
+        bits = np.zeros(32 * len(words), dtype=np.uint8)
+        bits[list(b"bcdfgh" if self.num_accepted % 2 else b"aeiou")] = 1
+        words[:] = np.packbits(bits, bitorder="little").view(np.int32)
+
+    def accept(self, token_id: int) -> None:
+        assert token_id in (b"bcdfgh" if self.num_accepted % 2 else b"aeiou")
+        self.num_accepted += 1
+
+    def is_finished(self) -> bool:
+        return not self.fails and self.num_accepted >= self.limit
+
+    def fork(self) -> Alternating:
+        return Alternating(self.limit, fails=self.fails, num_accepted=self.num_accepted)
+
+
+def random_request(draw: random.Random, serial: int) -> GenerationRequest:
+    """Any parameters, with prompts that share beginnings."""
+    max_tokens = draw.choice([1, 2, 3, 6, 12, 12, 12]) if draw.random() < 0.9 else None
+    prompt = draw.choice([b"", b"system: be brief. ", b"once upon a time "]) + bytes(draw.choices(b"ab", k=20))
+    constraint = Alternating(draw.randint(1, 12), fails=draw.random() < 0.2) if draw.random() < 0.3 else None
+    return GenerationRequest(
+        f"{serial}",
+        list(prompt[: draw.randint(1, len(prompt))]),
+        SamplingParams(
+            temperature=draw.choice([0, 0.5, 1, 2]),
+            top_k=draw.choice([0, 0, 1, 20]),
+            top_p=draw.choice([1, 1, 0.7]),
+            min_p=draw.choice([0, 0, 0.1]),
+            typical_p=draw.choice([1, 1, 0.8]),
+            repetition_penalty=draw.choice([1, 1, 1.3]),
+            frequency_penalty=draw.choice([0, 0, 0.5]),
+            presence_penalty=draw.choice([0, 0, -1]),
+            logit_bias=draw.choice([{}, {}, {97: 3.0, 98: -100.0}]),
+            seed=draw.getrandbits(64),
+            watermark=draw.random() < 0.2,
+        ),
+        StopParams(
+            max_tokens,
+            min_tokens=draw.choice([0, 0, 2]) if max_tokens != 1 else 0,
+            stop=draw.choice([(), (), ("a",), ("ee", "i")]),
+            stop_token_ids=draw.choice([(), (), (100,)]),
+            ignore_eos=draw.random() < 0.3,
+        ),
+        n=draw.choice([1, 1, 1, 1, 1, 1, 2, 3]),
+        logprobs=draw.choice([None, None, 0, 3]),
+        constraint=constraint,
+        deadline=time.monotonic() + draw.random() if draw.random() < 0.05 else None,
+        priority=draw.randrange(3),
+    )
+
+
+def engine_of(**sizes: object) -> tuple[Engine, SamplingRunner]:
+    runner = SamplingRunner()
+    return Engine(runner, ByteTokenizer(), config_of(**sizes), eos_token_ids=[END]), runner
+
+
+async def read(
+    engine: Engine, wanted: GenerationRequest, leave_after: int | None
+) -> tuple[str, list[GenerationOutput]]:
+    """How the stream ended, and what it brought; the reader leaves after some outputs, or stays."""
+    outputs: list[GenerationOutput] = []
+    try:
+        async with engine.generate(wanted) as stream:
+            if leave_after == 0:
+                return "left", outputs
+            async for output in stream:
+                outputs.append(output)
+                if len(outputs) == leave_after:
+                    return "left", outputs
+            assert [output async for output in stream] == []
+    except EngineError as error:
+        return type(error).__name__, outputs
+    return "ended", outputs
+
+
+def tokens(outputs: Rows[GenerationOutput], choice_index: int) -> list[int]:
+    return [i for output in outputs if output.choice_index == choice_index for i in output.token_ids]
+
+
+async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
+    """On a cache for three at a time: each stream ends once, says what it says alone, and gives its blocks back."""
+    torch.set_num_threads(1)
+    draw = random.Random(7)
+    engine, runner = engine_of(
+        num_blocks=40, max_model_len=96, max_batch_tokens=48, max_batch_sequences=8, max_prefill_chunk=16
+    )
+    requests = [random_request(draw, serial) for serial in range(NUM_REQUESTS)]
+    leave_after = [draw.randrange(10) if draw.random() < 0.2 else None for _ in requests]
+    room = asyncio.Semaphore(30)
+
+    async def run(wanted: GenerationRequest, leave: int | None) -> tuple[str, list[GenerationOutput]]:
+        async with room:
+            return await read(engine, wanted, leave)
+
+    async with engine:
+        answers = await asyncio.gather(*map(run, requests, leave_after))
+    stats = engine.stats()
+    engine._core.check()
+    assert (stats.num_running, stats.num_waiting, stats.num_free_blocks) == (0, 0, stats.num_blocks)
+    assert not runner.kept
+    assert stats.num_preemptions > 0
+
+    ends = Counter(end for end, _ in answers)
+    assert ends.keys() == {"ended", "left", DeadlineExceeded.__name__, "ConstraintFailed"}
+    reasons = Counter(output.finish_reason for _, outputs in answers for output in outputs)
+    assert reasons.keys() == {None, *FinishReason}
+    for wanted, (end, outputs) in zip(requests, answers, strict=True):
+        for index in range(wanted.n):
+            mine = [output for output in outputs if output.choice_index == index]
+            lasts = [output.finish_reason is not None for output in mine]
+            assert not any(lasts[:-1])
+            assert end != "ended" or lasts[-1]
+            assert all(len(output.logprobs) in (0, len(output.token_ids)) for output in mine)
+
+    await check_alone([(wanted, answer) for wanted, answer in zip(requests, answers, strict=True)][::40])
+
+
+async def check_alone(sample: Rows[tuple[GenerationRequest, tuple[str, list[GenerationOutput]]]]) -> None:
+    """Each of these requests says the same, or its beginning, in an engine of its own time and room."""
+    engine, _ = engine_of(num_blocks=400, max_model_len=96, prefix_caching=False)
+    async with engine:
+        for wanted, (end, outputs) in sample:
+            undisturbed = GenerationRequest(
+                **{name: getattr(wanted, name) for name in wanted.__slots__} | {"deadline": None}
+            )
+            _, alone = await read(engine, undisturbed, None)
+            for index in range(wanted.n):
+                said, expected = tokens(outputs, index), tokens(alone, index)
+                assert said == (expected if end == "ended" else expected[: len(said)])
