@@ -72,7 +72,7 @@ def sums(prompt: Iterable[int], num_tokens: int, seed: int) -> list[int]:
 
 def say(*texts: str, end: bool = True) -> Rule:
     """Choice i says text i, byte by byte, and then ends, or begins again."""
-    scripts = [[*text.encode(), *([END] if end else [])] for text in texts]
+    scripts: list[list[int]] = [[*text.encode(), *([END] if end else [])] for text in texts]
 
     def rule(sequence: Sequence, context: list[int]) -> int:
         script = scripts[sequence.choice_index % len(scripts)]

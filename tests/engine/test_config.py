@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from service.engine.config import EngineConfig
@@ -12,6 +14,10 @@ def test_config_defaults_are_valid() -> None:
     assert EngineConfig() == EngineConfig(max_batch_tokens=2048, max_batch_sequences=64, block_size=16)
 
 
+def sizes(name: str, value: object) -> dict[str, Any]:
+    return {name: value}
+
+
 @pytest.mark.parametrize("value", [0, -1, 1.5, "16", None, float("nan")])
 @pytest.mark.parametrize(
     "name",
@@ -20,15 +26,15 @@ def test_config_defaults_are_valid() -> None:
 def test_config_names_the_field_of_a_bad_size(name: str, value: object) -> None:
     """A size that is no whole number from 1 on stops the start with the field's name."""
     with pytest.raises(ValueError, match=name):
-        EngineConfig(**{name: value})  # type: ignore[arg-type]
+        EngineConfig(**sizes(name, value))
 
 
 @pytest.mark.parametrize("name", ["num_blocks", "max_model_len", "num_threads"])
 def test_config_leaves_open_what_the_model_decides(name: str) -> None:
     """None is good where the model or the machine gives the value; 0 is not."""
-    assert getattr(EngineConfig(**{name: None}), name) is None
+    assert getattr(EngineConfig(**sizes(name, None)), name) is None
     with pytest.raises(ValueError, match=name):
-        EngineConfig(**{name: 0})
+        EngineConfig(**sizes(name, 0))
 
 
 def test_config_refuses_a_batch_whose_decodes_do_not_fit_a_step() -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,10 @@ from tests.engine.fakes import (
     until,
 )
 
-ENDLESS = {"num_blocks": 10_000, "max_model_len": 40_000}  # an answer without max_tokens does not end in a test's time
+ENDLESS: dict[str, Any] = {
+    "num_blocks": 10_000,
+    "max_model_len": 40_000,
+}  # an answer without max_tokens does not end in a test's time
 
 
 class Counting:
@@ -58,7 +62,7 @@ async def started(
     *,
     observer: Counting | None = None,
     clock: Callable[[], float] = time.monotonic,
-    **sizes: object,
+    **sizes: Any,
 ) -> AsyncIterator[tuple[Engine, PagedRunner]]:
     """An engine at work. In the end it must be idle with every block free, or have failed."""
     config = config_of(**sizes)
@@ -259,7 +263,7 @@ async def test_engine_refuses_a_prompt_that_the_cache_can_not_hold() -> None:
 
 
 @pytest.mark.parametrize("sizes", [{"max_queue_requests": 2}, {"max_queue_tokens": 14}], ids=["requests", "tokens"])
-async def test_engine_refuses_when_the_queue_is_full(sizes: dict[str, int]) -> None:
+async def test_engine_refuses_when_the_queue_is_full(sizes: dict[str, Any]) -> None:
     """Beyond so many waiting requests or prompt tokens the next is told when to come back; later there is room."""
     clock = Clock()
     async with started(clock=clock, **sizes) as (engine, runner), AsyncExitStack() as readers:

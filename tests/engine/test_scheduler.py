@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from service.engine.sequence import SequenceGroup
 from tests.engine.fakes import Bench, config_of, request, say, sums
 
 
@@ -232,7 +233,8 @@ def test_scheduler_keeps_blocks_together_in_a_cache_that_is_full() -> None:
     """When every free block has old contents, most sequences still get one run: views are better than copies."""
     bench = Bench(config_of(num_blocks=400, max_model_len=200, max_batch_sequences=6))
     draw = random.Random(1)
-    groups, tables = [], []
+    groups: list[SequenceGroup] = []
+    tables: list[list[int]] = []
     while len(groups) < 300:
         while bench.scheduler.num_waiting + bench.scheduler.num_running < 6:
             prompt = [draw.randrange(256) for _ in range(draw.randint(10, 80))]

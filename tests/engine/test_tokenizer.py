@@ -70,12 +70,18 @@ def test_tokenizer_reads_the_metaspace_decoder() -> None:
     assert b"".join(map(tokenizer.token_bytes, ids)) == b"world hello"
 
 
+def id_of(made: Tokenizer, token: str) -> int:
+    token_id = made.token_to_id(token)
+    assert token_id is not None
+    return int(token_id)
+
+
 def test_tokenizer_bytes_of_added_tokens_are_their_own_text() -> None:
     """An added token stands for its text, even where its characters spell other bytes in the vocabulary."""
     made = byte_level()
     tokenizer = FastTokenizer(made.to_str())
-    assert tokenizer.token_bytes(made.token_to_id("<toolé>")) == "<toolé>".encode()
-    assert tokenizer.token_bytes(made.token_to_id("<|end|>")) == b"<|end|>"
+    assert tokenizer.token_bytes(id_of(made, "<toolé>")) == "<toolé>".encode()
+    assert tokenizer.token_bytes(id_of(made, "<|end|>")) == b"<|end|>"
 
 
 def test_tokenizer_knows_which_added_tokens_are_control_tokens() -> None:
@@ -98,7 +104,7 @@ def test_tokenizer_vocab_size_covers_added_tokens() -> None:
     """The vocabulary's size is one more than the largest id."""
     made = byte_level()
     tokenizer = FastTokenizer(made.to_str())
-    assert tokenizer.vocab_size == made.token_to_id("<toolé>") + 1
+    assert tokenizer.vocab_size == id_of(made, "<toolé>") + 1
 
 
 def test_tokenizer_neither_cuts_nor_pads() -> None:

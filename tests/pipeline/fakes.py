@@ -60,9 +60,8 @@ def tokenizer_of(*added: str, special: tuple[str, ...] = SPECIAL) -> FastTokeniz
 def template_of(source: str, tokenizer: FastTokenizer) -> ChatTemplate:
     """A chat template beside a tokenizer, as transformers reads them."""
     backend = tokenizers.Tokenizer.from_str(tokenizer.json)
-    return ChatTemplate(
-        transformers.PreTrainedTokenizerFast(tokenizer_object=backend, chat_template=source, eos_token=END)
-    )
+    whole: Any = transformers.PreTrainedTokenizerFast
+    return ChatTemplate(whole(tokenizer_object=backend, chat_template=source, eos_token=END))
 
 
 def control_tokens_of(tokenizer: FastTokenizer, template: str = CHATML) -> ControlTokens:

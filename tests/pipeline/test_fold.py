@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from google.protobuf import timestamp_pb2
 from sluice.v1 import chat_pb2, content_pb2, logprobs_pb2, sampling_pb2, usage_pb2
 
@@ -15,7 +17,7 @@ def content(text: str, *token_ids: int, choice: int = 0) -> Event:
     return Event(content_delta=chat_pb2.ContentDelta(choice_index=choice, text=text, logprobs=logprobs))
 
 
-def call(index: int, arguments: str = "", **fields: str) -> Event:
+def call(index: int, arguments: str = "", **fields: Any) -> Event:
     return Event(tool_call_delta=chat_pb2.ToolCallDelta(tool_call_index=index, arguments=arguments, **fields))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +35,7 @@ CASES = [
 ]
 
 
-def parse(thinking: Thinking, text: str, cuts: list[int] | range) -> tuple[ReasoningParser, list[Piece]]:
+def parse(thinking: Thinking, text: str, cuts: Sequence[int]) -> tuple[ReasoningParser, list[Piece]]:
     parser = ReasoningParser(MARKERS, thinking)
     pieces: list[Piece] = []
     begin = 0

@@ -63,14 +63,14 @@ def test_object_that_others_describe_too_stays_open(schema: dict[str, Any]) -> N
 
 def test_given_schema_is_not_changed() -> None:
     """The caller's value is copied."""
-    schema = {"properties": {"a": {"properties": {}}}}
+    schema: dict[str, Any] = {"properties": {"a": {"properties": {}}}}
     prepare_schema(schema, strict=False)
     assert schema == {"properties": {"a": {"properties": {}}}}
 
 
 def test_property_that_is_called_like_a_keyword_is_not_blamed() -> None:
     """A refusal names the keyword, not a property of the same name."""
-    schema = {"properties": {"not": {"not": {}}}}
+    schema: dict[str, Any] = {"properties": {"not": {"not": {}}}}
     assert "at /properties/not/not " in blame(schema, 'Unimplemented keys: ["not"]')
 
 
