@@ -14,6 +14,10 @@ from torch import Tensor
 from service.engine.errors import ConstraintFailed
 from service.engine.sequence import Sequence
 
+# By a byte of a mask, what eight logits change by: to add this is several times faster than to fill by a mask of bits.
+_CHANGES = np.where(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little"), 0, -np.inf)
+_CHANGES = _CHANGES.astype(np.float32)
+
 
 def add_bias(logits: Tensor, sequences: Rows[Sequence]) -> None:
     """Add each request's logit bias to its row of `logits` [rows, vocabulary], in place."""
@@ -61,8 +65,6 @@ def apply_constraints(logits: Tensor, sequences: Rows[Sequence]) -> dict[int, Co
         rows.append(row)
         masks.append(words)
     if rows:
-        bits = np.unpackbits(np.stack(masks).view(np.uint8), axis=1, count=vocab_size, bitorder="little")
-        forbidden = torch.from_numpy(bits == 0).to(logits.device)
-        index = torch.tensor(rows, device=logits.device)
-        logits.index_copy_(0, index, logits.index_select(0, index).masked_fill_(forbidden, -torch.inf))
+        changes = _CHANGES.take(np.stack(masks).view(np.uint8), axis=0).reshape(len(rows), -1)[:, :vocab_size]
+        logits.index_add_(0, torch.tensor(rows, device=logits.device), torch.from_numpy(changes).to(logits.device))
     return failures
