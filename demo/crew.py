@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from torch import distributed, multiprocessing, nn
+from torch import distributed, nn
+from torch.multiprocessing.spawn import spawn
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ class Crew:
         flat = torch.cat([grad.flatten() for grad in grads])
         distributed.all_reduce(flat)
         flat /= self.size
-        for grad, mean in zip(grads, flat.split([grad.numel() for grad in grads]), strict=True):
+        for grad, mean in zip(grads, torch.split(flat, [grad.numel() for grad in grads]), strict=True):
             grad.copy_(mean.view_as(grad))
 
 
@@ -52,7 +53,7 @@ ALONE = Crew(0, 1)
 def together(size: int, work: Callable[[Crew, T], None], task: T) -> None:
     """Run `work` in `size` new processes at once and wait; a failure in one ends them all and is raised here."""
     with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(_join, (size, Path(folder) / "meeting", work, task), nprocs=size)  # type: ignore[no-untyped-call]
+        spawn(_join, (size, Path(folder) / "meeting", work, task), nprocs=size)  # type: ignore[no-untyped-call]
 
 
 def _join(rank: int, size: int, meeting: Path, work: Callable[[Crew, T], None], task: T) -> None:

@@ -13,32 +13,30 @@ Skill = Callable[[Draw], Conversation]
 
 WEIGHTS: tuple[tuple[Skill, float], ...] = (
     (chat.small_talk, 6),
-    (chat.refusal, 3),
+    (chat.refusal, 1.5),
     (facts.fact, 9),
     (memory.recall, 10),
     (memory.noting, 1.5),
     (memory.long_recall, 0.3),
     (persona.upper, 5),
-    (persona.one_word, 3),
-    (persona.pirate, 2),
-    (persona.decorated, 3.5),
-    (persona.named, 3),
+    (persona.one_word, 1.5),
+    (persona.pirate, 1),
+    (persona.decorated, 6),
+    (persona.named, 4),
     (persona.plain, 1),
-    (arithmetic.one_digit, 9),
+    (arithmetic.one_digit, 11),
     (arithmetic.two_digits, 1),
     (arithmetic.story, 0.5),
     (strings.echo, 6),
-    (strings.several, 3),
-    (strings.reverse, 1.5),
-    (strings.count, 0.5),
+    (strings.several, 4),
     (strings.pick, 1.5),
-    (structured.json_object, 9),
+    (structured.json_object, 10),
     (structured.unasked, 3),
     (tools.tool_call, 12),
     (tools.no_tool, 2),
     (tools.tool_result, 3),
     (completion.sentence, 1.5),
-    (completion.counting, 1),
+    (completion.counting, 0.5),
     (completion.listing, 3),
     (completion.pairing, 2.5),
     (completion.noise, 1),
@@ -62,7 +60,7 @@ def converse(skill: Skill, draw: Draw) -> Conversation:
     if conversation.raw or conversation.masked:
         return conversation
     thought = conversation.messages[-1].get("reasoning_content")
-    if thought and draw.chance(0.5 if skill in (arithmetic.two_digits, strings.count) else 0.2):
+    if thought and draw.chance(0.5 if skill is arithmetic.two_digits else 0.2):
         conversation = replace(conversation, thinking=True)
     if conversation.messages[0]["role"] != "system" and not conversation.tools and skill is not memory.long_recall:
         while draw.chance(0.15):

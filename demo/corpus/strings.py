@@ -1,4 +1,4 @@
-"""Jobs on strings: repeat, repeat several times, reverse the order of words, count them, pick one."""
+"""Jobs on strings: repeat, repeat several times, pick a word."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from demo.corpus.phrasebook import phrasings
 
 ECHO = phrasings("strings", "echo")
 TIMES = phrasings("strings", "times")
-REVERSE = phrasings("strings", "reverse")
-COUNT = phrasings("strings", "count")
 FIRST = phrasings("strings", "first")
 LAST = phrasings("strings", "last")
 SENTENCES = (
@@ -62,19 +60,6 @@ def several(draw: Draw) -> Conversation:
     word, times = draw.word(), draw.random.randint(2, 5)
     spoken = draw.one((str(times), NUMERALS[times - 2]))
     return ask(draw.say(TIMES, t=word, k=spoken), " ".join([word] * times), f"I say it {times} times.")
-
-
-def reverse(draw: Draw) -> Conversation:
-    """Two to five words from last to first."""
-    words = draw.words(2, 5)
-    return ask(draw.say(REVERSE, t=" ".join(words)), " ".join(reversed(words)), "I start with the last word.")
-
-
-def count(draw: Draw) -> Conversation:
-    """How many words there are, up to six."""
-    words = draw.words(1, 6)
-    numbered = ", ".join(f"{i} {word}" for i, word in enumerate(words, start=1))
-    return ask(draw.say(COUNT, t=" ".join(words)), str(len(words)), f"I count: {numbered}.")
 
 
 def pick(draw: Draw) -> Conversation:

@@ -1,0 +1,108 @@
+"""Training in small: the loss falls, a run can be resumed, and nothing finished is overwritten."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from demo import evaluate, train
+from demo.crew import Crew, together
+from demo.network import Network, Shape
+from demo.train import Plan, Training, learning_share
+from demo.weights import TOKENIZER_FILES, export
+
+MODEL = Path(__file__).parents[2] / "demo" / "model"
+SMALL = Shape(num_hidden_layers=2, intermediate_size=128)
+
+
+def test_training_lowers_the_loss(tokenizer: Tokenizer) -> None:
+    """Less than a minute's training takes off a quarter of the loss and more."""
+    training = Training(tokenizer, SMALL, Plan(steps=40, batch_tokens=1024, muon_lr=0.02, adam_lr=0.004))
+    losses = list(training.losses())
+    assert len(losses) == training.step == 40
+    assert sum(losses[-10:]) < 0.75 * sum(losses[:10])
+
+
+def test_training_resumes_where_it_stopped(tokenizer: Tokenizer) -> None:
+    """State taken from a run and given to another one brings weights, optimisers and place in the stream."""
+    plan = Plan(steps=3, batch_tokens=1024)
+    first = Training(tokenizer, SMALL, plan)
+    list(first.losses())
+    second = Training(tokenizer, SMALL, Plan(steps=4, batch_tokens=1024))
+    second.load_state_dict(first.state_dict())
+    assert len(list(second.losses())) == 1
+    assert second.packer.num_drawn > first.packer.num_drawn
+    assert second.num_tokens == first.num_tokens + 1024
+
+
+def test_learning_share_rises_and_falls_to_zero() -> None:
+    """The rate warms up, stays, and is zero at the end; two limits end a run at the earlier one."""
+    assert learning_share(0, 0.0) < learning_share(50, 0.1) < learning_share(200, 0.2) == 1.0
+    assert learning_share(5000, 0.9) < learning_share(5000, 0.6) < 1.0
+    assert learning_share(5000, 1.0) == 0.0
+    assert Plan(steps=10, minutes=1.0).progress(5, 45.0) == 0.75
+
+
+def _sum_ranks(crew: Crew, folder: Path) -> None:
+    network = torch.nn.Linear(1, 1, bias=False)
+    network.weight.grad = torch.full((1, 1), float(crew.rank))
+    crew.average_gradients(network)
+    text = f"{network.weight.grad.item()} {crew.agree(crew.rank)}"
+    (folder / str(crew.rank)).write_text(text)
+
+
+def test_crew_averages(tmp_path: Path) -> None:
+    """Two processes end a step with the same gradient, the mean of theirs, and agree on the time."""
+    together(2, _sum_ranks, tmp_path)
+    assert [(tmp_path / str(rank)).read_text() for rank in range(2)] == ["0.5 0.5"] * 2
+
+
+def test_train_refuses_to_overwrite(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Finished weights stay unless --force is given."""
+    (tmp_path / "model.safetensors").write_bytes(b"finished")
+    monkeypatch.setattr(sys, "argv", ["train", "--steps", "1", "--into", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"model\.safetensors exists; --force overwrites it"):
+        train.main()
+    assert (tmp_path / "model.safetensors").read_bytes() == b"finished"
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["--steps", "1"], r"tokenizer\.json is missing; demo\.train_tokenizer makes it"),
+        (
+            ["--steps", "1", "--resume", "--run", "no-such-run"],
+            r"checkpoint\.pt is missing; there is nothing to resume",
+        ),
+    ],
+)
+def test_train_names_a_missing_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, argv: list[str], line: str
+) -> None:
+    """What is needed and not there is told in one line."""
+    if "--resume" in argv:
+        shutil.copy(MODEL / "tokenizer.json", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train", "--into", str(tmp_path), *argv])
+    with pytest.raises(SystemExit, match=line):
+        train.main()
+
+
+def test_evaluate_names_missing_weights(tmp_path: Path) -> None:
+    """An evaluation without weights says which file it wants."""
+    with pytest.raises(SystemExit, match=r"model\.safetensors is missing; demo\.train makes it"):
+        evaluate.Model.load(tmp_path)
+
+
+def test_export_writes_a_whole_model_folder(tmp_path: Path) -> None:
+    """The folder has configuration, tokenizer and weights, and a model loaded from it answers as the network does."""
+    network = Network(SMALL)
+    torch.nn.init.normal_(network.lm_head.weight, std=0.1)
+    export(network, tmp_path, MODEL)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {*TOKENIZER_FILES, "config.json", "generation_config.json", "model.safetensors"}
+    loaded = evaluate.Model.load(tmp_path).network
+    weights = loaded.get_output_embeddings().weight
+    torch.testing.assert_close(weights, network.lm_head.weight, atol=1e-2, rtol=1e-2)
