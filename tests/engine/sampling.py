@@ -6,8 +6,11 @@ import math
 from collections.abc import Collection
 from collections.abc import Sequence as Rows
 
+import numpy as np
+
 from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.types import Constraint, GenerationRequest, SamplingParams, StopParams
+from service.engine.watermark import Watermark
 from tests.engine.fakes import ByteTokenizer
 
 _MASK = 2**64 - 1
@@ -71,6 +74,9 @@ def reference_distribution(logits: Rows[float], sequence: Sequence) -> list[floa
         logits[token] -= sampling.frequency_penalty * generated.count(token) + sampling.presence_penalty
     for token, bias in sampling.logit_bias.items():
         logits[token] += bias
+    if sampling.watermark:
+        greens = Watermark().greens(sequence.token_ids[-1:], np.arange(len(logits), dtype=np.uint32))[0]
+        logits = [logit + Watermark().delta * bool(green) for logit, green in zip(logits, greens, strict=True)]
     if len(generated) < sequence.request.stopping.min_tokens:
         for token in sequence.end_token_ids:
             logits[token] = -math.inf

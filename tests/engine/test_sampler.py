@@ -47,6 +47,8 @@ PARAMS = {
     "frequency-reward": SamplingParams(frequency_penalty=-0.9),
     "presence": SamplingParams(presence_penalty=1.7),
     "bias": SamplingParams(logit_bias={5: 6.0, 6: -100.0, 690: 5.0}),
+    "watermark": SamplingParams(watermark=True, temperature=1.3, top_p=0.9),
+    "greedy-watermark": SamplingParams(watermark=True, temperature=0),
     "greedy-penalties": SamplingParams(
         temperature=0, repetition_penalty=1.3, frequency_penalty=0.5, presence_penalty=0.5
     ),
