@@ -37,8 +37,10 @@ def _prompt_faults(request: GenerationRequest, vocab_size: int, max_choices: int
         yield "prompt", f"a token id of the prompt is not below the vocabulary's size, {vocab_size}"
     if not 1 <= request.n <= max_choices:
         yield "n", f"n must be from 1 to {max_choices}, not {request.n}"
-    if request.logprobs is not None and not 0 <= request.logprobs <= MAX_LOGPROBS:
-        yield "logprobs", f"logprobs must be from 0 to {MAX_LOGPROBS}, not {request.logprobs}"
+    for field in ("logprobs", "prompt_logprobs"):
+        num_candidates = getattr(request, field)
+        if num_candidates is not None and not 0 <= num_candidates <= MAX_LOGPROBS:
+            yield field, f"{field} must be from 0 to {MAX_LOGPROBS}, not {num_candidates}"
 
 
 def _stopping_faults(stopping: StopParams) -> Iterator[tuple[str, str]]:

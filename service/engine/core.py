@@ -20,10 +20,11 @@ from service.engine.types import EngineStats, GenerationOutput, TokenLogprob
 
 @dataclass(frozen=True, slots=True)
 class SampledToken:
-    """What a step yields for one sequence. `logprob` is present if the request asks for logprobs."""
+    """What a step yields for one sequence. The logprobs are present if the request asks for them."""
 
     token_id: int
     logprob: TokenLogprob | None = None
+    prompt_logprobs: Rows[TokenLogprob] = ()  # with a sequence's first token, if it `needs_prompt_logprobs`
 
 
 class Runner(Protocol):
@@ -135,7 +136,7 @@ class EngineCore:
         try:
             if isinstance(result, SequenceError):
                 raise result
-            output = sequence.accept(result.token_id, result.logprob, now)
+            output = sequence.accept(result.token_id, result.logprob, now, result.prompt_logprobs)
         except SequenceError as error:
             self.abort(sequence.group)
             report.errors.append((sequence.group, error))

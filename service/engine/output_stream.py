@@ -73,6 +73,7 @@ def _merge(first: GenerationOutput, second: GenerationOutput) -> GenerationOutpu
         token_ids=(*first.token_ids, *second.token_ids),
         text=first.text + second.text,
         logprobs=(*first.logprobs, *second.logprobs),
+        prompt_logprobs=(*first.prompt_logprobs, *second.prompt_logprobs),
         finish_reason=second.finish_reason,
         stop_sequence=second.stop_sequence,
         num_cached_tokens=second.num_cached_tokens,

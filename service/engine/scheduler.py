@@ -15,6 +15,7 @@ from service.engine.config import EngineConfig
 from service.engine.sequence import Sequence, SequenceGroup
 
 _EXPECTED_TOKENS = 256  # of an answer: room that is looked for, not kept
+_MAX_PROMPT_LOGPROBS = 64  # of one sequence in a step: each takes a row of logits, as large as the vocabulary
 _by_order = attrgetter("order")
 
 
@@ -152,7 +153,7 @@ class Scheduler:
 
     def _continue(self, sequence: Sequence, draft: _Draft) -> None:
         """Give a running sequence its share, at the cost of those after it in the order if need be."""
-        num_new = min(_num_lacking(sequence), draft.num_left)
+        num_new = _share(sequence, draft.num_left)
         if num_new == 0 or sequence not in self._running:
             return
         while not self._grow(sequence, num_new):
@@ -168,7 +169,7 @@ class Scheduler:
         num_promised = sum(map(self._num_missing_blocks, self._running))
         while self._waiting and draft.num_left > 0 and len(self._running) < self._config.max_batch_sequences:
             sequence = self._waiting[0]
-            found = self.pool.find(sequence)
+            found = [] if sequence.needs_prompt_logprobs else self.pool.find(sequence)
             num_needed = self.pool.num_blocks_for(len(sequence.token_ids)) - len(found)
             # What runs must be able to end its prompt, and then to grow by a block, before anything else begins;
             # or it would be preempted at once, or preempt the newcomer.
@@ -183,7 +184,7 @@ class Scheduler:
             if sequence.scheduled is None:
                 sequence.scheduled = now
                 self._note_start(sequence, draft)
-            num_new = min(_num_lacking(sequence), draft.num_left)
+            num_new = _share(sequence, draft.num_left)
             if not self._grow(sequence, num_new):
                 raise RuntimeError("the blocks that were counted as free are not")
             draft.add(sequence, num_new)
@@ -252,3 +253,9 @@ class _Draft:
 
 def _num_lacking(sequence: Sequence) -> int:
     return len(sequence.token_ids) - sequence.num_computed_tokens
+
+
+def _share(sequence: Sequence, num_left: int) -> int:
+    """How many of the tokens that the sequence lacks it gets, if there is room for `num_left`."""
+    most = _MAX_PROMPT_LOGPROBS if sequence.needs_prompt_logprobs else num_left
+    return min(_num_lacking(sequence), num_left, most)

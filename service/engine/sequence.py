@@ -116,7 +116,18 @@ class Sequence:
     def num_generated_tokens(self) -> int:
         return len(self.token_ids) - self.num_prompt_tokens
 
-    def accept(self, token_id: int, logprob: TokenLogprob | None, now: float) -> GenerationOutput:
+    @property
+    def needs_prompt_logprobs(self) -> bool:
+        """Whether the logprobs of the prompt's tokens are still to be told; the first choice tells them for all."""
+        return self.request.prompt_logprobs is not None and self.choice_index == 0 and self.first_token is None
+
+    def accept(
+        self,
+        token_id: int,
+        logprob: TokenLogprob | None,
+        now: float,
+        prompt_logprobs: Collection[TokenLogprob] = (),
+    ) -> GenerationOutput:
         """Append a sampled token and tell what it adds, with the finish reason if it is the last.
 
         Raises ConstraintFailed if the constraint does not take the token.
@@ -132,6 +143,7 @@ class Sequence:
             token_ids=(token_id,),
             text=text,
             logprobs=(logprob,) if logprob is not None else (),
+            prompt_logprobs=tuple(prompt_logprobs),
             finish_reason=self.finish_reason,
             stop_sequence=self._detokenizer.stop_sequence,
             num_cached_tokens=self.group.num_cached_tokens,

@@ -73,7 +73,8 @@ class Constraint(Protocol):
 class GenerationRequest:
     """One prompt and what to do with it.
 
-    `logprobs` None is off, 0 to 20 the number of candidates beside the sampled token. `deadline` is a
+    `logprobs` None is off, 0 to 20 the number of candidates beside the sampled token. `prompt_logprobs` is the same for
+    the prompt's own tokens; such a prompt is computed whole, whatever the cache has of it. `deadline` is a
     `time.monotonic()` instant in seconds. A lower `priority` value is served first. Requests share cached prompts only
     with requests of the same `cache_salt`. `skip_special_tokens` False shows control tokens in the text, for formats
     that write tool calls with them; the token that ends the text is never shown.
@@ -85,6 +86,7 @@ class GenerationRequest:
     stopping: StopParams = StopParams()
     n: int = 1
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     constraint: Constraint | None = None
     deadline: float | None = None
     priority: int = 0
@@ -117,14 +119,16 @@ class GenerationOutput:
     """What one or more steps added to one choice.
 
     `text` is the new text (may be empty while bytes or a possible stop string are held back), `token_ids` the new
-    tokens, the one that ended the text included, and `logprobs`, where asked for, one value for each of them. The last
-    output of a choice, and only that one, has a `finish_reason` and `timings`.
+    tokens, the one that ended the text included, and `logprobs`, where asked for, one value for each of them. The
+    first output of choice 0 has the `prompt_logprobs`, where asked for: those of the prompt's second token and of all
+    after it. The last output of a choice, and only that one, has a `finish_reason` and `timings`.
     """
 
     choice_index: int
     token_ids: Sequence[int]
     text: str
     logprobs: Sequence[TokenLogprob] = ()
+    prompt_logprobs: Sequence[TokenLogprob] = ()
     finish_reason: FinishReason | None = None
     stop_sequence: str | None = None  # the string that ended it, with STOP_SEQUENCE
     num_cached_tokens: int = 0  # prompt tokens whose cache entries were found, not computed

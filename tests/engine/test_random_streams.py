@@ -110,6 +110,7 @@ def random_request(draw: random.Random, serial: int) -> GenerationRequest:
         ),
         n=draw.choice([1, 1, 1, 1, 1, 1, 2, 3]),
         logprobs=draw.choice([None, None, 0, 3]),
+        prompt_logprobs=draw.choice([None, None, None, 2]),
         constraint=constraint,
         deadline=time.monotonic() + draw.random() if draw.random() < 0.05 else None,
         priority=draw.randrange(3),

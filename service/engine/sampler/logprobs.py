@@ -28,15 +28,22 @@ class Logprobs:
         """By row, the log-probability of the row's sampled token and its candidates, most likely first."""
         if not self._num_candidates:
             return {}
-        chosen = torch.tensor([token_ids[row] for row in self._num_candidates], device=self._rows.device)
-        logprobs = self._rows.gather(1, chosen[:, None])[:, 0].tolist()
-        most = min(max(self._num_candidates.values()), self._rows.shape[1])
-        top_logprobs, top_ids = (part.tolist() for part in self._rows.topk(most, dim=-1))
-        return {
-            row: TokenLogprob(
-                token_ids[row],
-                logprobs[place],
-                tuple(zip(top_ids[place][:count], top_logprobs[place][:count], strict=True)),
-            )
-            for place, (row, count) in enumerate(self._num_candidates.items())
-        }
+        chosen = [token_ids[row] for row in self._num_candidates]
+        described = _describe(self._rows, chosen, list(self._num_candidates.values()))
+        return dict(zip(self._num_candidates, described, strict=True))
+
+
+def logprobs_of(logits: Tensor, token_ids: Rows[int], num_candidates: int) -> list[TokenLogprob]:
+    """The log-probability of a given token, and the candidates, for each row of `logits` [rows, vocabulary]."""
+    return _describe(logits.log_softmax(dim=-1), token_ids, [num_candidates] * len(token_ids))
+
+
+def _describe(rows: Tensor, token_ids: Rows[int], num_candidates: Rows[int]) -> list[TokenLogprob]:
+    logprobs = rows.gather(1, torch.tensor(token_ids, device=rows.device)[:, None])[:, 0].tolist()
+    top_logprobs, top_ids = (part.tolist() for part in rows.topk(min(max(num_candidates), rows.shape[1]), dim=-1))
+    return [
+        TokenLogprob(token_id, logprob, tuple(zip(ids[:count], logprobs[:count], strict=True)))
+        for token_id, logprob, ids, logprobs, count in zip(
+            token_ids, logprobs, top_ids, top_logprobs, num_candidates, strict=True
+        )
+    ]
