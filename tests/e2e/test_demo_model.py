@@ -1,0 +1,38 @@
+"""The bundled model says the same through the whole product as in plain transformers."""
+
+from typing import Any
+
+import httpx
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from demo.evaluate import MODEL, SKILLS, cases
+from tests.e2e.stack import Stack
+
+NUM_PROMPTS = 50
+SKILL_NAMES = ("small talk", "facts", "memory", "persona: upper case", "echo")
+
+
+def held_out_chats() -> list[list[dict[str, Any]]]:
+    """The messages before the answer, of cases that training never drew."""
+    skills = [skill for skill in SKILLS if skill.name in SKILL_NAMES]
+    chats = [case.messages[:-1] for skill in skills for case in cases(skill, NUM_PROMPTS // len(skills), 2026)]
+    assert len(chats) == NUM_PROMPTS
+    return [[dict(message) for message in chat] for chat in chats]
+
+
+def test_server_says_what_transformers_says(stack: Stack) -> None:
+    """Greedy text for 50 held-out chats: `from_pretrained` on the folder, and the REST answer through Envoy."""
+    torch.set_num_threads(1)
+    tokenizer: Any = AutoTokenizer.from_pretrained(MODEL)
+    network: Any = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
+    with httpx.Client(base_url=stack.door, timeout=60) as client:
+        for messages in held_out_chats():
+            inputs = tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
+            )
+            out = network.generate(**inputs, do_sample=False, max_new_tokens=48)
+            expected = tokenizer.decode(out[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+            body = {"model": "sluice-demo", "messages": messages, "temperature": 0, "max_tokens": 48}
+            answer = client.post("/v1/chat/completions", json=body).json()
+            assert answer["choices"][0]["message"]["content"] == expected
