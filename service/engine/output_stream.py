@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import chain
 
 from service.engine.errors import EngineError
 from service.engine.types import GenerationOutput
@@ -22,7 +24,7 @@ class OutputStream(AsyncIterator[GenerationOutput]):
     def __init__(self, num_choices: int) -> None:
         self._num_unfinished = num_choices
         self._error: EngineError | None = None
-        self._pending: dict[int, GenerationOutput] = {}
+        self._pending: dict[int, list[GenerationOutput]] = {}  # by choice
         self._news = asyncio.Event()
 
     @property
@@ -36,8 +38,7 @@ class OutputStream(AsyncIterator[GenerationOutput]):
             return
         if output.finish_reason is not None:
             self._num_unfinished -= 1
-        pending = self._pending.get(output.choice_index)
-        self._pending[output.choice_index] = _merge(pending, output) if pending else output
+        self._pending.setdefault(output.choice_index, []).append(output)
         self._news.set()
 
     def end(self, error: EngineError) -> None:
@@ -64,18 +65,18 @@ class OutputStream(AsyncIterator[GenerationOutput]):
                 raise StopAsyncIteration
             self._news.clear()
             await self._news.wait()
-        return self._pending.pop(next(iter(self._pending)))
+        return _merge(self._pending.pop(next(iter(self._pending))))
 
 
-def _merge(first: GenerationOutput, second: GenerationOutput) -> GenerationOutput:
-    return GenerationOutput(
-        choice_index=second.choice_index,
-        token_ids=(*first.token_ids, *second.token_ids),
-        text=first.text + second.text,
-        logprobs=(*first.logprobs, *second.logprobs),
-        prompt_logprobs=(*first.prompt_logprobs, *second.prompt_logprobs),
-        finish_reason=second.finish_reason,
-        stop_sequence=second.stop_sequence,
-        num_cached_tokens=second.num_cached_tokens,
-        timings=second.timings,
+def _merge(outputs: list[GenerationOutput]) -> GenerationOutput:
+    """One output for several of the same choice; in one pass, since a reader may have missed thousands."""
+    last = outputs[-1]
+    if len(outputs) == 1:
+        return last
+    return replace(
+        last,
+        token_ids=tuple(chain.from_iterable(output.token_ids for output in outputs)),
+        text="".join(output.text for output in outputs),
+        logprobs=tuple(chain.from_iterable(output.logprobs for output in outputs)),
+        prompt_logprobs=tuple(chain.from_iterable(output.prompt_logprobs for output in outputs)),
     )

@@ -92,7 +92,8 @@ class Checkpoint:
                 f"the configuration asks for {list(shape)}"
             )
         try:
-            tensor: Tensor = self._files[self._file_of[name]].get_tensor(name)
+            # A copy: what is mapped would end the process if someone rewrote the file in place.
+            tensor: Tensor = self._files[self._file_of[name]].get_tensor(name).clone()
         except (SafetensorError, OSError) as error:
             raise ModelLoadError(f"{self._file_of[name]}: {name} can't be read: {error}") from error
         self._taken.add(name)
