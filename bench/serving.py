@@ -3,13 +3,15 @@
 Usage: .venv/bin/python -m bench.serving [--models demo 0.5b] [--streams 1 4 16] [--tokens 64] [--rounds 2]
 
 The whole product is measured, at its front door: Envoy, gateway, gRPC, engine. The two servers run in turns, never at
-once, and the medians over the rounds are compared. Decode is the sum over the streams of (tokens - 1) / (last - first
-token's time); time to first token is the median over the streams, whose different prompts arrive at the same moment.
+once, and the medians over the rounds are compared. Decode is what all streams receive together while all of them
+decode: between the last one's first token and the first one's last. Time to first token is the median over the streams,
+whose different prompts arrive at the same moment.
 """
 
 import argparse
 import asyncio
 import json
+import math
 import random
 import signal
 import socket
@@ -23,11 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from tokenizers import Tokenizer
 
 from bench import shapes
 
 ROOT = Path(__file__).resolve().parent.parent
-MODELS = {"demo": lambda: shapes.DEMO, "0.5b": shapes.qwen2_5_0_5b}
+MODELS = {"demo": shapes.demo_without_end, "0.5b": shapes.qwen2_5_0_5b}
 WORDS = "the model reads every word of a long question and answers with one of its own".split()  # noqa: SIM905 it reads as a sentence
 START_TIMEOUT_S = 180
 
@@ -45,6 +48,15 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A server that is up, and the model's name there."""
+
+    url: str
+    model: str
+    tokenizer: Tokenizer
 
 
 @contextmanager
@@ -98,13 +110,14 @@ def until_up(url: str) -> None:
     sys.exit(f"{url} did not answer within {START_TIMEOUT_S} s; see .cache/bench/server.log")
 
 
-async def stream(client: httpx.AsyncClient, model: str, prompt: str, tokens: int) -> tuple[float, float, int]:
-    """One chat: (time of the first token, time of the last one, tokens), times from `time.monotonic()`."""
+async def stream(client: httpx.AsyncClient, chat: Chat, prompt: str, tokens: int) -> tuple[list[float], float]:
+    """One chat: (when each piece of text came, by `time.monotonic()`; tokens in a piece, on average)."""
     body = {
-        "model": model, "stream": True, "max_tokens": tokens, "temperature": 0,
+        "model": chat.model, "stream": True, "max_tokens": tokens, "temperature": 0,
         "stream_options": {"include_usage": True}, "messages": [{"role": "user", "content": prompt}],
     }  # fmt: skip
-    first = last = 0.0
+    times: list[float] = []
+    text = ""
     count = 0
     async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
         if answer.status_code != httpx.codes.OK:
@@ -113,23 +126,29 @@ async def stream(client: httpx.AsyncClient, model: str, prompt: str, tokens: int
             if not line.startswith("data: {"):
                 continue
             chunk = json.loads(line[6:])
-            if any(choice["delta"].get("content") for choice in chunk["choices"]):
-                last = time.monotonic()
-                first = first or last
+            if piece := "".join(choice["delta"].get("content") or "" for choice in chunk["choices"]):
+                times.append(time.monotonic())
+                text += piece
             count = (chunk.get("usage") or {}).get("completion_tokens", count)
-    return first, last, count
+    if not times:
+        sys.exit(f"no text came from {answer.url}")
+    # Control tokens are generated and counted, but show no text: the bundled model's last ones are such.
+    return times, min(count, len(chat.tokenizer.encode(text).ids)) / len(times)
 
 
-async def measure(url: str, model: str, streams: int, tokens: int, seed: int) -> Result:
+async def measure(chat: Chat, streams: int, tokens: int, seed: int) -> Result:
     """`streams` chats at once, each with a prompt of its own of about a hundred tokens."""
     draw = random.Random(seed)
-    prompts = [" ".join(draw.choices(WORDS, k=40)) for _ in range(streams)]
+    # Something that the bundled model answers at length.
+    prompts = [f"Repeat after me: {' '.join(draw.choices(WORDS, k=40))}" for _ in range(streams)]
     limits = httpx.Limits(max_connections=streams)
-    async with httpx.AsyncClient(base_url=url, timeout=600, limits=limits) as client:
+    async with httpx.AsyncClient(base_url=chat.url, timeout=600, limits=limits) as client:
         began = time.monotonic()
-        done = await asyncio.gather(*(stream(client, model, prompt, tokens) for prompt in prompts))
-    decode = sum((count - 1) / (last - first) for first, last, count in done if last > first)
-    return Result(decode, statistics.median(first - began for first, _, _ in done))
+        done = await asyncio.gather(*(stream(client, chat, prompt, tokens) for prompt in prompts))
+    begin, end = max(times[0] for times, _ in done), min(times[-1] for times, _ in done)
+    received = sum(per_piece * sum(begin < moment <= end for moment in times) for times, per_piece in done)
+    decode = received / (end - begin) if begin < end else math.nan  # too few tokens for all to decode at once
+    return Result(decode, statistics.median(times[0] - began for times, _ in done))
 
 
 def main() -> None:
@@ -147,9 +166,10 @@ def main() -> None:
         for round_number in range(options.rounds):
             for server in (sluice, peer):
                 with server(folder) as (url, model):
+                    chat = Chat(url, model, Tokenizer.from_file(str(folder / "tokenizer.json")))
                     for streams in options.streams:
-                        asyncio.run(measure(url, model, streams, 8, seed=-1))  # warm
-                        result = asyncio.run(measure(url, model, streams, options.tokens, seed=round_number))
+                        asyncio.run(measure(chat, streams, 8, seed=-1))  # warm
+                        result = asyncio.run(measure(chat, streams, options.tokens, seed=round_number))
                         results.setdefault((server.__name__, streams), []).append(result)
         print(f"\n{name}: {options.tokens} tokens an answer, medians of {options.rounds} rounds\n")
         print("| streams | decode tokens/s | peer | ratio | first token ms | peer | ratio |")

@@ -50,6 +50,16 @@ def qwen2_5_0_5b() -> Path:
     return folder
 
 
+def demo_without_end() -> Path:
+    """A copy of the bundled model that ends its answers by length only, since its own are short."""
+    folder = ROOT / ".cache" / "bench" / "demo-without-end"
+    shutil.copytree(DEMO, folder, dirs_exist_ok=True)
+    for name in ("config.json", "generation_config.json"):
+        settings = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(settings | {"eos_token_id": settings.get("vocab_size", 2_048) - 1}))
+    return folder
+
+
 def filled_up(tokenizer: Path, vocab_size: int) -> str:
     """The tokenizer's JSON with entries that no text encodes to, so that every id of a larger vocabulary decodes."""
     data = json.loads(tokenizer.read_text())

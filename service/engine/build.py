@@ -26,6 +26,7 @@ from service.engine.models.load import load_backend
 from service.engine.models.progress import load_progress
 from service.engine.tokenizer import FastTokenizer
 
+_MIN_THREADED_PARAMETERS = 50_000_000
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
 
 
@@ -49,7 +50,7 @@ class BuiltEngine:
     engine: Engine
     runner: ModelRunner
     tokenizer: FastTokenizer
-    config: EngineConfig  # with nothing left None but num_threads
+    config: EngineConfig  # with nothing left None
     info: ModelInfo
     folder: Path  # where the model's files lie, its chat template among them
     eos_token_ids: frozenset[int]
@@ -65,11 +66,8 @@ def build_engine(
 ) -> BuiltEngine:
     """Load `model`, a folder or a hub id, and size the engine for it. Raises ModelLoadError for whatever is wrong.
 
-    `device` is a torch device or "auto": CUDA if there is one, else the CPU. `config.num_threads` is set for the whole
-    process, since torch has one pool of threads.
+    `device` is a torch device or "auto": CUDA if there is one, else the CPU.
     """
-    if config.num_threads is not None:
-        torch.set_num_threads(config.num_threads)
     target = _device(device)
     folder = _folder(model)
     model_config = _model_config(folder)
@@ -81,12 +79,15 @@ def build_engine(
         )
     checkpoint = Checkpoint(folder)
     dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
+    num_threads = config.num_threads or _num_threads(checkpoint, target)
     with load_progress(model, checkpoint.num_bytes) as on_read:
         checkpoint.on_read = on_read
         backend = load_backend(model_config, checkpoint, dtype, target, max_model_len)
     num_blocks = config.num_blocks or _num_blocks(config, max_model_len, backend.bytes_per_slot, target, folder)
-    resolved = replace(config, num_blocks=num_blocks, max_model_len=max_model_len)
-    runner = ModelRunner(backend, num_blocks, config.block_size, target, config.watermark)
+    resolved = replace(config, num_blocks=num_blocks, max_model_len=max_model_len, num_threads=num_threads)
+    runner = ModelRunner(
+        backend, num_blocks, config.block_size, target, watermark=config.watermark, num_threads=num_threads
+    )
     eos_token_ids = _eos_token_ids(folder, model_config)
     return BuiltEngine(
         engine=Engine(runner, tokenizer, resolved, eos_token_ids=eos_token_ids, observer=observer),
@@ -114,6 +115,16 @@ def _device(name: str) -> torch.device:
         return torch.device(name)
     except RuntimeError as error:
         raise ModelLoadError(f"{name!r} is no device that torch knows") from error
+
+
+def _num_threads(checkpoint: Checkpoint, device: torch.device) -> int:
+    """One thread for a small model on the CPU, else as many as torch has.
+
+    A small model's products take microseconds, and threads that wait for each other take longer than they save, the
+    more so as the event loop and the other processes want the cores too.
+    """
+    is_small = checkpoint.num_parameters < _MIN_THREADED_PARAMETERS
+    return 1 if is_small and device.type == "cpu" else torch.get_num_threads()
 
 
 def _folder(model: str) -> Path:

@@ -17,7 +17,7 @@ class EngineConfig:
     """Sizes of one engine. Raises ValueError with the field's name for a value that can't work.
 
     `num_blocks` None is as many as the memory holds, `max_model_len` None the model's own context length,
-    `num_threads` None what the machine has. `prefix_caching` False keeps requests from sharing cached prompts; the
+    `num_threads` None as many as suit its size. `prefix_caching` False keeps requests from sharing cached prompts; the
     choices of one request share theirs all the same.
     """
 

@@ -34,26 +34,39 @@ class ModelRunner:
         num_blocks: int,
         block_size: int,
         device: torch.device,
+        *,
         watermark: Watermark = Watermark(),  # noqa: B008  immutable
+        num_threads: int | None = None,
     ) -> None:
+        """`num_threads` None leaves torch's own number."""
         self.num_blocks = num_blocks
         self.block_size = block_size
         self._backend = backend
         self._device = device
         self._sampler = Sampler(watermark)
         self._prompt_logprobs: dict[Sequence, list[TokenLogprob]] = {}  # of prompts that are not yet computed whole
+        self._num_threads = num_threads
+        self._thread_is_ready = False
         backend.allocate(num_blocks, block_size)
 
     def run(self, step: Step) -> Rows[SampledToken | SequenceError | None]:
         """Compute the step; one result for each of `step.items`, in their order, None where it does not sample."""
-        # Numbers below 1e-38, of which softmax makes many, cost 10 to 50 times the others. The switch is the thread's.
-        torch.set_flush_denormal(True)
+        if not self._thread_is_ready:
+            self._prepare_thread()
         logits = self._take_prompt_logprobs(self._backend.forward(self._batch(step.items)), step.items)
         sampling = [item.sequence for item in step.items if item.samples]
         tokens = iter(self._sampler.sample(logits, sampling) if sampling else ())
         return [
             self._with_prompt_logprobs(item.sequence, next(tokens)) if item.samples else None for item in step.items
         ]
+
+    def _prepare_thread(self) -> None:
+        """What torch keeps for each thread, for the engine's; other engines of the process have theirs."""
+        # Numbers below 1e-38, of which softmax makes many, cost 10 to 50 times the others.
+        torch.set_flush_denormal(True)
+        if self._num_threads is not None:
+            torch.set_num_threads(self._num_threads)
+        self._thread_is_ready = True
 
     def release(self, sequence: Sequence) -> None:
         """Forget what is kept for a sequence: it has ended, or it was preempted and will be computed again."""

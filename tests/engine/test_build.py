@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,16 @@ def test_build_reads_the_ids_that_end_a_text(
         file.write_text(json.dumps(generation))
     edit_json(folder / "config.json", **config)
     assert build_engine(str(folder), SMALL).eos_token_ids == expected
+
+
+@pytest.mark.parametrize(("wanted", "smallest", "expected"), [(None, 10**9, 1), (None, 0, 3), (2, 10**9, 2)])
+def test_build_gives_a_small_model_one_thread(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, wanted: int | None, smallest: int, expected: int
+) -> None:
+    """A larger one gets all of torch's, and a number that is given counts before both."""
+    monkeypatch.setattr(build, "_MIN_THREADED_PARAMETERS", smallest)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert build_engine(str(folder), replace(SMALL, num_threads=wanted)).config.num_threads == expected
 
 
 @pytest.mark.parametrize(("available", "expected"), [(10**12, 4 * 8), (64 * 1536 * 2, 6), (1536 * 16 * 2 - 1, None)])
