@@ -4,7 +4,7 @@ The service's stream is replaced by a replay of the same messages that hands con
 two, as a read from gRPC does; a caller in a process of its own reads raw bytes. The processor time of this thread, a
 message, is compared between the replay alone and the replay through the whole gateway (endpoint, encoder, SSE, HTTP
 server, socket), each the least of several rounds, since other work on the machine only adds.
-Run: PYTHONPATH=.:generated .venv/bin/python bench/gateway_stream.py
+Run: .venv/bin/python -m bench.gateway_stream
 """
 
 from __future__ import annotations
