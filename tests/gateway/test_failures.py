@@ -12,7 +12,7 @@ import pytest
 from sluice.v1 import chat_pb2
 
 from tests.gateway import fakes
-from tests.gateway.conftest import Gateway, soon, until
+from tests.gateway.conftest import Gateway, chat_body, soon, until
 
 Code = grpc.StatusCode
 STATUSES = [  # API.md 1.4
@@ -219,12 +219,17 @@ async def test_stop_ends_what_still_runs(
 ) -> None:
     """A request that a stop cuts off is told so, as a status or as the last event, and its call is cancelled."""
     gateway.service.script = fakes.play(events)
-    asking = asyncio.create_task(gateway.chat(stream=stream))
+    status = 200 if stream and len(events) > 1 else 503
+    request = gateway.http.build_request("POST", "/v1/chat/completions", json=chat_body(stream=stream))
+    asking = asyncio.create_task(gateway.http.send(request, stream=True))
+    if status == 200:
+        await asking  # its headers are here: the stream is open
     await until(lambda: gateway.service.begun.is_set() and gateway.service.num_sent == len(events) - 1)
     for task in gateway.server.server_state.tasks:  # as uvicorn does when the time to stop is over
         task.cancel()
     answer = await asking
-    assert answer.status_code == (200 if stream and len(events) > 1 else 503)
+    await answer.aread()
+    assert answer.status_code == status
     assert error_of(answer)["message"] == "the server is stopping"
     await soon(gateway.service.cancelled.wait())
 
