@@ -12,8 +12,8 @@ from demo.corpus.draw import Draw
 Skill = Callable[[Draw], Conversation]
 
 WEIGHTS: tuple[tuple[Skill, float], ...] = (
-    (chat.small_talk, 6),
-    (chat.refusal, 1.5),
+    (chat.small_talk, 8),
+    (chat.refusal, 3),
     (facts.fact, 9),
     (memory.recall, 10),
     (memory.noting, 1.5),
@@ -21,7 +21,7 @@ WEIGHTS: tuple[tuple[Skill, float], ...] = (
     (persona.upper, 5),
     (persona.one_word, 1.5),
     (persona.pirate, 1),
-    (persona.decorated, 6),
+    (persona.decorated, 8),
     (persona.named, 4),
     (persona.plain, 1),
     (arithmetic.one_digit, 11),
@@ -30,7 +30,7 @@ WEIGHTS: tuple[tuple[Skill, float], ...] = (
     (strings.echo, 6),
     (strings.several, 4),
     (strings.pick, 1.5),
-    (structured.json_object, 10),
+    (structured.json_object, 12),
     (structured.unasked, 3),
     (tools.tool_call, 12),
     (tools.no_tool, 2),
