@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -111,6 +112,7 @@ class ScriptedRunner:
     def __init__(self, *texts: str, end: bool = True) -> None:
         self._rule = say(*texts, end=end)
         self.num_steps = 0
+        self.delay_s = 0.0  # of each step
         self.kept: set[Sequence] = set()
         self.fail_with: Exception | None = None
         self.entered = threading.Event()
@@ -120,6 +122,7 @@ class ScriptedRunner:
     def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
         self.entered.set()
         assert self.gate.wait(60)
+        time.sleep(self.delay_s)
         if self.fail_with is not None:
             raise self.fail_with
         self.num_steps += 1
