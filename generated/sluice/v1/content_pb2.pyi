@@ -50,12 +50,14 @@ class Message(_message.Message):
     def __init__(self, role: _Optional[_Union[Role, str]] = ..., content: _Optional[_Iterable[_Union[ContentPart, _Mapping]]] = ..., tool_calls: _Optional[_Iterable[_Union[_tool_pb2.ToolCall, _Mapping]]] = ..., tool_call_id: _Optional[str] = ..., name: _Optional[str] = ..., reasoning: _Optional[str] = ...) -> None: ...
 
 class ContentPart(_message.Message):
-    __slots__ = ("text", "image_url")
+    __slots__ = ("text", "image_url", "file")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     IMAGE_URL_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
     text: str
     image_url: ImageUrl
-    def __init__(self, text: _Optional[str] = ..., image_url: _Optional[_Union[ImageUrl, _Mapping]] = ...) -> None: ...
+    file: InputFile
+    def __init__(self, text: _Optional[str] = ..., image_url: _Optional[_Union[ImageUrl, _Mapping]] = ..., file: _Optional[_Union[InputFile, _Mapping]] = ...) -> None: ...
 
 class ImageUrl(_message.Message):
     __slots__ = ("url", "detail")
@@ -64,3 +66,13 @@ class ImageUrl(_message.Message):
     url: str
     detail: ImageDetail
     def __init__(self, url: _Optional[str] = ..., detail: _Optional[_Union[ImageDetail, str]] = ...) -> None: ...
+
+class InputFile(_message.Message):
+    __slots__ = ("url", "file_id", "filename")
+    URL_FIELD_NUMBER: _ClassVar[int]
+    FILE_ID_FIELD_NUMBER: _ClassVar[int]
+    FILENAME_FIELD_NUMBER: _ClassVar[int]
+    url: str
+    file_id: str
+    filename: str
+    def __init__(self, url: _Optional[str] = ..., file_id: _Optional[str] = ..., filename: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,28 @@
+from buf.validate import validate_pb2 as _validate_pb2
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ErrorBehavior(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ERROR_BEHAVIOR_UNSPECIFIED: _ClassVar[ErrorBehavior]
+    ERROR_BEHAVIOR_ERROR: _ClassVar[ErrorBehavior]
+    ERROR_BEHAVIOR_TRUNCATE: _ClassVar[ErrorBehavior]
+ERROR_BEHAVIOR_UNSPECIFIED: ErrorBehavior
+ERROR_BEHAVIOR_ERROR: ErrorBehavior
+ERROR_BEHAVIOR_TRUNCATE: ErrorBehavior
+
+class ServingOptions(_message.Message):
+    __slots__ = ("priority", "cache_salt", "error_behavior", "deployment")
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_BEHAVIOR_FIELD_NUMBER: _ClassVar[int]
+    DEPLOYMENT_FIELD_NUMBER: _ClassVar[int]
+    priority: int
+    cache_salt: str
+    error_behavior: ErrorBehavior
+    deployment: str
+    def __init__(self, priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., error_behavior: _Optional[_Union[ErrorBehavior, str]] = ..., deployment: _Optional[str] = ...) -> None: ...
