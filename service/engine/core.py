@@ -95,7 +95,7 @@ class EngineCore:
         for item, result in zip(step.items, results, strict=True):
             if not item.sequence.group.ended:  # by another choice of its request, in this very step
                 self._scheduler.advance(item)
-                self._accept(item, result, now, report)
+                self._accept(item, result, now, len(step.items), report)
         self._num_steps += 1
         self._step_tokens = step.num_tokens
         self._num_computed_tokens += step.num_tokens
@@ -126,7 +126,12 @@ class EngineCore:
         self._scheduler.check()
 
     def _accept(
-        self, item: ScheduledSequence, result: SampledToken | SequenceError | None, now: float, report: StepReport
+        self,
+        item: ScheduledSequence,
+        result: SampledToken | SequenceError | None,
+        now: float,
+        batch_size: int,
+        report: StepReport,
     ) -> None:
         sequence = item.sequence
         if (result is not None) != item.samples:
@@ -136,7 +141,9 @@ class EngineCore:
         try:
             if isinstance(result, SequenceError):
                 raise result
-            output = sequence.accept(result.token_id, result.logprob, now, result.prompt_logprobs)
+            output = sequence.accept(
+                result.token_id, result.logprob, now, result.prompt_logprobs, batch_size=batch_size
+            )
         except SequenceError as error:
             self.abort(sequence.group)
             report.errors.append((sequence.group, error))

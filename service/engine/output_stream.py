@@ -76,6 +76,7 @@ def _merge(outputs: list[GenerationOutput]) -> GenerationOutput:
     return replace(
         last,
         token_ids=tuple(chain.from_iterable(output.token_ids for output in outputs)),
+        token_times=tuple(chain.from_iterable(output.token_times for output in outputs)),
         text="".join(output.text for output in outputs),
         logprobs=tuple(chain.from_iterable(output.logprobs for output in outputs)),
         prompt_logprobs=tuple(chain.from_iterable(output.prompt_logprobs for output in outputs)),

@@ -127,10 +127,12 @@ class Sequence:
         logprob: TokenLogprob | None,
         now: float,
         prompt_logprobs: Collection[TokenLogprob] = (),
+        *,
+        batch_size: int = 1,
     ) -> GenerationOutput:
         """Append a sampled token and tell what it adds, with the finish reason if it is the last.
 
-        Raises ConstraintFailed if the constraint does not take the token.
+        `batch_size` is how many sequences its step had. Raises ConstraintFailed if the constraint refuses the token.
         """
         self.token_ids.append(token_id)
         if self.first_token is None:
@@ -141,13 +143,15 @@ class Sequence:
         return GenerationOutput(
             choice_index=self.choice_index,
             token_ids=(token_id,),
+            token_times=(now,),
             text=text,
+            timings=self._timings(now),
+            batch_size=batch_size,
             logprobs=(logprob,) if logprob is not None else (),
             prompt_logprobs=tuple(prompt_logprobs),
             finish_reason=self.finish_reason,
             stop_sequence=self._detokenizer.stop_sequence,
             num_cached_tokens=self.group.num_cached_tokens,
-            timings=self._timings(now) if self.finish_reason else None,
         )
 
     def _advance(self, token_id: int) -> str:
@@ -176,7 +180,8 @@ class Sequence:
             raise ConstraintFailed("the output constraint failed") from error
 
     def _timings(self, now: float) -> Timings:
-        return Timings(self.group.arrived, self.scheduled, self.first_token, now, self.num_preemptions)
+        finished = now if self.finish_reason else None
+        return Timings(self.group.arrived, self.scheduled, self.first_token, finished, self.num_preemptions)
 
 
 def choice_seed(seed: int, choice_index: int) -> int:

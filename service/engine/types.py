@@ -105,12 +105,12 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Where one choice's time went, in seconds. The four instants are of `time.monotonic()`."""
+    """Where one choice's time went so far, in seconds. The four instants are of `time.monotonic()`."""
 
     arrived: float
     scheduled: float | None
     first_token: float | None
-    finished: float | None
+    finished: float | None  # None while more may come
     num_preemptions: int = 0
 
 
@@ -119,20 +119,23 @@ class GenerationOutput:
     """What one or more steps added to one choice.
 
     `text` is the new text (may be empty while bytes or a possible stop string are held back), `token_ids` the new
-    tokens, the one that ended the text included, and `logprobs`, where asked for, one value for each of them. The
-    first output of choice 0 has the `prompt_logprobs`, where asked for: those of the prompt's second token and of all
-    after it. The last output of a choice, and only that one, has a `finish_reason` and `timings`.
+    tokens, the one that ended the text included, `token_times` the instants at which they were sampled, and `logprobs`,
+    where asked for, one value for each of them. The first output of choice 0 has the `prompt_logprobs`, where asked
+    for: those of the prompt's second token and of all after it. The last output of a choice, and only that one, has a
+    `finish_reason`.
     """
 
     choice_index: int
     token_ids: Sequence[int]
+    token_times: Sequence[float]
     text: str
+    timings: Timings
+    batch_size: int  # sequences in the step that made the newest token, this one included
     logprobs: Sequence[TokenLogprob] = ()
     prompt_logprobs: Sequence[TokenLogprob] = ()
     finish_reason: FinishReason | None = None
     stop_sequence: str | None = None  # the string that ended it, with STOP_SEQUENCE
     num_cached_tokens: int = 0  # prompt tokens whose cache entries were found, not computed
-    timings: Timings | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class Observation:
         """The engine generated something."""
         index = output.choice_index
         self._num_tokens[index] = self._num_tokens.get(index, 0) + len(output.token_ids)
-        if output.timings is not None:
+        if output.finish_reason is not None:
             self._timings[index] = output.timings
 
     def sent(self, event: chat_pb2.StreamChatResponse) -> None:

@@ -44,8 +44,19 @@ def test_core_measures_the_times_of_a_choice() -> None:
         bench.step()
         bench.clock.now += 1
     timings = bench.outputs[0, 0][-1].timings
-    assert timings is not None
     assert (timings.arrived, timings.scheduled, timings.first_token, timings.finished) == (100, 101, 103, 105)
+    assert [output.token_times for output in bench.outputs[0, 0]] == [(103,), (104,), (105,)]
+
+
+def test_core_tells_how_many_sequences_a_token_s_step_had() -> None:
+    """A prompt computed beside counts as well as an answer."""
+    bench = Bench(config_of(max_prefill_chunk=2))
+    bench.add(request("a", max_tokens=4))
+    bench.step()
+    bench.add(request("bbb", max_tokens=1))
+    bench.run()
+    assert [output.batch_size for output in bench.outputs[0, 0]] == [1, 2, 2, 1]
+    assert [output.batch_size for output in bench.outputs[1, 0]] == [2]
 
 
 @pytest.mark.parametrize("num_steps", [0, 1, 3])

@@ -11,19 +11,22 @@ from service.engine.output_stream import OutputStream
 from service.engine.types import FinishReason, GenerationOutput, Timings, TokenLogprob
 from tests.engine.fakes import read
 
-TIMINGS = Timings(0.0, 1.0, 2.0, 3.0)
+SO_FAR = Timings(0.0, 1.0, 2.0, None)
+WHOLE = Timings(0.0, 1.0, 2.0, 3.0)
 
 
 def output(text: str, choice_index: int = 0, *, last: bool = False) -> GenerationOutput:
     return GenerationOutput(
         choice_index=choice_index,
         token_ids=(ord(text),),
+        token_times=(float(ord(text)),),
         text=text,
+        timings=WHOLE if last else SO_FAR,
+        batch_size=2 if last else 1,
         logprobs=(TokenLogprob(ord(text), -1.0),),
         finish_reason=FinishReason.STOP_SEQUENCE if last else None,
         stop_sequence="!" if last else None,
         num_cached_tokens=3,
-        timings=TIMINGS if last else None,
     )
 
 
@@ -51,12 +54,14 @@ async def test_stream_merges_what_was_not_read_by_choice() -> None:
     assert first == GenerationOutput(
         choice_index=0,
         token_ids=(97, 98, 99),
+        token_times=(97.0, 98.0, 99.0),
         text="abc",
+        timings=WHOLE,
+        batch_size=2,
         logprobs=tuple(TokenLogprob(i, -1.0) for i in (97, 98, 99)),
         finish_reason=FinishReason.STOP_SEQUENCE,
         stop_sequence="!",
         num_cached_tokens=3,
-        timings=TIMINGS,
     )
     stream.put(output("y", 1, last=True))
     assert [(rest.choice_index, rest.text) for rest in await read(stream)] == [(1, "xy")]

@@ -115,8 +115,6 @@ def test_scheduler_preempts_the_youngest_when_blocks_run_out() -> None:
     bench.add(request("b" * 7, max_tokens=10))
     bench.run()
     first, second = (bench.outputs[serial, 0][-1] for serial in (0, 1))
-    assert first.timings is not None
-    assert second.timings is not None
     assert first.timings.num_preemptions == 0
     assert second.timings.num_preemptions > 0
     assert bench.core.stats().num_preemptions == second.timings.num_preemptions
@@ -132,7 +130,7 @@ def test_scheduler_preempts_by_priority_before_age() -> None:
     bench.add(request("b" * 7, max_tokens=16, priority=0))
     bench.run()
     timings = [bench.outputs[serial, 0][-1].timings for serial in (0, 1)]
-    assert [t.num_preemptions > 0 for t in timings if t] == [True, False]
+    assert [t.num_preemptions > 0 for t in timings] == [True, False]
 
 
 def test_scheduler_takes_back_a_share_that_was_given_before_the_preemption() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from service.engine.errors import ConstraintFailed
 from service.engine.sequence import Sequence, choice_seed
-from service.engine.types import FinishReason, GenerationRequest, StopParams, TokenLogprob
+from service.engine.types import FinishReason, GenerationRequest, StopParams, Timings, TokenLogprob
 from tests.engine.fakes import CONTROL, END, group_of, request
 
 
@@ -88,16 +88,17 @@ def test_sequence_ends_with_the_context(max_tokens: int | None) -> None:
 
 
 def test_sequence_tells_the_stop_string_and_the_timings_at_the_end() -> None:
-    """The last output, and no other, names the stop string and the four instants."""
+    """The last output, and no other, names the stop string and the instant of the end."""
     group = group_of(request(stop=["b"]), arrived=1.0)
     sequence = group.sequences[0]
     sequence.scheduled = 2.0
-    first, last = sequence.accept(97, None, 3.0), sequence.accept(98, None, 4.0)
-    assert (first.finish_reason, first.stop_sequence, first.timings) == (None, None, None)
+    first = sequence.accept(97, None, 3.0, batch_size=2)
+    last = sequence.accept(98, None, 4.0)
+    assert (first.finish_reason, first.stop_sequence) == (None, None)
     assert (last.finish_reason, last.stop_sequence) == (FinishReason.STOP_SEQUENCE, "b")
-    assert last.timings is not None
-    assert (last.timings.arrived, last.timings.scheduled) == (1.0, 2.0)
-    assert (last.timings.first_token, last.timings.finished) == (3.0, 4.0)
+    assert (first.token_times, first.batch_size) == ((3.0,), 2)
+    assert first.timings == Timings(1.0, 2.0, 3.0, None)
+    assert last.timings == Timings(1.0, 2.0, 3.0, 4.0)
 
 
 def test_sequence_passes_logprobs_on_for_each_token() -> None:

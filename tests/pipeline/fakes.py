@@ -15,7 +15,7 @@ from sluice.v1 import chat_pb2, content_pb2, tool_pb2
 
 from service.engine.detokenizer import Detokenizer
 from service.engine.tokenizer import FastTokenizer
-from service.engine.types import Constraint, FinishReason, GenerationOutput, StopParams, TokenLogprob
+from service.engine.types import Constraint, FinishReason, GenerationOutput, StopParams, Timings, TokenLogprob
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.control_tokens import ControlTokens
 from service.pipeline.pieces import CallArguments, CallStart, Content, Piece, Reasoning
@@ -132,7 +132,10 @@ def outputs_of(
         yield GenerationOutput(
             choice_index,
             token_ids=tuple(token_ids[begin:taken]),
+            token_times=[float(place) for place in range(begin, taken)],
             text=text,
+            timings=Timings(0.0, 0.0, 0.0, None if finish is None else float(taken - 1)),
+            batch_size=1,
             logprobs=[TokenLogprob(token_ids[place], -1.0 - place) for place in range(begin, taken)],
             finish_reason=finish,
             stop_sequence=detokenizer.stop_sequence,
