@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from service.engine.errors import InvalidRequest
+
 
 class ServiceError(Exception):
     """The root of these errors; its text may be shown to the caller."""
@@ -43,6 +45,22 @@ class ModelNotFound(ServiceError):
     def __init__(self, model: str) -> None:
         super().__init__(f"no model named {model!r} is served")
         self.model = model
+
+
+class DeploymentNotFound(ServiceError):
+    """An endpoint has no deployment of that name."""
+
+    def __init__(self, endpoint: str, deployment: str) -> None:
+        super().__init__(f"the endpoint {endpoint!r} has no deployment named {deployment!r}")
+        self.endpoint = endpoint
+        self.deployment = deployment
+
+
+class UnsupportedTask(InvalidRequest):
+    """The model that a request names serves other tasks than the one asked for."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("model", message)
 
 
 class Starting(ServiceError):

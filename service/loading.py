@@ -44,7 +44,7 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
         **_chat_options(settings.chat),
     )
     detector = WatermarkDetector(built.tokenizer, built.config.watermark)
-    return ServedModel(_description(settings.name, built, chat), built.engine, chat, detector)
+    return ServedModel(_description(settings.name, built, chat), built.engine, chat, detector, built.tokenizer)
 
 
 def _chat_options(chat: ChatSettings) -> dict[str, Any]:

@@ -136,9 +136,7 @@ class Server:
         """End every call with a status, the server and the engines."""
         await asyncio.gather(*(served.engine.drain(0) for served in self.catalog))
         await self._server.stop(_LAST_WORDS_S)
-        await asyncio.gather(*(served.engine.close() for served in self.catalog))
-        for served in self.catalog:
-            served.chat.close()
+        await asyncio.gather(*(served.close() for served in self.catalog))
 
 
 async def serve(settings: Settings, load_model: LoadModel, stop: asyncio.Event) -> None:

@@ -28,7 +28,15 @@ from service.engine.errors import (
     InvalidRequest,
     PromptTooLong,
 )
-from service.errors import Draining, InvalidMessage, ModelNotFound, Starting, TooManyCalls
+from service.errors import (
+    DeploymentNotFound,
+    Draining,
+    InvalidMessage,
+    ModelNotFound,
+    Starting,
+    TooManyCalls,
+    UnsupportedTask,
+)
 from service.interceptors.policy import Behaviour, Context, Policy
 from service.pipeline.errors import (
     TemplateRefused,
@@ -66,9 +74,11 @@ TABLE = (
     Row(TemplateRefused, Code.INVALID_ARGUMENT, TemplateRefused.reason),
     Row(UnsupportedConstraint, Code.INVALID_ARGUMENT, UnsupportedConstraint.reason),
     Row(UnsupportedFeature, Code.INVALID_ARGUMENT, UnsupportedFeature.reason),
+    Row(UnsupportedTask, Code.INVALID_ARGUMENT, "UNSUPPORTED_TASK"),
     Row(InvalidRequest, Code.INVALID_ARGUMENT, "INVALID_FIELD"),
     Row(ConstraintFailed, Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
     Row(ModelNotFound, Code.NOT_FOUND, "MODEL_NOT_FOUND"),
+    Row(DeploymentNotFound, Code.NOT_FOUND, "DEPLOYMENT_NOT_FOUND"),
     Row(EngineOverloaded, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
     Row(TooManyCalls, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
     Row(Starting, Code.UNAVAILABLE, "STARTING"),
@@ -154,6 +164,9 @@ def _values(error: Exception) -> Iterator[tuple[str, str]]:
             yield "field", error.field
         case ModelNotFound():
             yield "model", error.model
+        case DeploymentNotFound():
+            yield "endpoint", error.endpoint
+            yield "deployment", error.deployment
         case TooManyCalls():
             yield "limit", str(error.max_concurrent_calls)
 

@@ -1,4 +1,4 @@
-"""The models that are served, by name.
+"""What is served, by name.
 
 Owns the map from a request's model name to what answers it. Only the loop's thread may call it. It doesn't load
 anything: the server adds each model when it is ready.
@@ -6,47 +6,126 @@ anything: the server adds each model when it is ready.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 from sluice.v1 import model_pb2
 
 from service.engine.engine import Engine
-from service.errors import ModelNotFound
+from service.engine.tokenizer import Tokenizer
+from service.errors import DeploymentNotFound, ModelNotFound, UnsupportedTask
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.watermark import WatermarkDetector
 
 
+class EngineLife(Protocol):
+    """What the server asks of every engine, whatever it computes. Seconds throughout."""
+
+    failed: asyncio.Future[BaseException]  # done when the engine's thread has died
+
+    @property
+    def heartbeat_age_s(self) -> float:
+        """Time since the thread last moved."""
+
+    def start(self) -> None:
+        """Start the thread."""
+
+    async def drain(self, timeout_s: float) -> None:
+        """Refuse new requests and wait for the running ones, then end what is left."""
+
+    async def close(self) -> None:
+        """End the thread."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model with all that answers for it. `description` is what callers are told of it, its name included."""
+    """A model that generates, with all that answers for it.
+
+    `description` is what callers are told of it, its name included. `chat_pipeline` is None for a model without a chat
+    template.
+    """
 
     description: model_pb2.Model
     engine: Engine
-    chat: ChatPipeline
+    chat_pipeline: ChatPipeline | None
     watermark: WatermarkDetector
+    tokenizer: Tokenizer
 
     @property
     def name(self) -> str:
         return self.description.name
 
+    @property
+    def chat(self) -> ChatPipeline:
+        """Raises UnsupportedTask for a model without a chat template."""
+        if self.chat_pipeline is None:
+            raise UnsupportedTask(f"the model {self.name!r} has no chat template; it completes prompts only")
+        return self.chat_pipeline
+
+    async def close(self) -> None:
+        """End its engine and its threads."""
+        await self.engine.close()
+        if self.chat_pipeline is not None:
+            self.chat_pipeline.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ServedEncoder:
+    """A model that makes vectors. `description` is what callers are told of it, its name included."""
+
+    description: model_pb2.Model
+    engine: EngineLife
+    tokenizer: Tokenizer
+
+    @property
+    def name(self) -> str:
+        return self.description.name
+
+    async def close(self) -> None:
+        """End its engine."""
+        await self.engine.close()
+
+
+Served: TypeAlias = ServedModel | ServedEncoder
+
 
 class Catalog:
-    """All served models."""
+    """All that is served."""
 
     def __init__(self) -> None:
-        self._models: dict[str, ServedModel] = {}
+        self._models: dict[str, Served] = {}
 
-    def add(self, model: ServedModel) -> None:
+    def add(self, model: Served) -> None:
         """Serve `model` from now on."""
         self._models[model.name] = model
 
-    def get(self, name: str) -> ServedModel:
-        """Raises ModelNotFound."""
+    def get(self, name: str, deployment: str = "") -> Served:
+        """The model of that name, or one behind the endpoint of that name: `deployment`, or one by traffic.
+
+        Raises ModelNotFound, or DeploymentNotFound if the endpoint has no such deployment.
+        """
         if name not in self._models:
             raise ModelNotFound(name)
+        if deployment and deployment != name:
+            raise DeploymentNotFound(name, deployment)
         return self._models[name]
 
-    def __iter__(self) -> Iterator[ServedModel]:
+    def generator(self, name: str, deployment: str = "") -> ServedModel:
+        """As `get`, a model that generates. Raises UnsupportedTask for one that doesn't."""
+        model = self.get(name, deployment)
+        if not isinstance(model, ServedModel):
+            raise UnsupportedTask(f"the model {model.name!r} makes vectors; it doesn't generate text")
+        return model
+
+    def encoder(self, name: str, deployment: str = "") -> ServedEncoder:
+        """As `get`, a model that makes vectors. Raises UnsupportedTask for one that doesn't."""
+        model = self.get(name, deployment)
+        if not isinstance(model, ServedEncoder):
+            raise UnsupportedTask(f"the model {model.name!r} generates text; it makes no vectors")
+        return model
+
+    def __iter__(self) -> Iterator[Served]:
         """The models in the order of their names."""
         return iter(sorted(self._models.values(), key=lambda model: model.name))

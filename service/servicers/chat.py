@@ -72,7 +72,7 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
         self, request: chat_pb2.ChatRequest, context: Context, *, stream: bool
     ) -> AsyncGenerator[chat_pb2.StreamChatResponse, None]:
         """The numbered events of one chat. A failure is raised, after `usage` if there were tokens."""
-        model = self._catalog.get(request.model)
+        model = self._catalog.generator(request.model, request.serving.deployment)
         deadline = _deadline(context)
         with Observation(self._telemetry, model.name, deadline, stream=stream) as observation:
             if self._capture_content:

@@ -20,7 +20,7 @@ class WatermarkServicer(watermark_pb2_grpc.WatermarkServiceServicer):
         request: watermark_pb2.DetectWatermarkRequest,
         context: object,  # noqa: ARG002
     ) -> watermark_pb2.DetectWatermarkResponse:
-        detector = self._catalog.get(request.model).watermark
+        detector = self._catalog.generator(request.model).watermark
         score = await asyncio.to_thread(detector.score, request.text)
         return watermark_pb2.DetectWatermarkResponse(
             z_score=score.z_score,

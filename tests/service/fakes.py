@@ -244,7 +244,7 @@ def served(name: str, engine: Engine, pipeline: PlainPipeline) -> ServedModel:
     """The model as the servicers see it."""
     description = model_pb2.Model(name=name, architecture="Scripted", system_fingerprint="fp", max_model_len=128)
     detector = WatermarkDetector(ByteTokenizer(), Watermark())
-    return ServedModel(description, engine, pipeline, detector)  # type: ignore[arg-type]  # the pipeline's shape is enough
+    return ServedModel(description, engine, pipeline, detector, ByteTokenizer())  # type: ignore[arg-type]  # the pipeline's shape
 
 
 def request(text: str = "hi", **fields: Any) -> chat_pb2.ChatRequest:

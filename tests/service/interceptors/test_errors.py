@@ -7,7 +7,16 @@ import grpc
 import pytest
 
 from service.engine import errors as engine_errors
-from service.errors import Draining, InvalidMessage, ModelNotFound, Starting, TooManyCalls, Violation
+from service.errors import (
+    DeploymentNotFound,
+    Draining,
+    InvalidMessage,
+    ModelNotFound,
+    Starting,
+    TooManyCalls,
+    UnsupportedTask,
+    Violation,
+)
 from service.interceptors.errors import DOMAIN, TABLE
 from service.pipeline import errors as pipeline_errors
 from tests.service.fakes import refused, request, running
@@ -53,9 +62,16 @@ CASES = [
     blaming(pipeline_errors.TemplateRefused("messages", "must alternate"), "messages", "TEMPLATE_REFUSED"),
     blaming(pipeline_errors.UnsupportedConstraint(REGEX, "look-ahead"), REGEX, "UNSUPPORTED_CONSTRAINT"),
     blaming(pipeline_errors.UnsupportedFeature("tools", "no tools"), "tools", "UNSUPPORTED_FEATURE"),
+    blaming(UnsupportedTask("makes vectors"), "model", "UNSUPPORTED_TASK"),
     blaming(engine_errors.InvalidRequest("max_tokens", "too many"), "stopping.max_tokens", "INVALID_FIELD"),
     Case(engine_errors.ConstraintFailed("too much memory"), Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
     Case(ModelNotFound("nobody"), Code.NOT_FOUND, "MODEL_NOT_FOUND", values={"model": "nobody"}),
+    Case(
+        DeploymentNotFound("both", "third"),
+        Code.NOT_FOUND,
+        "DEPLOYMENT_NOT_FOUND",
+        values={"endpoint": "both", "deployment": "third"},
+    ),
     Case(
         engine_errors.EngineOverloaded("256 requests wait already", retry_after_s=2.5),
         Code.RESOURCE_EXHAUSTED,
