@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the Makefile's targets need, each part once: `run` (the product, for `make run`), `dev` (all of Python's
 # side, for tests and checks), `bench` (the peer to measure against), `npm` (buf, grpc-js), `validate` (protovalidate's
-# .proto file). A part is done again when the files that pin it change.
+# .proto file), `clients` (the SDKs of others that the tests call with, each in an environment of its own, since their
+# dependencies disagree). A part is done again when the files that pin it change.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,6 +47,19 @@ validate_part() {  # buf/validate/validate.proto for buf; the last pure-Python r
     rm -rf "$tmp"
 }
 
+clients_part() {
+    local pins name folder
+    for pins in tests/clients/requirements/*.txt; do
+        name=$(basename "$pins" .txt) folder=.venvs/$(basename "$pins" .txt)
+        [ -f "$folder/.installed" ] && [ "$folder/.installed" -nt "$pins" ] && continue
+        say "the client $name"
+        rm -rf "$folder"
+        .venv/bin/python -m venv --without-pip "$folder"
+        .venv/bin/pip --python "$folder/bin/python" install --quiet --disable-pip-version-check --no-deps -r "$pins"
+        touch "$folder/.installed"
+    done
+}
+
 for part in "$@"; do
     case $part in
         run) python_part run service,gateway,run ;;
@@ -53,6 +67,7 @@ for part in "$@"; do
         bench) python_part bench bench ;;
         npm) npm_part ;;
         validate) validate_part ;;
+        clients) clients_part ;;
         *) fail "no part named $part" ;;
     esac
 done

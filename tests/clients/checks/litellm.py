@@ -1,0 +1,63 @@
+"""litellm, the client that speaks as many others, by four of its providers."""
+
+import os
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it would ask the network for prices
+
+from typing import Any
+
+import litellm
+
+MODEL = "sluice-demo"
+EMBEDDER = "all-minilm-l6-v2"
+MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+def both_ways(model: str, **options: Any) -> None:
+    """A chat streamed is the chat whole."""
+    options = {"model": model, "messages": MESSAGES, "temperature": 0, "max_tokens": 40, "num_retries": 0, **options}
+    whole: Any = litellm.completion(**options)
+    assert whole.choices[0].message.content
+    chunks: Any = litellm.completion(stream=True, **options)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert text == whole.choices[0].message.content, (text, whole)
+
+
+def check_openai_provider(url: str, _: str) -> None:
+    """Chat and embeddings in the OpenAI style."""
+    both_ways(f"openai/{MODEL}", api_base=f"{url}/v1", api_key="unused")
+    answer = litellm.embedding(f"openai/{EMBEDDER}", input=["a cat"], api_base=f"{url}/v1", api_key="unused")
+    assert len(answer.data[0]["embedding"]) == 384
+
+
+def check_azure_ai_provider(url: str, _: str) -> None:
+    """Chat in Azure's dialect."""
+    both_ways(f"azure_ai/{MODEL}", api_base=url, api_key="unused")
+
+
+def check_databricks_provider(url: str, _: str) -> None:
+    """Chat and embeddings in Databricks' dialect, on the base for OpenAI clients."""
+    base = f"{url}/serving-endpoints"
+    both_ways(f"databricks/{MODEL}", api_base=base, api_key="unused")
+    answer = litellm.embedding(f"databricks/{EMBEDDER}", input=["a cat"], api_base=base, api_key="unused")
+    assert len(answer.data[0]["embedding"]) == 384
+
+
+def check_triton_provider(url: str, _: str) -> None:
+    """Text generation on Triton's path."""
+    answer: Any = litellm.completion(
+        f"triton/{MODEL}", messages=MESSAGES, max_tokens=8, api_base=f"{url}/v2/models/{MODEL}/generate"
+    )
+    assert answer.choices[0].message.content
+
+
+def check_errors(url: str, _: str) -> None:
+    """A bad value is litellm's own typed error."""
+    try:
+        litellm.completion(
+            f"openai/{MODEL}", messages=MESSAGES, top_p=7, api_base=f"{url}/v1", api_key="unused", num_retries=0
+        )
+    except litellm.BadRequestError as error:
+        assert "top_p" in str(error), error
+    else:
+        raise AssertionError

@@ -1,0 +1,203 @@
+"""The official OpenAI client for Python."""
+
+import json
+import struct
+from base64 import b64decode
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import openai
+from pydantic import BaseModel
+
+MODEL = "sluice-demo"
+EMBEDDER = "all-minilm-l6-v2"
+MESSAGES: Any = [{"role": "user", "content": "What is the capital of France?"}]
+WEATHER: Any = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Tells the weather of a city.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "maxLength": 30}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+class City(BaseModel):
+    """What a city is here."""
+
+    name: str
+    capital: bool
+
+
+def client(url: str, **options: Any) -> openai.OpenAI:
+    """A client as its documentation has it."""
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="unused", **{"max_retries": 0, **options})
+
+
+def check_chat_streams_what_it_answers_whole(url: str, _: str) -> None:
+    """The streamed pieces fold to the whole answer, and the usage comes in the last chunk."""
+    chats = client(url).chat.completions
+    whole = chats.create(model=MODEL, messages=MESSAGES, temperature=0)
+    options: Any = {"include_usage": True}
+    chunks = list(chats.create(model=MODEL, messages=MESSAGES, temperature=0, stream=True, stream_options=options))
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text == whole.choices[0].message.content
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage is not None
+    assert whole.usage is not None
+    assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens > 0
+    assert chunks[-1].usage.prompt_tokens == whole.usage.prompt_tokens > 0
+
+
+def check_stream_helper(url: str, _: str) -> None:
+    """`chat.completions.stream` accumulates the answer."""
+    with client(url).chat.completions.stream(model=MODEL, messages=MESSAGES, temperature=0) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_completion()
+    assert "content.delta" in kinds
+    assert kinds[-1] == "content.done"
+    assert final.choices[0].message.content
+
+
+def check_parse_gives_a_pydantic_model(url: str, _: str) -> None:
+    """`chat.completions.parse` asks for the model's schema and gets an instance of it."""
+    answer = client(url).chat.completions.parse(
+        model=MODEL, messages=MESSAGES, response_format=City, temperature=0, max_tokens=300, frequency_penalty=0.5
+    )
+    assert isinstance(answer.choices[0].message.parsed, City)
+
+
+def check_tools(url: str, _: str) -> None:
+    """A required call has arguments of its schema, streamed or whole, and its result can be sent back."""
+    chats = client(url).chat.completions
+    options: Any = {"model": MODEL, "tools": [WEATHER], "tool_choice": "required", "temperature": 0, "max_tokens": 200}
+    question: Any = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    message = chats.create(messages=question, **options).choices[0].message
+    assert message.tool_calls
+    call: Any = message.tool_calls[0]
+    assert call.function.name == "get_weather"
+    assert set(json.loads(call.function.arguments)) == {"city"}
+    with chats.stream(messages=question, **options) as stream:
+        final: Any = stream.get_final_completion()
+    streamed = final.choices[0].message.tool_calls[0]
+    assert streamed.function.arguments == call.function.arguments
+    result: Any = {"role": "tool", "tool_call_id": call.id, "content": "sunny, 20 degrees"}
+    again: Any = [*question, message, result]
+    assert chats.create(model=MODEL, messages=again, tools=[WEATHER], max_tokens=40).choices[0].finish_reason
+
+
+def check_completions(url: str, _: str) -> None:
+    """Batches of prompts by text and by tokens, echo, logprobs and streams."""
+    completions = client(url).completions
+    whole = completions.create(model=MODEL, prompt=["One, two,", "Red, green,"], n=2, max_tokens=5, echo=True)
+    assert [choice.index for choice in whole.choices] == [0, 1, 2, 3]
+    assert whole.choices[0].text.startswith("One, two,")
+    assert whole.choices[3].text.startswith("Red, green,")
+    scored = completions.create(model=MODEL, prompt="One, two,", max_tokens=3, temperature=0, logprobs=2, echo=True)
+    logprobs: Any = scored.choices[0].logprobs
+    assert len(logprobs.tokens) == len(logprobs.token_logprobs) == len(logprobs.text_offset)
+    assert logprobs.token_logprobs[0] is None
+    assert "".join(logprobs.tokens).startswith("One, two,")
+    chunks = list(completions.create(model=MODEL, prompt=[5, 6, 7], max_tokens=4, temperature=0, stream=True))
+    text = "".join(chunk.choices[0].text for chunk in chunks if chunk.choices)
+    assert text == completions.create(model=MODEL, prompt=[5, 6, 7], max_tokens=4, temperature=0).choices[0].text
+
+
+def check_embeddings(url: str, _: str) -> None:
+    """Vectors of unit length; the client's own base64 and plain floats are the same; `dimensions` cuts them."""
+    embeddings = client(url).embeddings
+    usual = embeddings.create(model=EMBEDDER, input=["a cat", "a kitten", "a motorway"])
+    vectors = [each.embedding for each in usual.data]
+    floats = embeddings.create(model=EMBEDDER, input="a cat", encoding_format="float").data[0].embedding
+    assert max(abs(a - b) for a, b in zip(vectors[0], floats, strict=True)) < 1e-6
+    assert abs(sum(x * x for x in vectors[0]) - 1) < 1e-4
+
+    def likeness(a: list[float], b: list[float]) -> float:
+        return sum(x * y for x, y in zip(a, b, strict=True))
+
+    assert likeness(vectors[0], vectors[1]) > likeness(vectors[0], vectors[2])
+    assert len(embeddings.create(model=EMBEDDER, input="a cat", dimensions=100).data[0].embedding) == 100
+    body = {"model": EMBEDDER, "input": "a cat", "encoding_format": "base64"}
+    raw = b64decode(httpx.post(f"{url}/v1/embeddings", json=body).json()["data"][0]["embedding"])
+    assert list(struct.unpack(f"<{len(raw) // 4}f", raw))[:3] == floats[:3] or len(raw) == 4 * len(floats)
+    assert usual.usage.prompt_tokens == usual.usage.total_tokens > 0
+
+
+def check_responses(url: str, _: str) -> None:
+    """Whole and streamed; the events' text is the whole one's."""
+    responses = client(url).responses
+    whole = responses.create(model=MODEL, input="What is the capital of France?", temperature=0)
+    assert whole.status == "completed"
+    assert whole.output_text
+    with responses.stream(model=MODEL, input="What is the capital of France?", temperature=0) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    assert final.output_text == whole.output_text
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert events[0].type == "response.created"
+    assert events[-1].type == "response.completed"
+
+
+def check_responses_parse_and_tools(url: str, _: str) -> None:
+    """A pydantic model as text format, and a function in the flat form with its result sent back."""
+    responses = client(url).responses
+    parsed = responses.parse(
+        model=MODEL, input="Describe Paris.", text_format=City, temperature=0, max_output_tokens=300
+    )
+    assert isinstance(parsed.output_parsed, City)
+    tool: Any = {"type": "function", "strict": True, **WEATHER["function"]}
+    question: Any = {"role": "user", "content": "What is the weather in Oslo?"}
+    first = responses.create(model=MODEL, input=[question], tools=[tool], tool_choice="required", temperature=0)
+    call: Any = next(item for item in first.output if item.type == "function_call")
+    assert set(json.loads(call.arguments)) == {"city"}
+    output: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+    again: Any = [question, *first.output, output]
+    assert responses.create(model=MODEL, input=again, tools=[tool], max_output_tokens=40).id
+
+
+def check_models(url: str, _: str) -> None:
+    """Models are listed and retrieved by name."""
+    models = client(url).models
+    assert {MODEL, EMBEDDER} <= {model.id for model in models.list()}
+    assert models.retrieve(MODEL).id == MODEL
+
+
+def check_errors(url: str, _: str) -> None:
+    """A bad value is the client's typed error, names the field and the limit, and the next request works."""
+    chats = client(url).chat.completions
+    for change, error, param, words in (
+        ({"temperature": 3}, openai.BadRequestError, "temperature", "2"),
+        ({"messages": []}, openai.BadRequestError, "messages", "at least 1"),
+        ({"max_tokens": 0}, openai.BadRequestError, "max_tokens", "1"),
+        ({"model": "nobody"}, openai.NotFoundError, "model", "nobody"),
+        ({"extra_body": {"colour": 1}}, openai.BadRequestError, "colour", "colour"),
+        ({"messages": [{"role": "user", "content": "word " * 4000}]}, openai.BadRequestError, "messages", "2047"),
+    ):
+        options: Any = {"model": MODEL, "messages": MESSAGES, **change}
+        try:
+            chats.create(**options)
+        except error as caught:
+            body: Any = caught.body
+            assert body["param"] == param, body
+            assert words in body["message"], body
+        else:
+            raise AssertionError(change)
+        chats.create(model=MODEL, messages=MESSAGES, max_tokens=1)
+
+
+def check_retries(_: str, lonely_url: str) -> None:
+    """While the service is away, the client tries again as often as it was told to, then raises."""
+    requests: list[httpx.Request] = []
+    hooks = {"request": [requests.append]}
+    with httpx.Client(event_hooks=hooks) as transport, suppress(openai.InternalServerError):
+        client(lonely_url, http_client=transport, max_retries=1).chat.completions.create(model=MODEL, messages=MESSAGES)
+        raise AssertionError
+    assert len(requests) == 2

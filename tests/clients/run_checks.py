@@ -1,0 +1,29 @@
+"""Runs every `check_…` function of one file with the interpreter that it needs, and prints what came of each.
+
+Called as: PYTHON run_checks.py FILE URL LONELY_URL. URL is the front door of a whole product; LONELY_URL a gateway
+without a service behind it. Prints one JSON object, check name → null or the traceback. Needs nothing but Python.
+"""
+
+import json
+import runpy
+import sys
+import traceback
+
+
+def main() -> None:
+    """Run the file's checks in the order of their names' appearance."""
+    path, url, lonely_url = sys.argv[1:]
+    results: dict[str, str | None] = {}
+    for name, check in runpy.run_path(path).items():
+        if not name.startswith("check_"):
+            continue
+        try:
+            check(url, lonely_url)
+            results[name] = None
+        except Exception:  # noqa: BLE001  whatever it is, it is what the test tells
+            results[name] = traceback.format_exc()
+    sys.stdout.write("\n" + json.dumps(results) + "\n")
+
+
+if __name__ == "__main__":
+    main()
