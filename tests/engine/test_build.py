@@ -13,7 +13,7 @@ import tokenizers
 import torch
 from safetensors.torch import load_file, save_file
 
-from service.engine import build, memory
+from service.engine import memory, model_source
 from service.engine.build import build_engine
 from service.engine.config import EngineConfig
 from service.engine.errors import ModelLoadError
@@ -93,7 +93,7 @@ def test_build_gives_a_small_model_one_thread(
     folder: Path, monkeypatch: pytest.MonkeyPatch, wanted: int | None, smallest: int, expected: int
 ) -> None:
     """A larger one gets all of torch's, and a number that is given counts before both."""
-    monkeypatch.setattr(build, "_MIN_THREADED_PARAMETERS", smallest)
+    monkeypatch.setattr(model_source, "_MIN_THREADED_PARAMETERS", smallest)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert build_engine(str(folder), replace(SMALL, num_threads=wanted)).config.num_threads == expected
 
@@ -189,14 +189,14 @@ def test_build_asks_the_hub_for_an_id(folder: Path, monkeypatch: pytest.MonkeyPa
         asked.append(model)
         return str(folder)
 
-    monkeypatch.setattr(build, "snapshot_download", fetch)
+    monkeypatch.setattr(model_source, "snapshot_download", fetch)
     assert build_engine("owner/name", SMALL).folder == folder
     assert asked == ["owner/name"]
 
     def fail(model: str, **_: object) -> str:
         raise ConnectionError("no route to the hub")
 
-    monkeypatch.setattr(build, "snapshot_download", fail)
+    monkeypatch.setattr(model_source, "snapshot_download", fail)
     with pytest.raises(ModelLoadError, match=r"owner/name is no folder and could not be had .*: no route"):
         build_engine("owner/name", SMALL)
 

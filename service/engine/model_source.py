@@ -1,0 +1,97 @@
+"""What a model's folder and the machine say before anything is loaded.
+
+Owns the way from a name to a folder, the choice of device and threads, and the description of a model. Runs at start
+only; knows no engine. Everything that is wrong with a folder is a ModelLoadError that names it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import snapshot_download
+from transformers import AutoConfig
+
+from service.engine.errors import ModelLoadError
+from service.engine.models.checkpoint import Checkpoint
+
+_MIN_THREADED_PARAMETERS = 50_000_000
+_HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What there is to know about a loaded model."""
+
+    architecture: str  # the class name that the configuration gives, or its model type
+    max_model_len: int  # tokens of prompt and answer together, or of a text to embed
+    vocab_size: int  # of the logits or the token embeddings; the tokenizer may use less
+    dtype: str  # of the arithmetic, such as "float32"
+    device: str
+    num_parameters: int  # as stored; a tied head counts once
+    fingerprint: str  # changes with the weights, the configuration, the compute type and the version of torch
+
+
+def choose_device(name: str) -> torch.device:
+    """`name` is a torch device or "auto": CUDA if there is one, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ModelLoadError(f"{name!r} is no device that torch knows") from error
+
+
+def choose_num_threads(checkpoint: Checkpoint, device: torch.device) -> int:
+    """One thread for a small model on the CPU, else as many as torch has.
+
+    A small model's products take microseconds, and threads that wait for each other take longer than they save, the
+    more so as the event loop and the other processes want the cores too.
+    """
+    is_small = checkpoint.num_parameters < _MIN_THREADED_PARAMETERS
+    return 1 if is_small and device.type == "cpu" else torch.get_num_threads()
+
+
+def find_folder(model: str) -> Path:
+    """The folder that `model` is, or that it is fetched into if it is a hub id."""
+    path = Path(model)
+    if path.is_dir():
+        return path
+    if path.is_absolute() or model.startswith(".") or model.count("/") > 1:
+        raise ModelLoadError(f"the model folder {model} does not exist")
+    try:
+        return Path(snapshot_download(model, allow_patterns=_HUB_FILES))
+    except Exception as error:  # many kinds: not found, no network, no permission, a malformed id
+        raise ModelLoadError(f"{model} is no folder and could not be had from the model hub: {error}") from error
+
+
+def read_model_config(folder: Path) -> Any:
+    """The transformers configuration of `folder`/config.json."""
+    try:
+        return AutoConfig.from_pretrained(folder)
+    except Exception as error:  # many kinds, none of which a caller could act upon differently
+        raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
+
+
+def choose_max_model_len(model_config: Any, wanted: int | None, folder: Path) -> int:
+    """`wanted`, or as much as the model's positions allow."""
+    longest = getattr(model_config, "max_position_embeddings", None)
+    if longest is None:
+        raise ModelLoadError(f"{folder / 'config.json'} gives no max_position_embeddings")
+    if wanted is not None and wanted > longest:
+        raise ModelLoadError(f"max_model_len {wanted} exceeds the context length of {folder}, {longest}")
+    return wanted or int(longest)
+
+
+def architecture_of(model_config: Any) -> str:
+    """The class name that the configuration gives, or its model type."""
+    return str((model_config.architectures or [model_config.model_type])[0])
+
+
+def fingerprint(checkpoint: Checkpoint, dtype: torch.dtype, *files: Path) -> str:
+    """Short and stable: the same weights, `files`, compute type and torch give the same one on every machine."""
+    described = (checkpoint.digest(), *(file.read_text() for file in files), str(dtype), torch.__version__)
+    return hashlib.sha256("\0".join(described).encode()).hexdigest()[:12]
