@@ -19,6 +19,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import uvloop
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from sluice.v1 import chat_pb2
 
@@ -37,12 +38,13 @@ class Replay(ServiceClient):
     """A client whose service has `max_tokens` deltas ready at once."""
 
     @contextlib.asynccontextmanager
-    async def stream_chat(
+    async def stream(
         self,
-        request: chat_pb2.ChatRequest,
+        request: Message,
         caller: Caller,  # noqa: ARG002  the client's signature
-        affinity: str,  # noqa: ARG002  the client's signature
-    ) -> AsyncIterator[AsyncIterator[chat_pb2.StreamChatResponse]]:
+        affinity: str = "",  # noqa: ARG002  the client's signature
+    ) -> AsyncIterator[AsyncIterator[Message]]:
+        assert isinstance(request, chat_pb2.ChatRequest)  # noqa: S101  the reader asks for nothing else
         yield replay(request.stopping.max_tokens)
 
 

@@ -1,9 +1,12 @@
 """The gateway's ASGI application: which path is answered by what.
 
-Owns the routes. Built once, on the event loop that serves it; it opens nothing and closes nothing.
+Owns the joining of the dialects' surfaces and the operators' routes. Built once, on the event loop that serves it; it
+opens nothing and closes nothing.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
@@ -16,17 +19,18 @@ from starlette.routing import Route
 from gateway.client import ServiceClient
 from gateway.config import Settings
 from gateway.dialects.failure import Failure, Reason
-from gateway.dialects.openai import OpenAITranslator
-from gateway.endpoint import GenerationEndpoint
-from gateway.model_endpoint import ModelEndpoint
 from gateway.observer import RequestObserver
+from gateway.routes_openai import openai_surface
+from gateway.surface import SurfaceMap
 from gateway.telemetry import Telemetry
+
+_SURFACES: Final = (openai_surface,)  # the first also shapes the errors of paths that are nobody's
 
 
 def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry) -> Starlette:
     """The application over an open client."""
-    fallback = OpenAITranslator()
-    models = ModelEndpoint(fallback, client)
+    surfaces = [surface(client, settings) for surface in _SURFACES]
+    refuse = SurfaceMap(surfaces).refuse
 
     async def healthz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
         return JSONResponse({"status": "alive"})
@@ -44,23 +48,18 @@ def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry) -
         assert isinstance(error, HTTPException)  # noqa: S101  it is registered for nothing else
         reason = Reason.METHOD_NOT_ALLOWED if error.status_code == 405 else Reason.ROUTE_NOT_FOUND
         text = f"{request.method} {request.url.path}: {error.detail.lower()}"
-        refusal = fallback.refuse(Failure(error.status_code, reason, text))
-        return Response(refusal.body, refusal.status, error.headers, "application/json")
+        refusal = refuse(request.url.path, Failure(error.status_code, reason, text))
+        headers = dict(error.headers or {}) | {name.decode(): value.decode() for name, value in refusal.headers}
+        return Response(refusal.body, refusal.status, headers, "application/json")
 
     app = Starlette(
         routes=[
-            Route(
-                "/v1/chat/completions",
-                GenerationEndpoint(OpenAITranslator, client, settings),
-                methods=["POST"],
-            ),
-            Route("/v1/models", models, methods=["GET"]),
-            Route("/v1/models/{model:path}", models, methods=["GET"]),
+            *(route for surface in surfaces for route in surface.routes),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/metrics", metrics),
         ],
-        middleware=[Middleware(RequestObserver, telemetry=telemetry, fallback=fallback)],
+        middleware=[Middleware(RequestObserver, telemetry=telemetry, refuse=refuse)],
         exception_handlers={HTTPException: unrouted},
     )
     app.router.redirect_slashes = False  # a redirected POST loses its body in some clients

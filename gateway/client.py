@@ -15,13 +15,15 @@ from typing import Any
 from urllib.parse import quote
 
 import grpc
+from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry import trace
-from sluice.v1 import chat_pb2, chat_pb2_grpc, model_pb2, model_pb2_grpc
+from sluice.v1 import endpoint_pb2, model_pb2
 
 from gateway import telemetry as names
 from gateway.config import Settings
 from gateway.errors import to_failure
+from gateway.methods import MethodTable
 from gateway.telemetry import Telemetry
 
 _MAX_ROUTING_LENGTH = 256  # as long as a model's name may be; a longer one is the service's to refuse
@@ -41,8 +43,7 @@ class ServiceClient:
     def __init__(self, channel: grpc.aio.Channel, settings: Settings, telemetry: Telemetry) -> None:
         self._settings = settings
         self._telemetry = telemetry
-        self._chat = chat_pb2_grpc.ChatServiceStub(channel)
-        self._models = model_pb2_grpc.ModelServiceStub(channel)
+        self._methods = MethodTable(channel, settings)
         self._health: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
 
     @classmethod
@@ -62,52 +63,60 @@ class ServiceClient:
         async with grpc.aio.insecure_channel(settings.target, options) as channel:
             yield cls(channel, settings, telemetry)
 
-    async def chat(self, request: chat_pb2.ChatRequest, caller: Caller, affinity: str) -> chat_pb2.ChatResponse:
-        """A whole answer. Raises Failure."""
-        with self._span("sluice.v1.ChatService/Chat") as outcome:
-            call = self._chat.Chat(
-                request,
-                timeout=self._settings.request_deadline_s,
-                metadata=self._metadata(caller, request.model, affinity),
-            )
+    async def call(self, request: Message, caller: Caller, affinity: str = "") -> Any:
+        """The answer of the request's unary RPC, by `gateway.methods`. Raises Failure."""
+        method = self._methods.whole[type(request)]
+        with self._span(method.name) as outcome:
+            call = method.begin(request, timeout=method.deadline_s, metadata=self._metadata(request, caller, affinity))
             async with _ending(call, outcome):
                 return await call
 
     @contextlib.asynccontextmanager
-    async def stream_chat(
-        self, request: chat_pb2.ChatRequest, caller: Caller, affinity: str
-    ) -> AsyncIterator[AsyncIterator[chat_pb2.StreamChatResponse]]:
-        """An answer's events. Reading them raises what leaving the block turns into Failure."""
-        with self._span("sluice.v1.ChatService/StreamChat") as outcome:
-            call = self._chat.StreamChat(
-                request,
-                timeout=self._settings.request_deadline_s,
-                metadata=self._metadata(caller, request.model, affinity),
-            )
+    async def stream(
+        self, request: Message, caller: Caller, affinity: str = ""
+    ) -> AsyncIterator[AsyncIterator[Message]]:
+        """The events of the request's streaming RPC. Reading them raises what leaving the block turns into Failure."""
+        method = self._methods.stream[type(request)]
+        with self._span(method.name) as outcome:
+            call = method.begin(request, timeout=method.deadline_s, metadata=self._metadata(request, caller, affinity))
             async with _ending(call, outcome):
                 yield aiter(call)
 
     async def list_models(self, caller: Caller) -> list[model_pb2.Model]:
         """All models. Raises Failure."""
-        with self._span("sluice.v1.ModelService/ListModels") as outcome:
-            call = self._models.ListModels(
-                model_pb2.ListModelsRequest(),
-                timeout=self._settings.lookup_deadline_s,
-                metadata=self._metadata(caller),
-            )
-            async with _ending(call, outcome):
-                return list((await call).models)
+        return list((await self.call(model_pb2.ListModelsRequest(), caller)).models)
 
     async def get_model(self, name: str, caller: Caller) -> model_pb2.Model:
         """One model. Raises Failure."""
-        with self._span("sluice.v1.ModelService/GetModel") as outcome:
-            call = self._models.GetModel(
-                model_pb2.GetModelRequest(model=name),
-                timeout=self._settings.lookup_deadline_s,
-                metadata=self._metadata(caller, name),
-            )
-            async with _ending(call, outcome):
-                return (await call).model
+        answer: model_pb2.GetModelResponse = await self.call(model_pb2.GetModelRequest(model=name), caller)
+        return answer.model
+
+    async def list_endpoints(self, caller: Caller) -> list[endpoint_pb2.Endpoint]:
+        """All endpoints, each model's own among them. Raises Failure."""
+        return list((await self.call(endpoint_pb2.ListEndpointsRequest(), caller)).endpoints)
+
+    async def get_endpoint(self, name: str, caller: Caller) -> endpoint_pb2.Endpoint:
+        """One endpoint. Raises Failure."""
+        answer: endpoint_pb2.GetEndpointResponse = await self.call(endpoint_pb2.GetEndpointRequest(name=name), caller)
+        return answer.endpoint
+
+    async def create_endpoint(
+        self, request: endpoint_pb2.CreateEndpointRequest, caller: Caller
+    ) -> endpoint_pb2.Endpoint:
+        """Make an endpoint. Raises Failure."""
+        answer: endpoint_pb2.CreateEndpointResponse = await self.call(request, caller)
+        return answer.endpoint
+
+    async def update_endpoint(
+        self, request: endpoint_pb2.UpdateEndpointRequest, caller: Caller
+    ) -> endpoint_pb2.Endpoint:
+        """Put other models behind an endpoint. Raises Failure."""
+        answer: endpoint_pb2.UpdateEndpointResponse = await self.call(request, caller)
+        return answer.endpoint
+
+    async def delete_endpoint(self, name: str, caller: Caller) -> None:
+        """Remove an endpoint. Raises Failure."""
+        await self.call(endpoint_pb2.DeleteEndpointRequest(name=name), caller)
 
     async def unready_reason(self) -> str | None:
         """Why the service can't serve now; None if it can. Makes no trace."""
@@ -120,11 +129,11 @@ class ServiceClient:
         status: str = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
         return f"the service says {status}"
 
-    def _metadata(self, caller: Caller, model: str = "", affinity: str = "") -> list[tuple[str, str]]:
+    def _metadata(self, request: Message, caller: Caller, affinity: str) -> list[tuple[str, str]]:
         metadata = [("x-request-id", caller.request_id), *self._telemetry.inject().items()]
         if caller.authorization is not None and caller.authorization.isascii() and caller.authorization.isprintable():
             metadata.append(("authorization", caller.authorization))
-        if model:
+        if model := getattr(request, "model", ""):
             metadata.append(("x-sluice-model", quote(model[:_MAX_ROUTING_LENGTH], safe="")))
         if affinity:
             metadata.append(("x-sluice-affinity", quote(affinity[:_MAX_ROUTING_LENGTH], safe="")))

@@ -16,14 +16,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.v1.chat_pb2 import StreamChatResponse
+from google.protobuf.message import Message
 from starlette.datastructures import Headers, QueryParams
 from starlette.types import Receive, Scope, Send
 
 from gateway.body import CallerLeft, disconnected, read_json_body
 from gateway.client import Caller, ServiceClient
 from gateway.config import Settings
-from gateway.dialects.call import Arrival, Call, Refusal, Translator
+from gateway.dialects.call import Arrival, Call, Refusal, ServiceRequest, Translator, ends_answer
 from gateway.dialects.failure import Failure, Reason
 from gateway.sse import EventStream
 
@@ -59,13 +59,13 @@ class GenerationEndpoint:
             answer(translator, call, caller, send), receive, self.settings.request_deadline_s + _STALL_GRACE_S
         )
 
-    async def _whole(self, translator: Translator, call: Call, caller: Caller, send: Send) -> None:
+    async def _whole(self, translator: Translator, call: Call[ServiceRequest], caller: Caller, send: Send) -> None:
         async def fail(failure: Failure) -> None:
             renamed = failure.renamed(call.caller_name)
             await send_refusal(send, translator.refuse(renamed), renamed)
 
         try:
-            body = call.encoder.whole(await self.client.chat(call.request, caller, call.affinity))
+            body = call.encoder.whole(await self.client.call(call.request, caller, call.affinity))
         except asyncio.CancelledError:
             await fail(_stopping())
             raise
@@ -74,22 +74,22 @@ class GenerationEndpoint:
         else:
             await send_json(send, 200, body)
 
-    async def _stream(self, translator: Translator, call: Call, caller: Caller, send: Send) -> None:
+    async def _stream(self, translator: Translator, call: Call[ServiceRequest], caller: Caller, send: Send) -> None:
         encoder = call.encoder
         stream = EventStream(send, comments=encoder.takes_comments, interval_s=self.settings.keep_alive_interval_s)
-        event: StreamChatResponse | None = None
+        event: Message | None = None
 
         async def fail(failure: Failure) -> None:
             renamed = failure.renamed(call.caller_name)
             if not stream.is_open:
                 await send_refusal(send, translator.refuse(renamed), renamed)
-            elif event is not None and event.HasField("completed"):
+            elif ends_answer(event):
                 await stream.close()  # the answer was whole: its terminal event is out
             else:
                 await stream.close(encoder.error(renamed))
 
         try:
-            async with self.client.stream_chat(call.request, caller, call.affinity) as events:
+            async with self.client.stream(call.request, caller, call.affinity) as events:
                 event = await anext(events, None)
                 if event is not None:
                     await stream.open(encoder.chunk(event))
@@ -134,9 +134,9 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.wait({task})
 
 
-def _check_end(last: StreamChatResponse | None) -> None:
-    """The end of a stream is a message; without it the answer is not whole, whatever the status says."""
-    if last is None or not last.HasField("completed"):
+def _check_end(last: Message | None) -> None:
+    """Whatever the status says."""
+    if not ends_answer(last):
         raise Failure(500, Reason.INTERNAL, "the answer ended too early")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections.abc import Callable
 from typing import Final
 
 from opentelemetry import trace
@@ -17,7 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway import telemetry as names
 from gateway.body import CallerLeft
-from gateway.dialects.call import Translator
+from gateway.dialects.call import Refusal
+from gateway.dialects.failure import Failure
 from gateway.endpoint import known, send_refusal
 from gateway.telemetry import Telemetry
 
@@ -30,12 +32,12 @@ _MAX_REQUEST_ID_LENGTH: Final = 128
 
 
 class RequestObserver:
-    """Wraps an application. `fallback` shapes the errors that no endpoint shaped."""
+    """Wraps an application. `refuse` shapes the errors that no endpoint shaped, by the request's path."""
 
-    def __init__(self, app: ASGIApp, telemetry: Telemetry, fallback: Translator) -> None:
+    def __init__(self, app: ASGIApp, telemetry: Telemetry, refuse: Callable[[str, Failure], Refusal]) -> None:
         self._app = app
         self._telemetry = telemetry
-        self._fallback = fallback
+        self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -97,7 +99,7 @@ class RequestObserver:
             if exchange.is_started:  # nothing can be said any more: the server closes the connection
                 exchange.status = failure.status
                 raise
-            await send_refusal(exchange.send, self._fallback.refuse(failure), failure)
+            await send_refusal(exchange.send, self._refuse(scope["path"], failure), failure)
 
 
 class _Exchange:

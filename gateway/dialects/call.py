@@ -9,11 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
-from sluice.v1.chat_pb2 import ChatRequest, ChatResponse, StreamChatResponse
+from google.protobuf.message import Message
+from sluice.v1.chat_pb2 import ChatRequest
+from sluice.v1.completion_pb2 import CompleteRequest
+from sluice.v1.embedding_pb2 import EmbedRequest
+from sluice.v1.response_pb2 import CreateResponseRequest
+from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
 from gateway.dialects.failure import Failure
+
+ServiceRequest: TypeAlias = ChatRequest | CompleteRequest | EmbedRequest | GenerateTextRequest | CreateResponseRequest
+RequestT_co = TypeVar("RequestT_co", bound=ServiceRequest, covariant=True)
+
+_ENDS: Final = frozenset({"completed", "incomplete"})  # of the events, the last of an answer that was sent whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +49,19 @@ class Refusal:
 
 
 class Encoder(Protocol):
-    """Turns one answer into the caller's bytes. It has the state of one stream and is used once."""
+    """Turns one answer into the caller's bytes. It has the state of one stream and is used once.
+
+    Events and responses are those of the RPC that the call's request belongs to.
+    """
 
     @property
     def takes_comments(self) -> bool:
         """Whether the dialect's clients bear SSE comment lines."""
 
-    def chunk(self, event: StreamChatResponse) -> bytes:
+    def chunk(self, event: Any) -> bytes:
         """What goes out for one event: whole SSE events, or nothing."""
 
-    def whole(self, response: ChatResponse) -> bytes:
+    def whole(self, response: Any) -> bytes:
         """The body of an unstreamed answer."""
 
     def error(self, failure: Failure) -> bytes:
@@ -56,14 +69,15 @@ class Encoder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Generic[RequestT_co]):
     """One parsed request.
 
-    `caller_name` maps a field path of the contract (`sampling.top_k`, `messages.0.content.0.text`) to the name that
-    the caller used. `affinity` is the caller's prompt cache key, or empty.
+    The type of `request` decides which RPC answers; EmbedRequest has none that streams. `caller_name` maps a field path
+    of the contract (`sampling.top_k`, `messages.0.content.0.text`) to the name that the caller used. `affinity` is the
+    caller's prompt cache key, or empty.
     """
 
-    request: ChatRequest
+    request: RequestT_co
     stream: bool
     encoder: Encoder
     caller_name: Callable[[str], str]
@@ -73,8 +87,13 @@ class Call:
 class Translator(Protocol):
     """One request's translation into and out of a dialect."""
 
-    def parse(self, arrival: Arrival) -> Call:
+    def parse(self, arrival: Arrival) -> Call[ServiceRequest]:
         """Read a request. Raises Failure with the caller's field names."""
 
     def refuse(self, failure: Failure) -> Refusal:
         """Answer with an error instead of a result."""
+
+
+def ends_answer(event: Message | None) -> bool:
+    """Whether a stream's `event` is the terminal one. The end is a message; without it an answer is not whole."""
+    return event is not None and event.WhichOneof("event") in _ENDS

@@ -149,7 +149,7 @@ class OpenAIEncoder(ChatEncoder):
 class OpenAITranslator:
     """Translates one request of the OpenAI style."""
 
-    def parse(self, arrival: Arrival) -> Call:
+    def parse(self, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
         """Read a chat request. Raises Failure."""
         body = decode(arrival.body, _DECODER)
         options = body.stream_options or StreamOptions()

@@ -16,7 +16,7 @@ from gateway.dialects.openai import OpenAITranslator
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
-def parse(**fields: Any) -> Call:
+def parse(**fields: Any) -> Call[chat_pb2.ChatRequest]:
     """The call for a valid body changed by `fields`."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
     return OpenAITranslator().parse(Arrival(json.dumps(body).encode()))
