@@ -15,11 +15,15 @@ from google.protobuf.message import Message
 
 from gateway.dialects.failure import Failure
 
-_MAX_BY_TYPE: Final = {FieldDescriptor.TYPE_UINT32: 2**32 - 1, FieldDescriptor.TYPE_UINT64: 2**64 - 1}
+_TYPES: Final = {  # a type's name in the rules, and what it can hold
+    FieldDescriptor.TYPE_INT32: ("int32", -(2**31), 2**31 - 1),
+    FieldDescriptor.TYPE_UINT32: ("uint32", 0, 2**32 - 1),
+    FieldDescriptor.TYPE_UINT64: ("uint64", 0, 2**64 - 1),
+}
 
 
 def put(message: Message, name: str, value: int | None, field: str) -> None:
-    """Set the unsigned field `name`, unless `value` is None. Raises Failure for `field`, the caller's name of it."""
+    """Set the integer field `name`, unless `value` is None. Raises Failure for `field`, the caller's name of it."""
     if value is None:
         return
     try:
@@ -38,10 +42,9 @@ def check_length(message: type[Message], name: str, items: Sequence[object], fie
 
 def _limits(message: Message, name: str) -> tuple[int, int]:
     field = message.DESCRIPTOR.fields_by_name[name]
-    rules = _rules(field)
-    numbers = rules.uint32 if field.type == FieldDescriptor.TYPE_UINT32 else rules.uint64
-    low = numbers.gte if numbers.HasField("gte") else 0
-    return low, numbers.lte if numbers.HasField("lte") else _MAX_BY_TYPE[field.type]
+    kind, low, high = _TYPES[field.type]
+    rules = getattr(_rules(field), kind)
+    return (rules.gte if rules.HasField("gte") else low), (rules.lte if rules.HasField("lte") else high)
 
 
 def _rules(field: Any) -> Any:

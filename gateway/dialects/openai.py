@@ -13,12 +13,13 @@ import orjson
 from sluice.v1 import chat_pb2
 
 from gateway.dialects.call import Arrival, Call, Refusal
-from gateway.dialects.chat_body import ExtendedChatBody
+from gateway.dialects.chat_body import ChatBody
 from gateway.dialects.chat_encoder import ChatEncoder
 from gateway.dialects.chat_message import is_given
 from gateway.dialects.contract_limit import put
 from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.json_body import decode
+from gateway.dialects.stream_options import StreamOptions, wants_usage
 
 _REFUSED: Final = {
     "audio": "this server makes no audio",
@@ -55,22 +56,11 @@ _CODES: Final = {
 }
 
 
-class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
-    """How a stream is sent."""
-
-    include_usage: bool | None = None
-    include_obfuscation: bool | None = None
-
-
-class ChatCompletionBody(ExtendedChatBody, kw_only=True):
+class ChatCompletionBody(ChatBody, kw_only=True):
     """The body of `POST /v1/chat/completions`. Fields of type Raw are looked at, not read."""
 
     model: str
-    n: int | None = None
     max_completion_tokens: int | None = None
-    logit_bias: dict[int, float] | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
     parallel_tool_calls: bool | None = None
     prompt_cache_key: str | None = None
     stream_options: StreamOptions | None = None
@@ -101,13 +91,6 @@ class ChatCompletionBody(ExtendedChatBody, kw_only=True):
             raise Failure.of_field("modalities", 'must be ["text"]', Reason.UNSUPPORTED_FIELD)
         if self.service_tier not in {None, "auto", "default"}:
             raise Failure.of_field("service_tier", "must be auto or default", Reason.UNSUPPORTED_FIELD)
-        if self.stream_options is not None and not self.stream:
-            raise Failure.of_field("stream_options", "needs stream: true")
-        if self.stream_options is not None and self.stream_options.include_obfuscation:
-            name = "stream_options.include_obfuscation"
-            raise Failure.of_field(name, "must be false: chunks are not padded", Reason.UNSUPPORTED_FIELD)
-        if self.top_logprobs is not None and not self.logprobs:
-            raise Failure.of_field("top_logprobs", "needs logprobs: true")
         if self.max_tokens not in {None, self.max_completion_tokens} and self.max_completion_tokens is not None:
             raise Failure.of_field("max_tokens", "differs from max_completion_tokens, its newer name; give one of them")
 
@@ -115,15 +98,7 @@ class ChatCompletionBody(ExtendedChatBody, kw_only=True):
         """The contract's request. Raises Failure for what can't be served or held."""
         self.check()
         request = self.to_request(self.model)
-        put(request, "n", self.n, "n")
         put(request.stopping, "max_tokens", self.max_completion_tokens, "max_completion_tokens")
-        for token_id, bias in (self.logit_bias or {}).items():
-            if not 0 <= token_id < 2**32:
-                raise Failure.of_field(f"logit_bias.{token_id}", f"a token id must be from 0 to {2**32 - 1}")
-            request.sampling.logit_bias[token_id] = bias
-        if self.logprobs:
-            request.logprobs.SetInParent()
-            put(request.logprobs, "top_logprobs", self.top_logprobs, "top_logprobs")
         if self.parallel_tool_calls is not None:
             request.parallel_tool_calls = self.parallel_tool_calls
         return request
@@ -152,11 +127,11 @@ class OpenAITranslator:
     def parse(self, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
         """Read a chat request. Raises Failure."""
         body = decode(arrival.body, _DECODER)
-        options = body.stream_options or StreamOptions()
+        include_usage = wants_usage(body.stream_options, stream=body.stream)
         return Call(
             request=body.to_chat(),
             stream=bool(body.stream),
-            encoder=OpenAIEncoder(include_usage=bool(options.include_usage)),
+            encoder=OpenAIEncoder(include_usage=include_usage),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )

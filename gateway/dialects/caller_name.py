@@ -1,0 +1,24 @@
+"""Field names on their way back: from the contract's path to what the caller wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_SUBSCRIPT = re.compile(r'\[(?:"([^"]*)"|(\w+))\]')
+
+
+def dotted(field: str) -> str:
+    """A path of the contract with dots alone: `messages[0].content` → `messages.0.content`."""
+    return _SUBSCRIPT.sub(r".\1\2", field)
+
+
+def renamed(path: str, names: Mapping[str, str]) -> str:
+    """The dotted `path` with its longest beginning that is in `names` replaced; an empty name leaves it out."""
+    head, rest = path, ""
+    while head not in names:
+        head, dot, last = head.rpartition(".")
+        if not dot:
+            return path
+        rest = f"{last}.{rest}" if rest else last
+    return ".".join(part for part in (names[head], rest) if part)
