@@ -46,6 +46,7 @@ class ChoiceEvents:
         `hidden_ids` are the tokens that the engine leaves out of the text.
         """
         self.num_tokens = 0
+        self.finish_reason: chat_pb2.FinishReason | None = None  # once it has ended
         self._index = index
         self._reasoning = reasoning
         self._syntax = syntax
@@ -140,14 +141,14 @@ class ChoiceEvents:
         return self._num_received - num_held
 
     def _attach(self, logprobs: list[logprobs_pb2.TokenLogprob], events: list[chat_pb2.StreamChatResponse]) -> None:
-        """Put logprobs into the last content delta, or into one of their own."""
+        """Put logprobs into the last content delta, or, where it was told before, into one of their own."""
         if not logprobs:
             return
         event = next((event for event in reversed(events) if event.HasField("content_delta")), None)
         if event is None:
             event = chat_pb2.StreamChatResponse()
             event.content_delta.choice_index = self._index
-            events.append(event)
+            events.insert(0, event)  # before a call that follows the text
         event.content_delta.logprobs.extend(logprobs)
 
     def _finished(self, reason: types.FinishReason, stop_sequence: str | None) -> chat_pb2.StreamChatResponse:
@@ -158,6 +159,7 @@ class ChoiceEvents:
         # An answer that was cut off stays one: its last call may be incomplete.
         if self._num_calls and reason is not types.FinishReason.LENGTH:
             finished.finish_reason = chat_pb2.FINISH_REASON_TOOL_CALLS
+        self.finish_reason = finished.finish_reason
         if stop_sequence is not None:
             finished.stop_sequence = stop_sequence
         return event

@@ -138,6 +138,17 @@ def test_token_that_the_stop_string_cuts_is_a_content_token() -> None:
     assert answer.logprobs[-1].bytes == b"e ST"
 
 
+def test_logprobs_come_before_a_call_that_follows_their_text() -> None:
+    """A token whose last characters are the white space before a call is told when the call is, and ahead of it."""
+    tokenizer = tokenizer_of(*ADDED, "now\n")
+    token_ids = [*tokenizer.encode(f"now\n{CALL}"), token_id(tokenizer, END)]
+    choice = choice_of(tokenizer)
+    events = [event for output in outputs_of(tokenizer, token_ids) for event in choice.take(output)]
+    kinds = [event.WhichOneof("event") for event in events]
+    assert kinds[:3] == ["content_delta", "content_delta", "tool_call_delta"]
+    assert [len(event.content_delta.logprobs) for event in events[:2]] == [0, 1]
+
+
 def test_bytes_that_are_no_text_keep_their_logprobs() -> None:
     """A character that never became one appears as U+FFFD, with the tokens that began it."""
     single = {TOKENIZER.token_bytes(token): token for token in range(TOKENIZER.vocab_size)}
