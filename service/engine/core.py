@@ -82,8 +82,12 @@ class EngineCore:
         report = StepReport()
         began = self._clock()
         for group in self._scheduler.expired(began):
+            if group.request.truncates_at_deadline:
+                unfinished = [sequence for sequence in group.sequences if sequence.finish_reason is None]
+                report.outputs.extend((group, sequence.cut_off(began)) for sequence in unfinished)
+            else:
+                report.errors.append((group, DeadlineExceeded("the deadline passed before the answer was complete")))
             self.abort(group)
-            report.errors.append((group, DeadlineExceeded("the deadline passed before the answer was complete")))
         step = self._scheduler.schedule(began)
         if step is None:
             return report

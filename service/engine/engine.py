@@ -14,7 +14,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -25,7 +25,14 @@ from service.engine.admission import check_request
 from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
 from service.engine.core import EngineCore, Runner, StepReport
-from service.engine.errors import DeadlineExceeded, EngineClosed, EngineError, EngineFailed, EngineOverloaded
+from service.engine.errors import (
+    DeadlineExceeded,
+    EngineClosed,
+    EngineError,
+    EngineFailed,
+    EngineOverloaded,
+    InvalidRequest,
+)
 from service.engine.output_stream import OutputStream
 from service.engine.scheduler import Scheduler
 from service.engine.sequence import SequenceGroup
@@ -128,18 +135,21 @@ class Engine:
         return self._stats
 
     @asynccontextmanager
-    async def generate(self, request: GenerationRequest) -> AsyncIterator[AsyncIterator[GenerationOutput]]:
-        """Open the stream of a request's outputs; leaving the context ends the request, whatever it has reached.
+    async def generate(self, *requests: GenerationRequest) -> AsyncIterator[AsyncIterator[GenerationOutput]]:
+        """Open the stream of all outputs of one request or several; leaving the context ends what is left of them.
+
+        Several requests are admitted all or none, and an error of one ends the stream of all.
 
         On entry raises InvalidRequest, PromptTooLong, EngineOverloaded, EngineClosed, EngineFailed or
         DeadlineExceeded; the last three, and SequenceError, may also be raised by the stream, after its last output.
         """
-        group = self._admit(request)
-        stream = self._streams[group]
+        stream = OutputStream(sum(request.n for request in requests))
+        groups = self._admit(requests)
+        self._streams |= dict.fromkeys(groups, stream)
         try:
             yield stream
         finally:
-            self._leave(group)
+            self._leave(groups, stream)
 
     async def drain(self, timeout_s: float) -> None:
         """Refuse new requests, wait until all readers have left, then end what is left with EngineClosed."""
@@ -162,23 +172,39 @@ class Engine:
         self._mailbox.put(_Stop())
         await self._stopped
 
-    def _admit(self, request: GenerationRequest) -> SequenceGroup:
+    def _admit(self, requests: Sequence[GenerationRequest]) -> list[SequenceGroup]:
         now = self._clock()
         if self.failed.done():
             raise EngineFailed("the engine has failed")
         if self._is_closed:
             raise EngineClosed("the engine takes no new requests")
-        if request.deadline is not None and request.deadline <= now:
+        if any(request.deadline is not None and request.deadline <= now for request in requests):
             raise DeadlineExceeded("the deadline passed before the request began")
-        check_request(
-            request,
-            vocab_size=self._tokenizer.vocab_size,
-            max_model_len=self.max_model_len,
-            max_choices=self._config.max_batch_sequences,
-        )
-        self._check_room(len(request.prompt_token_ids), now)
+        for index, request in enumerate(requests):
+            self._check(request, index)
+        self._check_room(requests, now)
+        groups = [self._group(request, index, now) for index, request in enumerate(requests)]
+        for group in groups:
+            self._queued[group] = None
+            self._num_queued_tokens += len(group.request.prompt_token_ids)
+            self._mailbox.put(_Add(group))
+        return groups
+
+    def _check(self, request: GenerationRequest, request_index: int) -> None:
+        try:
+            check_request(
+                request,
+                vocab_size=self._tokenizer.vocab_size,
+                max_model_len=self.max_model_len,
+                max_choices=self._config.max_batch_sequences,
+            )
+        except InvalidRequest as error:
+            error.request_index = request_index
+            raise
+
+    def _group(self, request: GenerationRequest, request_index: int, now: float) -> SequenceGroup:
         serial = next(self._serials)
-        group = SequenceGroup(
+        return SequenceGroup(
             request,
             self._tokenizer,
             serial=serial,
@@ -188,17 +214,14 @@ class Engine:
             max_model_len=self.max_model_len,
             # Without prefix caching each request has a name space of its own, where only its choices meet.
             cache_salt=f"shared {request.cache_salt}" if self._config.prefix_caching else f"alone {serial}",
+            request_index=request_index,
         )
-        self._streams[group] = OutputStream(request.n)
-        self._queued[group] = None
-        self._num_queued_tokens += len(request.prompt_token_ids)
-        self._mailbox.put(_Add(group))
-        return group
 
-    def _check_room(self, num_tokens: int, now: float) -> None:
+    def _check_room(self, requests: Sequence[GenerationRequest], now: float) -> None:
         if not self._queued:
-            return  # a prompt longer than the whole queue may still be served, alone
-        if len(self._queued) >= self._config.max_queue_requests:
+            return  # what is longer than the whole queue may still be served, alone
+        num_tokens = sum(len(request.prompt_token_ids) for request in requests)
+        if len(self._queued) + len(requests) > self._config.max_queue_requests:
             message = f"{len(self._queued)} requests wait already"
         elif self._num_queued_tokens + num_tokens > self._config.max_queue_tokens:
             message = f"requests with {self._num_queued_tokens} prompt tokens wait already"
@@ -208,11 +231,12 @@ class Engine:
         waited_s = now - next(iter(self._queued)).arrived
         raise EngineOverloaded(message, retry_after_s=min(max(waited_s, _MIN_RETRY_S), _MAX_RETRY_S))
 
-    def _leave(self, group: SequenceGroup) -> None:
-        stream = self._streams.pop(group)
-        self._dequeue(group)
-        if not stream.is_ended:
-            self._mailbox.put(_Abort(group))
+    def _leave(self, groups: Sequence[SequenceGroup], stream: OutputStream) -> None:
+        for group in groups:
+            del self._streams[group]
+            self._dequeue(group)
+            if not stream.is_complete:
+                self._mailbox.put(_Abort(group))
         stream.close()
         self._left.set()
 

@@ -11,11 +11,15 @@ class EngineError(Exception):
 
 
 class InvalidRequest(EngineError):
-    """A value of the request can't be served. `field` is the request's own name for it, such as `max_tokens`."""
+    """A value of the request can't be served. `field` is the request's own name for it, such as `max_tokens`.
+
+    `request_index` tells which of several requests that were opened together.
+    """
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
         self.field = field
+        self.request_index = 0
 
 
 class PromptTooLong(InvalidRequest):

@@ -1,4 +1,4 @@
-"""The outputs of one request, on their way to its reader.
+"""The outputs of one reader's requests, on their way to him.
 
 Owns what was generated and not yet read. Belongs to the event loop. Knows no engine: it is filled by whoever delivers.
 """
@@ -23,13 +23,19 @@ class OutputStream(AsyncIterator[GenerationOutput]):
 
     def __init__(self, num_choices: int) -> None:
         self._num_unfinished = num_choices
+        self._is_broken = False
         self._error: EngineError | None = None
-        self._pending: dict[int, list[GenerationOutput]] = {}  # by choice
+        self._pending: dict[tuple[int, int], list[GenerationOutput]] = {}  # by request and choice
         self._news = asyncio.Event()
 
     @property
     def is_ended(self) -> bool:
         """Whether no more will be delivered; there may be something left to read."""
+        return self._is_broken or self.is_complete
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each choice has had its last output."""
         return self._num_unfinished == 0
 
     def put(self, output: GenerationOutput) -> None:
@@ -38,20 +44,20 @@ class OutputStream(AsyncIterator[GenerationOutput]):
             return
         if output.finish_reason is not None:
             self._num_unfinished -= 1
-        self._pending.setdefault(output.choice_index, []).append(output)
+        self._pending.setdefault((output.request_index, output.choice_index), []).append(output)
         self._news.set()
 
     def end(self, error: EngineError) -> None:
         """End the stream, with an error after what is left to read. After the end it does nothing."""
         if self.is_ended:
             return
-        self._num_unfinished = 0
+        self._is_broken = True
         self._error = error
         self._news.set()
 
     def close(self) -> None:
         """Forget what is left: the reader is gone. Who reads all the same is told of the end."""
-        self._num_unfinished = 0
+        self._is_broken = True
         self._error = None
         self._pending.clear()
         self._news.set()

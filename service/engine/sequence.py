@@ -35,9 +35,11 @@ class SequenceGroup:
         eos_token_ids: Collection[int],
         max_model_len: int,
         cache_salt: str,
+        request_index: int = 0,
     ) -> None:
         """`serial` counts requests in the order of their arrival; `seed` is what the request gave or what was drawn."""
         self.request = request
+        self.request_index = request_index  # among those that one reader opened together
         self.serial = serial
         self.arrived = arrived
         self.cache_salt = cache_salt
@@ -105,6 +107,7 @@ class Sequence:
         self.scheduled: float | None = None  # first time, as the other instants: time.monotonic()
         self.first_token: float | None = None
         self.num_preemptions = 0
+        self._batch_size = 0  # of the step that made the newest token
         self._detokenizer = Detokenizer(
             tokenizer,
             stopping.stop,
@@ -134,6 +137,7 @@ class Sequence:
 
         `batch_size` is how many sequences its step had. Raises ConstraintFailed if the constraint refuses the token.
         """
+        self._batch_size = batch_size
         self.token_ids.append(token_id)
         if self.first_token is None:
             self.first_token = now
@@ -152,6 +156,22 @@ class Sequence:
             finish_reason=self.finish_reason,
             stop_sequence=self._detokenizer.stop_sequence,
             num_cached_tokens=self.group.num_cached_tokens,
+            request_index=self.group.request_index,
+        )
+
+    def cut_off(self, now: float) -> GenerationOutput:
+        """End the choice where it is, with LENGTH, and tell the text that was held back."""
+        self.finish_reason = FinishReason.LENGTH
+        return GenerationOutput(
+            choice_index=self.choice_index,
+            token_ids=(),
+            token_times=(),
+            text=self._detokenizer.flush(),
+            timings=self._timings(now),
+            batch_size=self._batch_size,
+            finish_reason=self.finish_reason,
+            num_cached_tokens=self.group.num_cached_tokens,
+            request_index=self.group.request_index,
         )
 
     def _advance(self, token_id: int) -> str:

@@ -16,7 +16,7 @@ class FinishReason(enum.Enum):
 
     END_OF_TEXT = "end_of_text"  # the model generated an end-of-text or stop token
     STOP_SEQUENCE = "stop_sequence"  # the text reached one of the request's stop strings
-    LENGTH = "length"  # max_tokens or the model's context length
+    LENGTH = "length"  # max_tokens or the model's context length, or a deadline that truncates
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,8 @@ class GenerationRequest:
     the prompt's own tokens; such a prompt is computed whole, whatever the cache has of it. `deadline` is a
     `time.monotonic()` instant in seconds. A lower `priority` value is served first. Requests share cached prompts only
     with requests of the same `cache_salt`. `skip_special_tokens` False shows control tokens in the text, for formats
-    that write tool calls with them; the token that ends the text is never shown.
+    that write tool calls with them; the token that ends the text is never shown. `truncates_at_deadline` lets what the
+    deadline cuts off end with LENGTH, in place of an error for all.
     """
 
     request_id: str
@@ -92,6 +93,7 @@ class GenerationRequest:
     priority: int = 0
     cache_salt: str = ""
     skip_special_tokens: bool = True
+    truncates_at_deadline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ class GenerationOutput:
     finish_reason: FinishReason | None = None
     stop_sequence: str | None = None  # the string that ended it, with STOP_SEQUENCE
     num_cached_tokens: int = 0  # prompt tokens whose cache entries were found, not computed
+    request_index: int = 0  # among the requests that were opened together
 
 
 @dataclass(frozen=True, slots=True)

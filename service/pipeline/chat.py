@@ -29,6 +29,7 @@ from service.pipeline.grammar import Grammar, ToolRules, constraint_grammar, too
 from service.pipeline.parameters import resolve_sampling, resolve_stopping, to_engine_sampling, to_engine_stopping
 from service.pipeline.prepared_chat import AnswerForm, PreparedChat
 from service.pipeline.reasoning import ReasoningMarkers, Thinking, reasoning_markers
+from service.pipeline.serving import resolve_serving
 from service.pipeline.template import ChatTemplate
 from service.pipeline.thinking import ReasoningBudgets, ThinkingTokens
 from service.pipeline.tool_syntax import NAMED_ARGUMENTS, ToolSyntax, tool_syntax
@@ -112,6 +113,7 @@ class ChatPipeline:
         Raises InvalidRequest, or one of its subclasses in `pipeline.errors`, naming the field, PromptTooLong, and
         DeadlineExceeded.
         """
+        serving = resolve_serving(request.serving, deadline)
         rules = self._tool_rules(request)
         draft = await self._run(
             self._renderers,
@@ -147,7 +149,10 @@ class ChatPipeline:
             n=request.n if request.HasField("n") else 1,
             logprobs=request.logprobs.top_logprobs if request.HasField("logprobs") else None,
             constraint=self._effort.constrain(request.reasoning_effort, draft.thinking, answer),
-            deadline=deadline,
+            deadline=serving.deadline,
+            priority=serving.priority,
+            cache_salt=serving.cache_salt,
+            truncates_at_deadline=serving.truncates,
             skip_special_tokens=not self._shows_special_tokens(rules),
         )
         names = [function.name for _, function in rules.tools] if rules else []

@@ -5,7 +5,7 @@ Owns what the request resolved to and the events that the engine's outputs becom
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sluice.v1 import chat_pb2, sampling_pb2, usage_pb2
@@ -13,6 +13,7 @@ from sluice.v1 import chat_pb2, sampling_pb2, usage_pb2
 from service.engine.tokenizer import Tokenizer
 from service.engine.types import GenerationOutput, GenerationRequest
 from service.pipeline.choice import ChoiceEvents
+from service.pipeline.prepared import Identity
 from service.pipeline.reasoning import ReasoningMarkers, ReasoningParser, Thinking
 from service.pipeline.tool_syntax import ToolSyntax
 
@@ -28,7 +29,9 @@ class AnswerForm:
 
 
 class PreparedChat:
-    """A request that the engine can run. `sampling` and `stopping` have every default filled in."""
+    """A chat that the engine can run, a `Prepared`. `sampling` and `stopping` have every default filled in."""
+
+    prompt_fields = ("messages",)
 
     def __init__(
         self,
@@ -55,10 +58,39 @@ class PreparedChat:
             for index in range(generation.n)
         ]
 
+    @property
+    def generations(self) -> Sequence[GenerationRequest]:
+        """The one request of a chat."""
+        return (self.generation,)
+
+    def started(self, identity: Identity) -> list[chat_pb2.StreamChatResponse]:
+        """The event that a stream begins with."""
+        started = chat_pb2.ChatStarted(
+            id=identity.id,
+            created=identity.created,
+            model=identity.model.name,
+            system_fingerprint=identity.model.system_fingerprint,
+            sampling=self.sampling,
+            stopping=self.stopping,
+        )
+        return [chat_pb2.StreamChatResponse(started=started)]
+
     def events(self, output: GenerationOutput) -> list[chat_pb2.StreamChatResponse]:
         """What the engine's next output adds to the stream, without sequence numbers."""
         self._num_cached_tokens = max(self._num_cached_tokens, output.num_cached_tokens)
         return self._choices[output.choice_index].take(output)
+
+    def completed(self) -> list[chat_pb2.StreamChatResponse]:
+        """The events that a stream ends with whose choices have all ended."""
+        return [*self.broken_off(), chat_pb2.StreamChatResponse(completed=chat_pb2.ChatCompleted())]
+
+    def broken_off(self) -> list[chat_pb2.StreamChatResponse]:
+        """The event that a stream ends with before its error."""
+        return [chat_pb2.StreamChatResponse(usage=self.usage())]
+
+    def finish_reasons(self) -> list[chat_pb2.FinishReason]:
+        """Why choices ended, those that did, in the order of their index."""
+        return [choice.finish_reason for choice in self._choices if choice.finish_reason is not None]
 
     def usage(self) -> usage_pb2.Usage:
         """What the outputs so far cost."""

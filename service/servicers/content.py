@@ -13,7 +13,7 @@ from sluice.v1 import chat_pb2, content_pb2
 from service.pipeline.fold import ChatFold
 
 
-class Content:
+class ChatContent:
     """A request's messages, and its answer as it grows. The text of a choice that never ended is left out."""
 
     def __init__(self, request: chat_pb2.ChatRequest) -> None:

@@ -1,108 +1,125 @@
 """What telemetry learns of one generation.
 
 Owns its span, the spans beneath it, its histograms and its part of the call's log line. Made and ended in the call it
-observes, on the loop's thread. Knows neither engine nor pipeline: it is told what happens. Content of messages gets
-onto the span only after `keep_content`.
+observes, on the loop's thread. Knows neither engine nor pipeline: it is told what happens. What was asked and answered
+gets onto the span only if it is given a content.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
 from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 from opentelemetry.util.types import AttributeValue
-from sluice.v1 import chat_pb2, usage_pb2
+from sluice.v1 import chat_pb2, sampling_pb2, usage_pb2
 
 from service.call import DEADLINE_SLACK_S, current_call
 from service.engine.errors import DeadlineExceeded
-from service.engine.types import GenerationOutput, Timings
-from service.servicers.content import Content, finish_reason_name
+from service.engine.types import GenerationOutput, GenerationRequest, Timings
+from service.pipeline.prepared import Identity
+from service.servicers.content import finish_reason_name
 from service.telemetry import ERROR_TYPE, Telemetry
 
-_OPERATION = "chat"
 _PROVIDER = "sluice"
 _CANCELLED = "Cancelled"
 _MAX_INT = (1 << 63) - 1  # of OTLP's integers
 
 
 class Accountant(Protocol):
-    """Who knows what the generation has cost so far."""
+    """Who knows what was asked of the engine, and what it has cost so far."""
+
+    @property
+    def generations(self) -> Sequence[GenerationRequest]: ...
+
+    @property
+    def sampling(self) -> sampling_pb2.SamplingParams: ...
+
+    @property
+    def stopping(self) -> sampling_pb2.StopParams: ...
 
     def usage(self) -> usage_pb2.Usage: ...
 
+    def finish_reasons(self) -> Sequence[chat_pb2.FinishReason]: ...
+
+
+class Attributed(Protocol):
+    """What has attributes for the span at its end."""
+
+    def attributes(self) -> dict[str, str]: ...
+
 
 class Observation:
-    """`with Observation(…) as observation`: the span `chat {model}` from entry to exit, measured at exit."""
+    """`with Observation(…) as observation`: the span `{operation} {model}` from entry to exit, measured at exit."""
 
-    def __init__(self, telemetry: Telemetry, model: str, deadline: float | None, *, stream: bool) -> None:
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        operation: str,
+        model: str,
+        deadline: float | None,
+        *,
+        stream: bool,
+        content: Attributed | None = None,
+    ) -> None:
+        """`operation` is the GenAI conventions' name, such as `chat`; `deadline` an instant of `time.monotonic()`."""
         self._telemetry = telemetry
         self._model = model
         self._attributes = {
-            "gen_ai.operation.name": _OPERATION,
+            "gen_ai.operation.name": operation,
             "gen_ai.provider.name": _PROVIDER,
             "gen_ai.request.model": model,
         }
+        self._name = f"{operation} {model}"
         self._deadline = deadline
         self._stream = stream
         self._accountant: Accountant | None = None
-        self._content: Content | None = None
-        self._finish_reasons: dict[int, str] = {}
-        self._num_tokens: dict[int, int] = {}  # by choice
-        self._timings: dict[int, Timings] = {}  # of finished choices
+        self._content = content
+        self._num_tokens: dict[tuple[int, int], int] = {}  # by request and choice
+        self._timings: dict[tuple[int, int], Timings] = {}  # of finished choices
 
     def __enter__(self) -> Self:
         self._began = time.monotonic()
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
         self._span = self._telemetry.tracer.start_span(
-            f"{_OPERATION} {self._model}",
+            self._name,
             attributes={**self._attributes, "gen_ai.request.stream": self._stream},
         )
         if (call := current_call()) is not None:
             call.tell({"model": self._model})
         return self
 
-    def keep_content(self, request: chat_pb2.ChatRequest) -> None:
-        """Put the content of `request` and of its answer onto the span."""
-        self._content = Content(request)
-
-    def admitted(self, started: chat_pb2.ChatStarted, num_choices: int, accountant: Accountant) -> None:
-        """The engine took the request; `started` has the parameters in force."""
+    def admitted(self, identity: Identity, accountant: Accountant) -> None:
+        """The engine took the request."""
         self._accountant = accountant
-        self._attributes["gen_ai.response.model"] = started.model
+        self._attributes["gen_ai.response.model"] = identity.model.name
         self._span.set_attributes(
             {
-                "gen_ai.response.id": started.id,
-                "gen_ai.response.model": started.model,
-                **_request_attributes(started),
+                "gen_ai.response.id": identity.id,
+                "gen_ai.response.model": identity.model.name,
+                **_request_attributes(accountant.sampling, accountant.stopping),
             }
         )
+        num_choices = sum(generation.n for generation in accountant.generations)
         if num_choices > 1:
             self._span.set_attribute("gen_ai.request.choice.count", num_choices)
 
     def generated(self, output: GenerationOutput) -> None:
         """The engine generated something."""
-        index = output.choice_index
-        self._num_tokens[index] = self._num_tokens.get(index, 0) + len(output.token_ids)
+        choice = (output.request_index, output.choice_index)
+        self._num_tokens[choice] = self._num_tokens.get(choice, 0) + len(output.token_ids)
         if output.finish_reason is not None:
-            self._timings[index] = output.timings
-
-    def sent(self, event: chat_pb2.StreamChatResponse) -> None:
-        """An event goes to the caller."""
-        if event.HasField("choice_finished"):
-            finished = event.choice_finished
-            self._finish_reasons[finished.choice_index] = finish_reason_name(finished.finish_reason)
-        if self._content is not None:
-            self._content.add(event)
+            self._timings[choice] = output.timings
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace_back: TracebackType | None
     ) -> None:
         if self._accountant is not None:
-            self._account(self._accountant.usage())
+            self._account(self._accountant)
         attributes = dict(self._attributes)
         if error is not None:
             attributes[ERROR_TYPE] = self._error_type(error)
@@ -113,13 +130,11 @@ class Observation:
         self._time_tokens()
         if self._content is not None:
             self._span.set_attributes(self._content.attributes())
-        if self._finish_reasons:
-            reasons = [reason for _, reason in sorted(self._finish_reasons.items())]
-            self._span.set_attribute("gen_ai.response.finish_reasons", reasons)
         self._add_stages()
         self._span.end()
 
-    def _account(self, usage: usage_pb2.Usage) -> None:
+    def _account(self, accountant: Accountant) -> None:
+        usage = accountant.usage()
         self._span.set_attributes(
             {
                 "gen_ai.usage.input_tokens": usage.prompt_tokens,
@@ -128,6 +143,8 @@ class Observation:
                 "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
             }
         )
+        if reasons := accountant.finish_reasons():
+            self._span.set_attribute("gen_ai.response.finish_reasons", [finish_reason_name(each) for each in reasons])
         record = self._telemetry.instruments.token_usage.record
         record(usage.prompt_tokens, {**self._attributes, "gen_ai.token.type": "input"})
         record(usage.completion_tokens, {**self._attributes, "gen_ai.token.type": "output"})
@@ -138,8 +155,8 @@ class Observation:
         first_tokens = [each.first_token - each.arrived for each in self._timings.values() if each.first_token]
         if first_tokens:
             self._telemetry.instruments.time_to_first_token.record(min(first_tokens), self._attributes)
-        for index, timings in self._timings.items():
-            num_more = self._num_tokens[index] - 1
+        for choice, timings in self._timings.items():
+            num_more = self._num_tokens[choice] - 1
             if timings.first_token and timings.finished and num_more > 0:
                 each = (timings.finished - timings.first_token) / num_more
                 self._telemetry.instruments.time_per_output_token.record(each, self._attributes)
@@ -169,8 +186,9 @@ class Observation:
         return self._epoch_ns + round(monotonic_s * 1e9)
 
 
-def _request_attributes(started: chat_pb2.ChatStarted) -> dict[str, AttributeValue]:
-    sampling, stopping = started.sampling, started.stopping
+def _request_attributes(
+    sampling: sampling_pb2.SamplingParams, stopping: sampling_pb2.StopParams
+) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {
         "gen_ai.request.temperature": sampling.temperature,
         "gen_ai.request.top_p": sampling.top_p,

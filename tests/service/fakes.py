@@ -18,7 +18,7 @@ from grpc_status import rpc_status
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2, model_pb2_grpc, sampling_pb2, usage_pb2
+from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2, model_pb2_grpc, sampling_pb2
 
 from service.config import ModelSettings, Settings
 from service.engine.core import SampledToken
@@ -26,8 +26,10 @@ from service.engine.engine import Engine, StepObserver
 from service.engine.errors import SequenceError
 from service.engine.scheduler import Step
 from service.engine.sequence import Sequence
-from service.engine.types import FinishReason, GenerationOutput, GenerationRequest, SamplingParams, StopParams
+from service.engine.types import GenerationOutput, GenerationRequest, SamplingParams, StopParams
 from service.engine.watermark import Watermark
+from service.pipeline.prepared_chat import AnswerForm, PreparedChat
+from service.pipeline.reasoning import Thinking
 from service.pipeline.watermark import WatermarkDetector
 from service.server import LoadModel, Server
 from service.servicers.catalog import ServedModel
@@ -36,36 +38,16 @@ from tests.engine.fakes import END, ByteTokenizer, config_of, say, until
 
 MODEL = "scripted"
 ENDLESS = {"max_model_len": 1_000_000, "num_blocks": 250_000}  # longer than any test waits
-_REASONS = {
-    FinishReason.END_OF_TEXT: chat_pb2.FINISH_REASON_STOP,
-    FinishReason.STOP_SEQUENCE: chat_pb2.FINISH_REASON_STOP,
-    FinishReason.LENGTH: chat_pb2.FINISH_REASON_LENGTH,
-}
 
 
-@dataclass
-class PlainChat:
-    """A prepared chat whose prompt is the text of its messages and whose answer is what the engine says."""
+class PlainChat(PreparedChat):
+    """A prepared chat whose answer is what the engine says; `before_events` is called with each output."""
 
-    generation: GenerationRequest
-    sampling: sampling_pb2.SamplingParams
-    stopping: sampling_pb2.StopParams
     before_events: Callable[[], None]
-    num_tokens: int = 0
 
-    def events(self, output: GenerationOutput) -> Iterable[chat_pb2.StreamChatResponse]:
+    def events(self, output: GenerationOutput) -> list[chat_pb2.StreamChatResponse]:
         self.before_events()
-        self.num_tokens += len(output.token_ids)
-        index = output.choice_index
-        if output.text:
-            yield chat_pb2.StreamChatResponse(content_delta={"choice_index": index, "text": output.text})
-        if output.finish_reason is not None:
-            finished = chat_pb2.ChoiceFinished(choice_index=index, finish_reason=_REASONS[output.finish_reason])
-            yield chat_pb2.StreamChatResponse(choice_finished=finished)
-
-    def usage(self) -> usage_pb2.Usage:
-        num_prompt_tokens = len(self.generation.prompt_token_ids)
-        return usage_pb2.Usage(prompt_tokens=num_prompt_tokens, completion_tokens=self.num_tokens)
+        return super().events(output)
 
 
 @dataclass
@@ -91,19 +73,19 @@ class PlainPipeline:
                 raise self.fail_after_leaving from None
         text = "".join(part.text for message in request.messages for part in message.content)
         stopping = request.stopping
-        return PlainChat(
-            generation=GenerationRequest(
-                request_id=request_id,
-                prompt_token_ids=list(text.encode()),
-                sampling=SamplingParams(seed=1),
-                stopping=StopParams(max_tokens=stopping.max_tokens if stopping.HasField("max_tokens") else None),
-                n=request.n or 1,
-                deadline=deadline,
-            ),
-            sampling=sampling_pb2.SamplingParams(temperature=1, top_p=1, seed=1),
-            stopping=stopping,
-            before_events=self.before_events,
+        generation = GenerationRequest(
+            request_id=request_id,
+            prompt_token_ids=list(text.encode()),
+            sampling=SamplingParams(seed=1),
+            stopping=StopParams(max_tokens=stopping.max_tokens if stopping.HasField("max_tokens") else None),
+            n=request.n or 1,
+            deadline=deadline,
         )
+        sampling = sampling_pb2.SamplingParams(temperature=1, top_p=1, seed=1)
+        form = AnswerForm(markers=None, thinking=Thinking.OFF, syntax=None, names=())
+        chat = PlainChat(generation, sampling, stopping, ByteTokenizer(), form)
+        chat.before_events = self.before_events
+        return chat
 
 
 class ScriptedRunner:

@@ -104,7 +104,7 @@ async def test_stream_chat_sends_usage_before_an_error() -> None:
 async def test_stream_chat_refused_before_admission_sends_no_event() -> None:
     """What fails before the engine takes it is a bare status."""
     async with running() as run:
-        run.pipeline.fail_with = PromptTooLong("prompt", 9, 8)
+        run.pipeline.fail_with = PromptTooLong("messages", 9, 8)
         refusal = await refused(run.chat.StreamChat(request()))
     assert refusal.events == []
     assert refusal.fields == [("messages", "PROMPT_TOO_LONG")]

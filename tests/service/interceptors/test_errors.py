@@ -63,7 +63,7 @@ CASES = [
     blaming(pipeline_errors.UnsupportedConstraint(REGEX, "look-ahead"), REGEX, "UNSUPPORTED_CONSTRAINT"),
     blaming(pipeline_errors.UnsupportedFeature("tools", "no tools"), "tools", "UNSUPPORTED_FEATURE"),
     blaming(UnsupportedTask("makes vectors"), "model", "UNSUPPORTED_TASK"),
-    blaming(engine_errors.InvalidRequest("max_tokens", "too many"), "stopping.max_tokens", "INVALID_FIELD"),
+    blaming(engine_errors.InvalidRequest("stopping.max_tokens", "too many"), "stopping.max_tokens", "INVALID_FIELD"),
     Case(engine_errors.ConstraintFailed("too much memory"), Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
     Case(ModelNotFound("nobody"), Code.NOT_FOUND, "MODEL_NOT_FOUND", values={"model": "nobody"}),
     Case(
