@@ -22,7 +22,7 @@ class NamedSchema(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     description: str | None = None
-    schema: msgspec.Raw = msgspec.Raw()
+    schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     strict: bool | None = None
 
 

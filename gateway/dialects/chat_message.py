@@ -30,7 +30,7 @@ class TextPart(msgspec.Struct, tag_field="type", tag="text", forbid_unknown_fiel
     """A piece of text."""
 
     text: str
-    prompt_cache_breakpoint: msgspec.Raw = msgspec.Raw()
+    prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class RefusalPart(msgspec.Struct, tag_field="type", tag="refusal", forbid_unknown_fields=True):
@@ -50,7 +50,7 @@ class ImagePart(msgspec.Struct, tag_field="type", tag="image_url", forbid_unknow
     """A picture."""
 
     image_url: Image
-    prompt_cache_breakpoint: msgspec.Raw = msgspec.Raw()
+    prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class CalledFunction(msgspec.Struct, forbid_unknown_fields=True):
@@ -78,9 +78,9 @@ class ChatMessage(msgspec.Struct, forbid_unknown_fields=True):
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     refusal: str | None = None
-    annotations: msgspec.Raw = msgspec.Raw()
-    audio: msgspec.Raw = msgspec.Raw()
-    function_call: msgspec.Raw = msgspec.Raw()
+    annotations: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    audio: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    function_call: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 def is_given(raw: msgspec.Raw) -> bool:

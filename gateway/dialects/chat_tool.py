@@ -24,7 +24,7 @@ class OfferedFunction(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     description: str | None = None
-    parameters: msgspec.Raw = msgspec.Raw()
+    parameters: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     strict: bool | None = None
 
 

@@ -72,13 +72,13 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     user: str | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
     prompt_cache_retention: str | None = None
-    prediction: msgspec.Raw = msgspec.Raw()
-    prompt_cache_options: msgspec.Raw = msgspec.Raw()
-    audio: msgspec.Raw = msgspec.Raw()
-    function_call: msgspec.Raw = msgspec.Raw()
-    functions: msgspec.Raw = msgspec.Raw()
-    moderation: msgspec.Raw = msgspec.Raw()
-    web_search_options: msgspec.Raw = msgspec.Raw()
+    prediction: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    prompt_cache_options: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    audio: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    function_call: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    functions: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    moderation: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    web_search_options: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
     def check(self) -> None:
         """Raise Failure for what this server would have to ignore, and for fields that contradict each other."""
