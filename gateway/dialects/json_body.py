@@ -23,6 +23,7 @@ _OFFSET: Final = re.compile(r" \(byte (\d+)\)$")
 _PATH: Final = re.compile(r" - at `(?:key` in `)?\$\.?([^`]*)`$")
 _EXPECTED: Final = re.compile(r"^Expected `([^`]*)`, got `([^`]*)`$")
 _NAMED: Final = re.compile(r"^Object (contains unknown|missing required) field `(.*)`$", re.DOTALL)
+_LIMIT: Final = re.compile(r"^Expected `(int|float|str|array|object)`(?: of length)? (<=|>=|<|>) (.+)$")
 _INVALID: Final = re.compile(r"^Invalid (?:enum )?value (.*)$", re.DOTALL)
 _TYPE_NAMES: Final = {
     "str": "a string",
@@ -33,6 +34,8 @@ _TYPE_NAMES: Final = {
     "array": "a list",
     "object": "an object",
 }
+_RELATIONS: Final = {">=": "at least", ">": "above", "<=": "at most", "<": "below"}
+_UNITS: Final = {"str": " characters", "array": " items", "object": " entries"}
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
@@ -91,6 +94,10 @@ def _ill_typed(text: str) -> Failure:
         wanted = " or ".join(_TYPE_NAMES.get(name, name) for name in expected[1].split(" | ") if name != "null")
         got = _TYPE_NAMES.get(expected[2], expected[2])
         return Failure.of_field(path, f"must be {wanted}, not {got}", Reason.INVALID_TYPE)
+    if limit := _LIMIT.match(claim):
+        verb = "have" if limit[1] in _UNITS else "be"
+        limited = f"must {verb} {_RELATIONS[limit[2]]} {limit[3].removesuffix('.0')}{_UNITS.get(limit[1], '')}"
+        return Failure.of_field(path, limited)
     if invalid := _INVALID.match(claim):
         return Failure.of_field(path, f"{invalid[1][:256]} is not supported")
     return Failure.of_field(path, claim[:1].lower() + claim[1:])

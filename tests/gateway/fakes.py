@@ -13,7 +13,19 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2, model_pb2_grpc, usage_pb2
+from sluice.v1 import (
+    chat_pb2,
+    chat_pb2_grpc,
+    completion_pb2_grpc,
+    content_pb2,
+    embedding_pb2_grpc,
+    endpoint_pb2_grpc,
+    model_pb2,
+    model_pb2_grpc,
+    response_pb2_grpc,
+    text_generation_pb2_grpc,
+    usage_pb2,
+)
 
 CREATED = Timestamp(seconds=1_700_000_000)
 STARTED = chat_pb2.StreamChatResponse(
@@ -131,7 +143,7 @@ class FakeService(
             self.cancelled.set()
             raise
         except Status as status:
-            await _abort(context, status)
+            await abort(context, status)
 
     async def Chat(  # noqa: N802  the contract's name
         self, request: chat_pb2.ChatRequest, context: Any
@@ -152,7 +164,7 @@ class FakeService(
         self._note(context)
         if request.model not in {"a", "org/b"}:
             words = f"the model {request.model!r} does not exist"
-            await _abort(context, Status(grpc.StatusCode.NOT_FOUND, words, error_info("MODEL_NOT_FOUND")))
+            await abort(context, Status(grpc.StatusCode.NOT_FOUND, words, error_info("MODEL_NOT_FOUND")))
         return model_pb2.GetModelResponse(model=model(request.model))
 
     async def Check(self, request: Any, context: Any) -> health_pb2.HealthCheckResponse:  # noqa: N802
@@ -170,18 +182,34 @@ def model(name: str) -> model_pb2.Model:
     return model_pb2.Model(name=name, created=CREATED, max_model_len=2048)
 
 
+_SERVICES: list[tuple[type, Callable[[Any, grpc.aio.Server], None]]] = [
+    (chat_pb2_grpc.ChatServiceServicer, chat_pb2_grpc.add_ChatServiceServicer_to_server),
+    (completion_pb2_grpc.CompletionServiceServicer, completion_pb2_grpc.add_CompletionServiceServicer_to_server),
+    (embedding_pb2_grpc.EmbeddingServiceServicer, embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server),
+    (endpoint_pb2_grpc.EndpointServiceServicer, endpoint_pb2_grpc.add_EndpointServiceServicer_to_server),
+    (model_pb2_grpc.ModelServiceServicer, model_pb2_grpc.add_ModelServiceServicer_to_server),
+    (response_pb2_grpc.ResponseServiceServicer, response_pb2_grpc.add_ResponseServiceServicer_to_server),
+    (
+        text_generation_pb2_grpc.TextGenerationServiceServicer,
+        text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server,
+    ),
+    (health_pb2_grpc.HealthServicer, health_pb2_grpc.add_HealthServicer_to_server),
+]
+
+
 async def start(service: FakeService) -> tuple[grpc.aio.Server, int]:
-    """A server of the fake on a free port, and the port."""
+    """A server of the fake, with every service that it implements, on a free port; and the port."""
     server = grpc.aio.server()
-    chat_pb2_grpc.add_ChatServiceServicer_to_server(service, server)
-    model_pb2_grpc.add_ModelServiceServicer_to_server(service, server)
-    health_pb2_grpc.add_HealthServicer_to_server(service, server)
+    for servicer, add in _SERVICES:
+        if isinstance(service, servicer):
+            add(service, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     return server, port
 
 
-async def _abort(context: Any, status: Status) -> None:
+async def abort(context: Any, status: Status) -> None:
+    """End a call with the status and its details."""
     details = []
     for message in status.details:
         packed = AnyMessage()

@@ -1,0 +1,41 @@
+"""MindIE and Triton: raw text generation at `/v2/models/{model}[/versions/{version}]/generate[_stream]`.
+
+Where the document and the clients of Triton's generate extension differ, both are taken: `max_tokens` is
+`max_new_tokens`, and a `stream` that agrees with the path is without effect.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from sluice.v1.text_generation_pb2 import GenerateTextRequest
+
+from gateway.dialects.call import Arrival, Call
+from gateway.dialects.json_body import decode
+from gateway.dialects.mindie_body import GenerateBody
+from gateway.dialects.mindie_encoder import MindieEncoder
+from gateway.dialects.mindie_error import MindieErrors
+
+ACCEPTED_WITHOUT_EFFECT: Final = ("stream", "parameters.batch_size")
+
+_DECODER: Final = msgspec.json.Decoder(GenerateBody)
+
+
+class MindieTranslator(MindieErrors):
+    """Translates one request; `stream` is what its path says."""
+
+    def __init__(self, *, stream: bool) -> None:
+        self._stream = stream
+
+    def parse(self, arrival: Arrival) -> Call[GenerateTextRequest]:
+        """Read a request. Raises Failure."""
+        body = decode(arrival.body, _DECODER)
+        body.check(stream=self._stream)
+        given = body.given
+        return Call(
+            request=body.to_request(arrival.path["model"], arrival.path.get("version", "")),
+            stream=self._stream,
+            encoder=MindieEncoder(body.id, details=bool(given.details), perf_stat=bool(given.perf_stat)),
+            caller_name=body.caller_name,
+        )

@@ -1,0 +1,91 @@
+"""The body of MindIE's and Triton's generate requests.
+
+Owns its fields with their documented ranges, their mapping to the contract's request, and the way back for field
+names. Null means the same as not given.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+from sluice.v1.text_generation_pb2 import GenerateTextRequest
+
+from gateway.dialects.contract_limit import put
+from gateway.dialects.failure import Failure
+
+_MAX_INT32: Final = 2**31 - 1
+
+Share = Annotated[float, Meta(gt=0, le=1)]
+Above0 = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1, le=_MAX_INT32)]
+
+
+class GenerateParameters(msgspec.Struct, forbid_unknown_fields=True):
+    """How a text is generated. `batch_size` is without effect: the engine makes its batches from what is running."""
+
+    details: bool | None = None
+    do_sample: bool | None = None
+    max_new_tokens: Count | None = None
+    max_tokens: Count | None = None
+    repetition_penalty: Above0 | None = None
+    seed: Annotated[int, Meta(ge=1)] | None = None
+    temperature: Above0 | None = None
+    top_k: Annotated[int, Meta(ge=0, le=_MAX_INT32)] | None = None
+    top_p: Share | None = None
+    batch_size: Count | None = None
+    typical_p: Share | None = None
+    watermark: bool | None = None
+    perf_stat: bool | None = None
+
+
+class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `generate` and `generate_stream`. `stream` must say what the path says."""
+
+    text_input: str
+    id: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    parameters: GenerateParameters | None = None
+    stream: bool | None = None
+
+    @property
+    def given(self) -> GenerateParameters:
+        """The parameters, all unset where there are none."""
+        return self.parameters or GenerateParameters()
+
+    def check(self, *, stream: bool) -> None:
+        """Raise Failure for what contradicts itself or the path."""
+        if self.stream not in {None, stream}:
+            other = "generate" if stream else "generate_stream"
+            raise Failure.of_field("stream", f"must be {str(stream).lower()} here; the path for the other is {other}")
+        given = self.given
+        if given.max_tokens is not None and given.max_new_tokens not in {None, given.max_tokens}:
+            raise Failure.of_field("parameters.max_tokens", "differs from max_new_tokens; give one of them")
+
+    def to_request(self, model: str, version: str) -> GenerateTextRequest:
+        """The contract's request. Raises Failure for a value that no message can hold."""
+        given = self.given
+        request = GenerateTextRequest(
+            model=model,
+            model_version=version,
+            text_input=self.text_input,
+            do_sample=given.do_sample,
+            perf_stat=given.perf_stat,
+        )
+        sampling = request.sampling
+        for name in ("temperature", "top_p", "typical_p", "repetition_penalty", "watermark"):
+            value = getattr(given, name)
+            if value is not None:
+                setattr(sampling, name, value)
+        put(sampling, "top_k", given.top_k or None, "parameters.top_k")
+        put(sampling, "seed", given.seed, "parameters.seed")
+        put(request.stopping, "max_tokens", given.max_new_tokens or given.max_tokens, "parameters.max_new_tokens")
+        return request
+
+    def caller_name(self, field: str) -> str:
+        """The caller's name of the contract's `field`: `sampling.top_k` → `parameters.top_k`."""
+        head, _, rest = field.partition(".")
+        if field == "stopping.max_tokens":
+            name = "max_tokens" if self.given.max_new_tokens is None and self.given.max_tokens else "max_new_tokens"
+            return f"parameters.{name}"
+        return f"parameters.{rest}" if head in {"sampling", "stopping"} and rest else field

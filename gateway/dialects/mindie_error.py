@@ -1,0 +1,36 @@
+"""Errors as MindIE and its kin tell them: `{"error", "error_type"}`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import orjson
+
+from gateway.dialects.call import Refusal
+from gateway.dialects.failure import Failure, Reason
+
+_TYPES: Final = {
+    401: "authentication",
+    403: "permission",
+    404: "not_found",
+    429: "overloaded",
+    499: "cancelled",
+    500: "generation",
+    501: "unsupported",
+    503: "unavailable",
+    504: "timeout",
+}
+
+
+def to_error_body(failure: Failure) -> bytes:
+    """The body of an error, and the data of a failed stream's last event."""
+    kind = "unsupported" if failure.reason is Reason.UNSUPPORTED_FIELD else _TYPES.get(failure.status, "validation")
+    return orjson.dumps({"error": failure.message, "error_type": kind})
+
+
+class MindieErrors:
+    """The errors of all its paths."""
+
+    def refuse(self, failure: Failure) -> Refusal:
+        """Answer with an error instead of a result."""
+        return Refusal(failure.status, to_error_body(failure))

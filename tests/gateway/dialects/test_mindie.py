@@ -1,0 +1,243 @@
+"""MindIE's requests become the contract's messages, and the service's events MindIE's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from sluice.v1 import chat_pb2
+from sluice.v1.sampling_pb2 import SamplingParams, StopParams
+from sluice.v1.text_generation_pb2 import (
+    GenerateTextRequest,
+    GenerateTextResponse,
+    GenerationTimings,
+    StreamGenerateTextResponse,
+    TextGenerationCompleted,
+    TextGenerationDelta,
+    TextGenerationFinished,
+    TextGenerationStarted,
+)
+
+from gateway.dialects.call import Arrival, Call
+from gateway.dialects.failure import Failure, Reason, Violation
+from gateway.dialects.mindie import MindieTranslator
+from gateway.dialects.mindie_encoder import MindieEncoder
+
+Event = StreamGenerateTextResponse
+
+
+def parse(fields: dict[str, Any] | None = None, *, stream: bool = True, **parameters: Any) -> Call[GenerateTextRequest]:
+    """The call for a valid body with these parameters, changed by `fields`."""
+    body = {"text_input": "My name is", "parameters": parameters, **(fields or {})}
+    path = {"model": "m", "version": "2"}
+    return MindieTranslator(stream=stream).parse(Arrival(json.dumps(body).encode(), path=path))
+
+
+def milliseconds(value: float) -> Duration:
+    """A duration."""
+    result = Duration()
+    result.FromNanoseconds(int(value * 1e6))
+    return result
+
+
+TIMINGS = GenerationTimings(
+    queue_wait=milliseconds(0.25), first_token=milliseconds(12.5), decode=milliseconds(30), batch_size=4
+)
+STARTED = Event(started=TextGenerationStarted(id="7", model="m", model_version="2"))
+
+
+def test_document_example() -> None:
+    """The document's own request is taken, every parameter of it."""
+    call = parse(
+        {"id": "a123"}, details=True, do_sample=True, max_new_tokens=200, repetition_penalty=1.1, seed=123,
+        temperature=1, top_k=10, top_p=0.99, batch_size=100, typical_p=0.5, watermark=False, perf_stat=False,
+    )  # fmt: skip
+    assert call.stream
+    assert call.request == GenerateTextRequest(
+        model="m",
+        model_version="2",
+        text_input="My name is",
+        do_sample=True,
+        perf_stat=False,
+        sampling=SamplingParams(
+            repetition_penalty=1.1, seed=123, temperature=1, top_k=10, top_p=0.99, typical_p=0.5, watermark=False
+        ),
+        stopping=StopParams(max_tokens=200),
+    )
+
+
+def test_nothing_given_sets_nothing() -> None:
+    """Defaults are the service's; null and `top_k: 0` are no limits of their own."""
+    plain = GenerateTextRequest(model="m", model_version="2", text_input="My name is")
+    names = (
+        "details", "do_sample", "max_new_tokens", "max_tokens", "repetition_penalty", "seed", "temperature", "top_k",
+        "top_p", "batch_size", "typical_p", "watermark", "perf_stat",
+    )  # fmt: skip
+    nulls: dict[str, Any] = dict.fromkeys(names)
+    for call in (parse(), parse(top_k=0), parse(**nulls), parse({"parameters": None, "id": None, "stream": None})):
+        assert call.request == plain
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_triton_clients(*, stream: bool) -> None:
+    """`max_tokens` and a `stream` that agrees with the path are taken: clients of Triton send them."""
+    call = parse({"stream": stream}, stream=stream, max_tokens=9)
+    assert (call.stream, call.request.stopping.max_tokens) == (stream, 9)
+    with pytest.raises(Failure) as caught:
+        parse({"stream": not stream}, stream=stream)
+    assert caught.value.field == "stream"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "limit"),
+    [
+        ({"max_new_tokens": 0}, "1"),
+        ({"max_new_tokens": 2**31}, "2147483647"),
+        ({"max_tokens": 0}, "1"),
+        ({"batch_size": 0}, "1"),
+        ({"batch_size": 2**31}, "2147483647"),
+        ({"repetition_penalty": 0}, "0"),
+        ({"temperature": 0}, "0"),
+        ({"seed": 0}, "1"),
+        ({"seed": 2**64}, str(2**64 - 1)),
+        ({"top_k": -1}, "0"),
+        ({"top_k": 2**31}, "2147483647"),
+        ({"top_p": 0}, "0"),
+        ({"top_p": 1.01}, "1"),
+        ({"typical_p": -1}, "0"),
+        ({"typical_p": 1.01}, "1"),
+        ({"details": "yes"}, "boolean"),
+        ({"top_k": 1.5}, "integer"),
+    ],
+)
+def test_limit_is_told_by_name(parameters: dict[str, Any], limit: str) -> None:
+    """A value beyond its documented range is refused with its place in the body and the limit."""
+    with pytest.raises(Failure) as caught:
+        parse(**parameters)
+    (name,) = parameters
+    assert (caught.value.status, caught.value.field) == (400, f"parameters.{name}")
+    assert limit in caught.value.message
+    assert "`" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "reason"),
+    [
+        ({"id": ""}, "id", Reason.INVALID_FIELD),
+        ({"id": "x" * 257}, "id", Reason.INVALID_FIELD),
+        ({"id": 5}, "id", Reason.INVALID_TYPE),
+        ({"text_input": None}, "text_input", Reason.INVALID_TYPE),
+        ({"parameters": {"top_q": 1}}, "parameters.top_q", Reason.UNKNOWN_FIELD),
+        ({"model": "m"}, "model", Reason.UNKNOWN_FIELD),
+        ({"parameters": {"max_tokens": 1, "max_new_tokens": 2}}, "parameters.max_tokens", Reason.INVALID_FIELD),
+    ],
+)
+def test_bad_body(fields: dict[str, Any], name: str, reason: Reason) -> None:
+    """What the document does not have is refused by name."""
+    with pytest.raises(Failure) as caught:
+        parse(fields)
+    assert (caught.value.field, caught.value.reason) == (name, reason)
+
+
+def test_caller_names() -> None:
+    """The contract's field names come back as the caller's."""
+    name = parse().caller_name
+    assert name("sampling.top_k") == "parameters.top_k"
+    assert name("stopping.max_tokens") == "parameters.max_new_tokens"
+    assert parse(max_tokens=5).caller_name("stopping.max_tokens") == "parameters.max_tokens"
+    assert name("text_input") == "text_input"
+    assert name("model_version") == "model_version"
+
+
+def test_events_with_details() -> None:
+    """Each piece of text is one event with its details; the last has no text and the reason of the end."""
+    encoder = MindieEncoder("a123", details=True, perf_stat=True)
+    assert encoder.chunk(STARTED) == b""
+    delta = TextGenerationDelta(text=' "am"', num_generated_tokens=1, timings=TIMINGS)
+    details = (
+        b'"details":{"generated_tokens":1,"first_token_cost":12.5,"decode_cost":30.0,"batch_size":4,'
+        b'"queue_wait_time":250}'
+    )
+    head = b'data:{"id":"a123","model_name":"m","model_version":"2","text_output":'
+    assert encoder.chunk(Event(delta=delta)) == head + b'" \\"am\\"",' + details + b"}\n\n"
+    assert encoder.chunk(Event(delta=TextGenerationDelta(num_generated_tokens=2, timings=TIMINGS))) == b""
+    timings = GenerationTimings(tokens=[milliseconds(12.5), milliseconds(30)])
+    timings.MergeFrom(TIMINGS)
+    end = TextGenerationFinished(finish_reason=chat_pb2.FINISH_REASON_LENGTH, num_generated_tokens=2, timings=timings)
+    last = json.loads(encoder.chunk(Event(finished=end)).removeprefix(b"data:"))
+    assert last == {
+        "id": "a123",
+        "model_name": "m",
+        "model_version": "2",
+        "text_output": "",
+        "details": {
+            "finish_reason": "length",
+            "generated_tokens": 2,
+            "first_token_cost": 12.5,
+            "decode_cost": 30.0,
+            "batch_size": 4,
+            "queue_wait_time": 250,
+        },
+        "perf_stat": [12.5, 30.0],
+    }
+    assert encoder.chunk(Event(completed=TextGenerationCompleted())) == b""
+
+
+def test_events_without_details() -> None:
+    """Nothing is told that was not asked for; an unnamed version is null, and an unnamed request gets an id."""
+    encoder = MindieEncoder(None)
+    encoder.chunk(Event(started=TextGenerationStarted(id="7", model="m")))
+    event = encoder.chunk(Event(delta=TextGenerationDelta(text="am", num_generated_tokens=1, timings=TIMINGS)))
+    assert event == b'data:{"id":"7","model_name":"m","model_version":null,"text_output":"am"}\n\n'
+    end = TextGenerationFinished(finish_reason=chat_pb2.FINISH_REASON_STOP, timings=TIMINGS)
+    assert encoder.chunk(Event(finished=end)).endswith(b'"text_output":""}\n\n')
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop_sequence", "said"),
+    [
+        (chat_pb2.FINISH_REASON_STOP, None, "eos_token"),
+        (chat_pb2.FINISH_REASON_STOP, "END", "stop_sequence"),
+        (chat_pb2.FINISH_REASON_LENGTH, None, "length"),
+    ],
+)
+def test_whole_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, said: str) -> None:
+    """An unstreamed answer has all the text, and the details of the last event."""
+    response = GenerateTextResponse(
+        id="7", model="m", text="abc", finish_reason=reason, stop_sequence=stop_sequence, num_generated_tokens=3,
+        timings=TIMINGS,
+    )  # fmt: skip
+    body = json.loads(MindieEncoder("x", details=True).whole(response))
+    assert body["text_output"] == "abc"
+    assert body["details"]["finish_reason"] == said
+    assert "perf_stat" not in body
+    assert json.loads(MindieEncoder("x").whole(response)) == {
+        "id": "x",
+        "model_name": "m",
+        "model_version": None,
+        "text_output": "abc",
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "kind"),
+    [
+        (400, Reason.INVALID_FIELD, "validation"),
+        (400, Reason.UNSUPPORTED_FIELD, "unsupported"),
+        (404, Reason.MODEL_NOT_FOUND, "not_found"),
+        (413, Reason.BODY_TOO_LARGE, "validation"),
+        (429, Reason.QUEUE_FULL, "overloaded"),
+        (500, Reason.INTERNAL, "generation"),
+        (503, Reason.DRAINING, "unavailable"),
+        (504, Reason.DEADLINE_EXCEEDED, "timeout"),
+    ],
+)
+def test_error_body(status: int, reason: Reason, kind: str) -> None:
+    """An error tells what and of which kind, as a body and as the last event."""
+    failure = Failure(status, reason, "no", violations=[Violation("parameters.top_k", "must be at least 0")])
+    refusal = MindieTranslator(stream=True).refuse(failure)
+    body = {"error": "parameters.top_k: must be at least 0", "error_type": kind}
+    assert (refusal.status, json.loads(refusal.body)) == (status, body)
+    assert MindieEncoder(None).error(failure) == b"data:" + refusal.body + b"\n\n"

@@ -1,0 +1,160 @@
+"""MindIE's and KServe's paths over HTTP: which path asks the service for what, and how errors look there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+from sluice.v1 import chat_pb2, model_pb2, text_generation_pb2_grpc
+from sluice.v1.text_generation_pb2 import (
+    GenerateTextRequest,
+    GenerateTextResponse,
+    StreamGenerateTextResponse,
+    TextGenerationCompleted,
+    TextGenerationDelta,
+    TextGenerationFinished,
+    TextGenerationStarted,
+)
+
+from tests.gateway import fakes
+from tests.gateway.conftest import Gateway
+
+Event = StreamGenerateTextResponse
+
+STARTED = Event(started=TextGenerationStarted(id="7", model="org/b", model_version="2"))
+HEL, LO = (Event(delta=TextGenerationDelta(text=text)) for text in ("Hel", "lo"))
+FINISHED = Event(finished=TextGenerationFinished(finish_reason=chat_pb2.FINISH_REASON_STOP))
+COMPLETED = Event(completed=TextGenerationCompleted())
+BODY = {"text_input": "My name is"}
+PATHS = ("/v2/models/org/b/generate", "/v2/models/org/b/versions/2/generate")
+
+
+class FakeTextService(fakes.FakeService, text_generation_pb2_grpc.TextGenerationServiceServicer):
+    """Generates `events` for every prompt, or fails where there is a status among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[GenerateTextRequest] = []
+        self.events: list[Event | fakes.Status] = [STARTED, HEL, LO, FINISHED, Event(usage=fakes.USAGE), COMPLETED]
+
+    async def StreamGenerateText(  # noqa: N802  the contract's name
+        self, request: GenerateTextRequest, context: Any
+    ) -> AsyncIterator[Event]:
+        self.texts.append(request)
+        for event in self.events:
+            if isinstance(event, fakes.Status):
+                await fakes.abort(context, event)
+            else:
+                yield event
+
+    async def GenerateText(self, request: GenerateTextRequest, context: Any) -> GenerateTextResponse:  # noqa: N802
+        text = "".join([event.delta.text async for event in self.StreamGenerateText(request, context)])
+        return GenerateTextResponse(id="7", model="org/b", text=text, finish_reason=chat_pb2.FINISH_REASON_STOP)
+
+    async def GetModel(  # noqa: N802  the contract's name
+        self, request: model_pb2.GetModelRequest, context: Any
+    ) -> model_pb2.GetModelResponse:
+        response = await super().GetModel(request, context)
+        response.model.version = "2"
+        return response
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[FakeTextService]:
+    """The scripted service of this module."""
+    service = FakeTextService()
+    server, service.port = await fakes.start(service)
+    yield service
+    await server.stop(None)
+
+
+@pytest.mark.parametrize(("path", "version"), list(zip(PATHS, ("", "2"), strict=True)))
+async def test_stream(gateway: Gateway, service: FakeTextService, path: str, version: str) -> None:
+    """The streaming path streams: a comment, one event for each piece of text, a last one; no [DONE]."""
+    answer = await gateway.http.post(f"{path}_stream", json={**BODY, "id": "a"})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    comment, *events = answer.text.removesuffix("\n\n").split("\n\n")
+    assert comment.startswith(":")
+    assert [json.loads(event.removeprefix("data:")) for event in events] == [
+        {"id": "a", "model_name": "org/b", "model_version": "2", "text_output": text} for text in ("Hel", "lo", "")
+    ]
+    assert service.texts == [GenerateTextRequest(model="org/b", model_version=version, text_input="My name is")]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_whole(gateway: Gateway, path: str) -> None:
+    """The other path answers whole, whatever the caller accepts."""
+    answer = await gateway.http.post(path, json=BODY, headers={"accept": "text/event-stream"})
+    assert answer.json() == {"id": "7", "model_name": "org/b", "model_version": None, "text_output": "Hello"}
+
+
+async def test_service_error_has_the_callers_name(gateway: Gateway, service: FakeTextService) -> None:
+    """What the service refuses is told by the name that the caller used."""
+    bad = fakes.bad_request(sampling__temperature="must be at most 2")
+    service.events = [fakes.Status(grpc.StatusCode.INVALID_ARGUMENT, "no", fakes.error_info("INVALID_FIELD"), bad)]
+    for path in (PATHS[0], f"{PATHS[0]}_stream"):
+        answer = await gateway.http.post(path, json={**BODY, "parameters": {"temperature": 3}})
+        assert answer.status_code == 400
+        error = {"error": "parameters.temperature: must be at most 2", "error_type": "validation"}
+        assert answer.json() == error
+
+
+async def test_error_in_mid_stream(gateway: Gateway, service: FakeTextService) -> None:
+    """A stream that fails ends with one event in the error shape."""
+    service.events = [STARTED, HEL, fakes.Status(grpc.StatusCode.UNAVAILABLE, "gone")]
+    answer = await gateway.http.post(f"{PATHS[0]}_stream", json=BODY)
+    *_, last = answer.text.removesuffix("\n\n").split("\n\n")
+    assert json.loads(last.removeprefix("data:"))["error_type"] == "unavailable"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "kind"),
+    [
+        ("GET", "/v2/models/org/b/generate", 404, "not_found"),
+        ("POST", "/v2/models/org/b", 405, "validation"),
+        ("POST", "/v2/health/live", 405, "validation"),
+        ("GET", "/v2/nothing", 404, "not_found"),
+        ("GET", "/v2/models/other", 404, "not_found"),
+        ("GET", "/v2/models/org/b/versions/3", 404, "not_found"),
+        ("GET", "/v2/models/org/b/versions/3/ready", 404, "not_found"),
+        ("POST", "/v2/models/org/b/generate", 400, "validation"),
+    ],
+)
+async def test_errors(gateway: Gateway, method: str, path: str, status: int, kind: str) -> None:
+    """Every error under /v2 has MindIE's shape, also where there is no route or no such method."""
+    answer = await gateway.http.request(method, path, json={} if method == "POST" else None)
+    assert answer.status_code == status
+    body = answer.json()
+    assert set(body) == {"error", "error_type"}
+    assert body["error_type"] == kind
+
+
+async def test_server(gateway: Gateway, service: FakeTextService) -> None:
+    """The server tells its name, that it lives, and whether it takes requests."""
+    metadata = (await gateway.http.get("/v2")).json()
+    assert metadata["name"] == "sluice"
+    assert "generate_stream" in metadata["extensions"]
+    assert (await gateway.http.get("/v2/health/live")).json() == {"live": True}
+    assert (await gateway.http.get("/v2/health/ready")).json() == {"ready": True}
+    service.health = health_pb2.HealthCheckResponse.NOT_SERVING
+    answer = await gateway.http.get("/v2/health/ready")
+    assert (answer.status_code, answer.json()["error_type"]) == (503, "unavailable")
+    assert (await gateway.http.get("/v2/health/live")).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v2/models/org/b", "/v2/models/org/b/versions/2"])
+async def test_model(gateway: Gateway, path: str) -> None:
+    """A model is a text-to-text one by KServe's protocol, by its name and by its version."""
+    text = {"datatype": "BYTES", "shape": [1]}
+    assert (await gateway.http.get(path)).json() == {
+        "name": "org/b",
+        "versions": ["2"],
+        "platform": "",
+        "inputs": [{"name": "text_input", **text}],
+        "outputs": [{"name": "text_output", **text}],
+    }
+    assert (await gateway.http.get(f"{path}/ready")).json() == {"name": "org/b", "ready": True}
