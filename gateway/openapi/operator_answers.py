@@ -1,0 +1,110 @@
+"""The answers of the other dialects and of the operators' routes, as types that the document describes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+Milliseconds = Annotated[float, Meta(ge=0)]
+
+
+class DatabricksError(msgspec.Struct):
+    """An error in Databricks' dialect."""
+
+    error_code: str
+    message: str
+
+
+class EndpointAnswer(msgspec.Struct):
+    """An endpoint: a name that requests use, and the models behind it."""
+
+    name: str
+    task: str | None = None
+    state: dict[str, Any] | None = None
+    config: dict[str, Any] | None = None
+    creation_timestamp: int | None = None
+    last_updated_timestamp: int | None = None
+
+
+class EndpointsAnswer(msgspec.Struct):
+    """All endpoints."""
+
+    endpoints: list[EndpointAnswer]
+
+
+class NothingAnswer(msgspec.Struct):
+    """An empty object."""
+
+
+class AzureError(msgspec.Struct):
+    """An error in Azure's dialect; `detail.loc` is the path of the field at fault."""
+
+    error: Any
+    message: str
+    status: int
+    code: str | None = None
+    param: str | None = None
+    detail: dict[str, Any] | None = None
+
+
+class ModelInfoAnswer(msgspec.Struct):
+    """What serves an Azure path."""
+
+    model_name: str
+    model_type: str
+    model_provider_name: str
+
+
+class GenerationDetails(msgspec.Struct):
+    """How a text came to its end, and its times."""
+
+    generated_tokens: int | None = None
+    finish_reason: Literal["eos_token", "length", "stop_sequence"] | None = None
+    first_token_cost: Milliseconds | None = None
+    decode_cost: Milliseconds | None = None
+    batch_size: int | None = None
+    queue_wait_time: float | None = None
+
+
+class GenerationAnswer(msgspec.Struct):
+    """A whole generated text."""
+
+    model_name: str
+    model_version: str
+    text_output: str
+    id: str | None = None
+    details: GenerationDetails | None = None
+
+
+class TritonError(msgspec.Struct):
+    """An error in the dialect of MindIE and Triton."""
+
+    error: str
+    error_type: str
+
+
+class ServerMetadata(msgspec.Struct):
+    """The server, as KServe's protocol describes it."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+class ModelMetadata(msgspec.Struct):
+    """A model, as KServe's protocol describes it."""
+
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+
+
+class StatusAnswer(msgspec.Struct):
+    """How the gateway is."""
+
+    status: str
+    reason: str | None = None
