@@ -8,6 +8,8 @@ from gateway.client import Caller, ServiceClient
 from gateway.config import Settings
 from gateway.dialects.call import Arrival
 from gateway.dialects.openai import OpenAITranslator
+from gateway.dialects.openai_completion import OpenAICompletionTranslator
+from gateway.dialects.openai_embedding import OpenAIEmbeddingTranslator
 from gateway.dialects.openai_model import to_model, to_model_list
 from gateway.endpoint import GenerationEndpoint
 from gateway.lookup_endpoint import LookupEndpoint
@@ -26,6 +28,8 @@ def openai_surface(client: ServiceClient, settings: Settings) -> Surface:
 
     routes = [
         Route("/v1/chat/completions", GenerationEndpoint(OpenAITranslator, client, settings), methods=["POST"]),
+        Route("/v1/completions", GenerationEndpoint(OpenAICompletionTranslator, client, settings), methods=["POST"]),
+        Route("/v1/embeddings", GenerationEndpoint(OpenAIEmbeddingTranslator, client, settings), methods=["POST"]),
         Route("/v1/models", LookupEndpoint(list_models, refuse, settings), methods=["GET"]),
         Route("/v1/models/{model:path}", LookupEndpoint(get_model, refuse, settings), methods=["GET"]),
     ]

@@ -7,6 +7,7 @@ protocols, and nothing else.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -66,6 +67,24 @@ class Encoder(Protocol):
 
     def error(self, failure: Failure) -> bytes:
         """The last SSE event of a stream that failed."""
+
+
+class WholeEncoder(ABC):
+    """An encoder of answers that are never streamed: its call has `stream` False."""
+
+    takes_comments = False
+
+    @abstractmethod
+    def whole(self, response: Any) -> bytes:
+        """The body of the answer."""
+
+    def chunk(self, event: Message) -> bytes:
+        """There is no stream. Raises TypeError."""
+        raise TypeError(f"{type(event).__name__} belongs to a stream")
+
+    def error(self, failure: Failure) -> bytes:
+        """There is no stream. Raises TypeError."""
+        raise TypeError(f"no stream is open to end with {failure.reason}")
 
 
 @dataclass(frozen=True, slots=True)

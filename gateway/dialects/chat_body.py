@@ -80,9 +80,7 @@ class ChatBody(SamplingBody, kw_only=True):
             return f"messages.{text[1]}.content"
         if thought := _REASONING.match(path):
             return f"{thought[1]}.reasoning_content"
-        if isinstance(self.stop, str) and path.startswith("stopping.stop."):
-            return "stop"
-        return renamed(path, _CALLER_NAMES)
+        return self.stop_name(path) or renamed(path, _CALLER_NAMES)
 
     def _is_plain_text(self, index: int) -> bool:
         return index < len(self.messages) and not isinstance(self.messages[index].content, list)

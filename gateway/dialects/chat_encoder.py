@@ -29,6 +29,7 @@ class ChatEncoder:
     """Encodes one answer. `include_usage` is the caller's `stream_options.include_usage`."""
 
     takes_comments = True
+    whole_object = "chat.completion"
 
     def __init__(self, *, include_usage: bool = False) -> None:
         self._include_usage = include_usage
@@ -58,7 +59,7 @@ class ChatEncoder:
         return orjson.dumps(
             {
                 "id": f"chatcmpl-{response.id}",
-                "object": "chat.completion",
+                "object": self.whole_object,
                 "created": response.created.seconds,
                 "model": response.model,
                 "system_fingerprint": response.system_fingerprint,

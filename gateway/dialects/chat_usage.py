@@ -39,5 +39,9 @@ def to_logprobs(logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:
 
 
 def _to_token(token: TokenLogprob) -> dict[str, Any]:
-    # JSON has no infinity: a token of probability 0 gets the number that OpenAI sends for the most unlikely ones.
-    return {"token": token.token, "logprob": max(token.logprob, _MIN_LOGPROB), "bytes": list(token.bytes)}
+    return {"token": token.token, "logprob": finite(token.logprob), "bytes": list(token.bytes)}
+
+
+def finite(logprob: float) -> float:
+    """JSON has no infinity: a token of probability 0 gets the number that OpenAI sends for the most unlikely ones."""
+    return max(logprob, _MIN_LOGPROB)

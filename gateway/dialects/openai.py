@@ -1,4 +1,4 @@
-"""The OpenAI style: its chat request, and its errors.
+"""The OpenAI style: its chat request.
 
 Owns every field of OpenAI's chat completions API: which have effect, which are taken without effect, and which are
 refused because to ignore them would be a lie. docs/api.md has the table, and a test tries every row of it.
@@ -6,19 +6,19 @@ refused because to ignore them would be a lie. docs/api.md has the table, and a 
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
-import orjson
 from sluice.v1 import chat_pb2
 
-from gateway.dialects.call import Arrival, Call, Refusal
+from gateway.dialects.call import Arrival, Call
 from gateway.dialects.chat_body import ChatBody
 from gateway.dialects.chat_encoder import ChatEncoder
 from gateway.dialects.chat_message import is_given
 from gateway.dialects.contract_limit import put
 from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.json_body import decode
+from gateway.dialects.openai_error import OpenAIErrors, OpenAIStreamErrors
 from gateway.dialects.stream_options import StreamOptions, wants_usage
 
 _REFUSED: Final = {
@@ -27,32 +27,6 @@ _REFUSED: Final = {
     "functions": "deprecated; use tools",
     "moderation": "this server moderates nothing",
     "web_search_options": "this server searches nothing",
-}
-_TYPES: Final = {  # where the type is not invalid_request_error
-    403: "permission_error",
-    429: "rate_limit_error",
-    499: "request_cancelled",
-    500: "server_error",
-    501: "server_error",
-    503: "server_error",
-    504: "server_error",
-}
-_CODES: Final = {
-    Reason.INVALID_FIELD: "invalid_value",
-    Reason.PROMPT_TOO_LONG: "context_length_exceeded",
-    Reason.UNSUPPORTED_MODALITY: "unsupported_value",
-    Reason.TEMPLATE_REFUSED: "invalid_value",
-    Reason.UNSUPPORTED_CONSTRAINT: "unsupported_value",
-    Reason.UNSUPPORTED_FEATURE: "unsupported_parameter",
-    Reason.MODEL_NOT_FOUND: "model_not_found",
-    Reason.QUEUE_FULL: "rate_limit_exceeded",
-    Reason.DEADLINE_EXCEEDED: "deadline_exceeded",
-    Reason.INVALID_TYPE: "invalid_type",
-    Reason.MISSING_FIELD: "missing_required_parameter",
-    Reason.UNKNOWN_FIELD: "unknown_parameter",
-    Reason.UNSUPPORTED_FIELD: "unsupported_parameter",
-    Reason.METHOD_NOT_ALLOWED: "method_not_supported",
-    Reason.UNAUTHENTICATED: "invalid_api_key",
 }
 
 
@@ -113,15 +87,11 @@ class ChatCompletionBody(ChatBody, kw_only=True):
 _DECODER: Final = msgspec.json.Decoder(ChatCompletionBody)
 
 
-class OpenAIEncoder(ChatEncoder):
-    """OpenAI's answers and its error event."""
-
-    def error(self, failure: Failure) -> bytes:
-        """The last event of a stream that failed; no `[DONE]` follows."""
-        return b"data: " + _error_body(failure) + b"\n\n"
+class OpenAIEncoder(OpenAIStreamErrors, ChatEncoder):
+    """OpenAI's answers."""
 
 
-class OpenAITranslator:
+class OpenAITranslator(OpenAIErrors):
     """Translates one request of the OpenAI style."""
 
     def parse(self, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
@@ -135,20 +105,3 @@ class OpenAITranslator:
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )
-
-    def refuse(self, failure: Failure) -> Refusal:
-        """OpenAI's error body."""
-        return Refusal(failure.status, _error_body(failure))
-
-
-def _error_body(failure: Failure) -> bytes:
-    field = failure.field
-    if field is None and failure.reason is Reason.MODEL_NOT_FOUND:
-        field = "model"
-    error: dict[str, Any] = {
-        "message": failure.message,
-        "type": _TYPES.get(failure.status, "invalid_request_error"),
-        "param": field,
-        "code": _CODES.get(failure.reason),
-    }
-    return orjson.dumps({"error": error})

@@ -78,6 +78,12 @@ class SamplingBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         if self.cache_salt is not None:
             request.serving.cache_salt = self.cache_salt
 
+    def stop_name(self, path: str) -> str | None:
+        """The caller's name of the dotted `path` of a stop string, if it is one: `stop` where only one was given."""
+        if isinstance(self.stop, str) and path.startswith("stopping.stop."):
+            return "stop"
+        return None
+
 
 def put_seed(sampling: sampling_pb2.SamplingParams, seed: int | None) -> None:
     """Set the seed. OpenAI's seeds are signed: a negative one counts as its two's complement in 64 bits."""

@@ -1,0 +1,59 @@
+"""The OpenAI style: its text completion.
+
+Owns the fields that only it has. docs/api.md has the table, and a test tries every row of it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from sluice.v1 import completion_pb2
+
+from gateway.dialects.call import Arrival, Call
+from gateway.dialects.completion_body import CompletionBody
+from gateway.dialects.completion_encoder import CompletionEncoder
+from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.json_body import decode
+from gateway.dialects.openai_error import OpenAIErrors, OpenAIStreamErrors
+from gateway.dialects.stream_options import StreamOptions, wants_usage
+
+
+class OpenAICompletionBody(CompletionBody, kw_only=True):
+    """The body of `POST /v1/completions`."""
+
+    model: str
+    best_of: int | None = None
+    stream_options: StreamOptions | None = None
+    prompt_cache_key: str | None = None
+    user: str | None = None
+
+    def to_completion(self) -> completion_pb2.CompleteRequest:
+        """The contract's request. Raises Failure for what can't be served or held."""
+        num_choices = 1 if self.n is None else self.n
+        if self.best_of is not None and self.best_of != num_choices:
+            text = f"must equal n, {num_choices}: all generated choices are returned, none is chosen among them"
+            raise Failure.of_field("best_of", text, Reason.UNSUPPORTED_FIELD)
+        return self.to_request(self.model)
+
+
+_DECODER: Final = msgspec.json.Decoder(OpenAICompletionBody)
+
+
+class OpenAICompletionEncoder(OpenAIStreamErrors, CompletionEncoder):
+    """OpenAI's completions."""
+
+
+class OpenAICompletionTranslator(OpenAIErrors):
+    """Translates one request for a completion."""
+
+    def parse(self, arrival: Arrival) -> Call[completion_pb2.CompleteRequest]:
+        """Read a request. Raises Failure."""
+        body = decode(arrival.body, _DECODER)
+        return Call(
+            request=body.to_completion(),
+            stream=bool(body.stream),
+            encoder=OpenAICompletionEncoder(include_usage=wants_usage(body.stream_options, stream=body.stream)),
+            caller_name=body.caller_name,
+            affinity=body.prompt_cache_key or "",
+        )

@@ -1,0 +1,42 @@
+"""The OpenAI style: its embeddings.
+
+Owns the fields that only it has. docs/api.md has the table, and a test tries every row of it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+from sluice.v1 import embedding_pb2
+
+from gateway.dialects.call import Arrival, Call
+from gateway.dialects.embedding_body import EmbeddingBody
+from gateway.dialects.embedding_encoder import EmbeddingEncoder
+from gateway.dialects.json_body import decode
+from gateway.dialects.openai_error import OpenAIErrors
+
+
+class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):
+    """The body of `POST /v1/embeddings`."""
+
+    model: str
+    encoding_format: Literal["float", "base64"] | None = None
+    user: str | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(OpenAIEmbeddingBody)
+
+
+class OpenAIEmbeddingTranslator(OpenAIErrors):
+    """Translates one request for vectors."""
+
+    def parse(self, arrival: Arrival) -> Call[embedding_pb2.EmbedRequest]:
+        """Read a request. Raises Failure."""
+        body = decode(arrival.body, _DECODER)
+        return Call(
+            request=body.to_request(body.model),
+            stream=False,
+            encoder=EmbeddingEncoder(as_base64=body.encoding_format == "base64"),
+            caller_name=body.caller_name,
+        )

@@ -1,0 +1,67 @@
+"""Errors of the OpenAI style: the body, and the last event of a stream that failed."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from gateway.dialects.call import Refusal
+from gateway.dialects.failure import Failure, Reason
+
+_TYPES: Final = {  # where the type is not invalid_request_error
+    403: "permission_error",
+    429: "rate_limit_error",
+    499: "request_cancelled",
+    500: "server_error",
+    501: "server_error",
+    503: "server_error",
+    504: "server_error",
+}
+_CODES: Final = {
+    Reason.INVALID_FIELD: "invalid_value",
+    Reason.PROMPT_TOO_LONG: "context_length_exceeded",
+    Reason.UNSUPPORTED_MODALITY: "unsupported_value",
+    Reason.TEMPLATE_REFUSED: "invalid_value",
+    Reason.UNSUPPORTED_CONSTRAINT: "unsupported_value",
+    Reason.UNSUPPORTED_FEATURE: "unsupported_parameter",
+    Reason.UNSUPPORTED_TASK: "unsupported_value",
+    Reason.MODEL_NOT_FOUND: "model_not_found",
+    Reason.QUEUE_FULL: "rate_limit_exceeded",
+    Reason.DEADLINE_EXCEEDED: "deadline_exceeded",
+    Reason.INVALID_TYPE: "invalid_type",
+    Reason.MISSING_FIELD: "missing_required_parameter",
+    Reason.UNKNOWN_FIELD: "unknown_parameter",
+    Reason.UNSUPPORTED_FIELD: "unsupported_parameter",
+    Reason.METHOD_NOT_ALLOWED: "method_not_supported",
+    Reason.UNAUTHENTICATED: "invalid_api_key",
+}
+
+
+class OpenAIErrors:
+    """The half of a translator that tells errors."""
+
+    def refuse(self, failure: Failure) -> Refusal:
+        """OpenAI's error body."""
+        return Refusal(failure.status, _error_body(failure))
+
+
+class OpenAIStreamErrors:
+    """The half of an encoder that ends a stream that failed."""
+
+    def error(self, failure: Failure) -> bytes:
+        """The last event of a stream that failed; no `[DONE]` follows."""
+        return b"data: " + _error_body(failure) + b"\n\n"
+
+
+def _error_body(failure: Failure) -> bytes:
+    field = failure.field
+    if field is None and failure.reason is Reason.MODEL_NOT_FOUND:
+        field = "model"
+    error: dict[str, Any] = {
+        "message": failure.message,
+        "type": _TYPES.get(failure.status, "invalid_request_error"),
+        "param": field,
+        "code": _CODES.get(failure.reason),
+    }
+    return orjson.dumps({"error": error})
