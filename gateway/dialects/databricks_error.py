@@ -1,0 +1,54 @@
+"""Errors as Databricks tells them: `{"error_code", "message"}`.
+
+Its SDK makes typed exceptions of the codes. A failed stream's last event says the same under `error` too, where the
+clients of OpenAI's kin look for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import orjson
+
+from gateway.dialects.call import Refusal
+from gateway.dialects.failure import Failure, Reason
+
+_BY_STATUS: Final = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "RESOURCE_DOES_NOT_EXIST",
+    409: "RESOURCE_ALREADY_EXISTS",
+    429: "REQUEST_LIMIT_EXCEEDED",
+    499: "CANCELLED",
+    500: "INTERNAL_ERROR",
+    501: "NOT_IMPLEMENTED",
+    503: "TEMPORARILY_UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+_BY_REASON: Final = {
+    Reason.ROUTE_NOT_FOUND: "ENDPOINT_NOT_FOUND",  # Databricks calls a path of its API so, too
+    Reason.METHOD_NOT_ALLOWED: "METHOD_NOT_ALLOWED",
+}
+
+
+class DatabricksErrors:
+    """The errors of all its paths."""
+
+    def refuse(self, failure: Failure) -> Refusal:
+        """Answer with an error instead of a result."""
+        body = {"error_code": _to_code(failure), "message": failure.message}
+        return Refusal(failure.status, orjson.dumps(body))
+
+
+def to_error_event(failure: Failure) -> bytes:
+    """The last SSE event of a stream that failed; no `[DONE]` follows."""
+    code, message = _to_code(failure), failure.message
+    body = {"error_code": code, "message": message, "error": {"code": code, "message": message}}
+    return b"data: " + orjson.dumps(body) + b"\n\n"
+
+
+def _to_code(failure: Failure) -> str:
+    if failure.reason in _BY_REASON:
+        return _BY_REASON[failure.reason]
+    otherwise = "BAD_REQUEST" if failure.field is None else "INVALID_PARAMETER_VALUE"
+    return _BY_STATUS.get(failure.status, otherwise)
