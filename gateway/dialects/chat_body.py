@@ -41,14 +41,16 @@ _REASONING: Final = re.compile(r"^(messages\.\d+)\.reasoning$")
 
 
 class ChatBody(SamplingBody, kw_only=True):
-    """What all of them have. Ranges are the contract's."""
+    """What all of them have. Ranges are the contract's. `max_completion_tokens` is OpenAI's newer name of the limit."""
 
     messages: list[ChatMessage]
+    max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
     response_format: ResponseFormat | None = None
     tools: list[OfferedTool] | None = None
     tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
 
     def to_request(self, model: str) -> chat_pb2.ChatRequest:
@@ -60,6 +62,9 @@ class ChatBody(SamplingBody, kw_only=True):
             tools=[to_tool(tool) for tool in self.tools or ()],
         )
         self.put_sampling(request)
+        if self.max_tokens not in {None, self.max_completion_tokens} and self.max_completion_tokens is not None:
+            raise Failure.of_field("max_tokens", "differs from max_completion_tokens, its newer name; give one of them")
+        put(request.stopping, "max_tokens", self.max_completion_tokens, "max_completion_tokens")
         if self.top_logprobs is not None and not self.logprobs:
             raise Failure.of_field("top_logprobs", "needs logprobs: true")
         if self.logprobs:
@@ -69,6 +74,8 @@ class ChatBody(SamplingBody, kw_only=True):
             request.output_constraint.CopyFrom(constraint)
         if self.tool_choice is not None:
             request.tool_choice.CopyFrom(to_tool_choice(self.tool_choice))
+        if self.parallel_tool_calls is not None:
+            request.parallel_tool_calls = self.parallel_tool_calls
         if self.reasoning_effort is not None:
             request.reasoning_effort = _EFFORTS[self.reasoning_effort]
         return request
@@ -80,6 +87,8 @@ class ChatBody(SamplingBody, kw_only=True):
             return f"messages.{text[1]}.content"
         if thought := _REASONING.match(path):
             return f"{thought[1]}.reasoning_content"
+        if path == "stopping.max_tokens" and self.max_completion_tokens is not None:
+            return "max_completion_tokens"
         return self.stop_name(path) or renamed(path, _CALLER_NAMES)
 
     def _is_plain_text(self, index: int) -> bool:

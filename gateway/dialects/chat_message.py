@@ -1,6 +1,7 @@
 """Messages of a conversation, as the dialects of OpenAI's kin write them.
 
-Owns their JSON model and its mapping to the contract. It knows no limits: the contract has them.
+Owns their JSON model and its mapping to the contract. It knows no limits: the contract has them. Marks of what to cache
+(`cache_control`, `prompt_cache_breakpoint`) are without effect: every prompt's prefix is cached.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class TextPart(msgspec.Struct, tag_field="type", tag="text", forbid_unknown_fiel
 
     text: str
     prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    cache_control: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class RefusalPart(msgspec.Struct, tag_field="type", tag="refusal", forbid_unknown_fields=True):
@@ -51,6 +53,7 @@ class ImagePart(msgspec.Struct, tag_field="type", tag="image_url", forbid_unknow
 
     image_url: Image
     prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    cache_control: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class CalledFunction(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,6 +69,7 @@ class MadeCall(msgspec.Struct, forbid_unknown_fields=True):
     id: str
     function: CalledFunction
     type: Literal["function"] = "function"
+    cache_control: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class ChatMessage(msgspec.Struct, forbid_unknown_fields=True):

@@ -33,6 +33,7 @@ class OfferedTool(msgspec.Struct, forbid_unknown_fields=True):
 
     type: Literal["function"]
     function: OfferedFunction
+    cache_control: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class ChosenFunction(msgspec.Struct, forbid_unknown_fields=True):

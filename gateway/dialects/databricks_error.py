@@ -32,7 +32,7 @@ _BY_REASON: Final = {
 
 
 class DatabricksErrors:
-    """The errors of all its paths."""
+    """The half of a translator that tells errors."""
 
     def refuse(self, failure: Failure) -> Refusal:
         """Answer with an error instead of a result."""
@@ -40,11 +40,14 @@ class DatabricksErrors:
         return Refusal(failure.status, orjson.dumps(body))
 
 
-def to_error_event(failure: Failure) -> bytes:
-    """The last SSE event of a stream that failed; no `[DONE]` follows."""
-    code, message = _to_code(failure), failure.message
-    body = {"error_code": code, "message": message, "error": {"code": code, "message": message}}
-    return b"data: " + orjson.dumps(body) + b"\n\n"
+class DatabricksStreamErrors:
+    """The half of an encoder that ends a stream that failed."""
+
+    def error(self, failure: Failure) -> bytes:
+        """The last event of a stream that failed; no `[DONE]` follows."""
+        code, message = _to_code(failure), failure.message
+        body = {"error_code": code, "message": message, "error": {"code": code, "message": message}}
+        return b"data: " + orjson.dumps(body) + b"\n\n"
 
 
 def _to_code(failure: Failure) -> str:

@@ -15,7 +15,6 @@ from gateway.dialects.call import Arrival, Call
 from gateway.dialects.chat_body import ChatBody
 from gateway.dialects.chat_encoder import ChatEncoder
 from gateway.dialects.chat_message import is_given
-from gateway.dialects.contract_limit import put
 from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.json_body import decode
 from gateway.dialects.openai_error import OpenAIErrors, OpenAIStreamErrors
@@ -34,8 +33,6 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     """The body of `POST /v1/chat/completions`. Fields of type Raw are looked at, not read."""
 
     model: str
-    max_completion_tokens: int | None = None
-    parallel_tool_calls: bool | None = None
     prompt_cache_key: str | None = None
     stream_options: StreamOptions | None = None
     modalities: list[Literal["text", "audio"]] | None = None
@@ -65,23 +62,11 @@ class ChatCompletionBody(ChatBody, kw_only=True):
             raise Failure.of_field("modalities", 'must be ["text"]', Reason.UNSUPPORTED_FIELD)
         if self.service_tier not in {None, "auto", "default"}:
             raise Failure.of_field("service_tier", "must be auto or default", Reason.UNSUPPORTED_FIELD)
-        if self.max_tokens not in {None, self.max_completion_tokens} and self.max_completion_tokens is not None:
-            raise Failure.of_field("max_tokens", "differs from max_completion_tokens, its newer name; give one of them")
 
     def to_chat(self) -> chat_pb2.ChatRequest:
         """The contract's request. Raises Failure for what can't be served or held."""
         self.check()
-        request = self.to_request(self.model)
-        put(request.stopping, "max_tokens", self.max_completion_tokens, "max_completion_tokens")
-        if self.parallel_tool_calls is not None:
-            request.parallel_tool_calls = self.parallel_tool_calls
-        return request
-
-    def caller_name(self, field: str) -> str:
-        """As for every chat body, with the name of the token limit that this caller used."""
-        if field == "stopping.max_tokens" and self.max_completion_tokens is not None:
-            return "max_completion_tokens"
-        return super().caller_name(field)
+        return self.to_request(self.model)
 
 
 _DECODER: Final = msgspec.json.Decoder(ChatCompletionBody)
