@@ -152,6 +152,7 @@ class EngineStats:
     num_cached_blocks: int = 0  # free, but still good for a prompt that begins alike
     step_time_s: float = 0.0  # of the last step
     step_tokens: int = 0  # computed in the last step
+    step_sequences: int = 0  # of which they are
 
     num_steps: int = 0
     num_preemptions: int = 0

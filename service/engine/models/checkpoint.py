@@ -21,6 +21,7 @@ from service.engine.errors import ModelLoadError
 
 _INDEX = "model.safetensors.index.json"
 _NUM_SAMPLES, _SAMPLE_BYTES = 64, 4096
+_INDICES = "position_ids"  # what old encoders store beside their weights: 0, 1, 2, …
 _TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
@@ -58,14 +59,16 @@ class Checkpoint:
 
     @property
     def num_parameters(self) -> int:
-        """Elements of all tensors."""
-        return sum(math.prod(shape) for _, shape, _ in self.describe())
+        """Elements of all tensors but indices."""
+        return sum(math.prod(shape) for name, shape, _ in self.describe() if not name.endswith(_INDICES))
 
     @property
     def dtype(self) -> torch.dtype:
-        """The widest floating type among the tensors. Raises ModelLoadError for any other type."""
+        """The widest floating type among the tensors, indices aside. Raises ModelLoadError for any other type."""
         types = set()
         for name, _, kind in self.describe():
+            if name.endswith(_INDICES):
+                continue
             if kind not in _TYPES:
                 raise ModelLoadError(f"{self._file_of[name]}: {name} has the type {kind}; weights are F32, F16 or BF16")
             types.add(_TYPES[kind])

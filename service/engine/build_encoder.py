@@ -1,0 +1,105 @@
+"""From a model's name to an encoder engine that can start.
+
+Owns the loading of one encoder and the sizes that follow from its folder. Runs once per model at start, before any
+thread of the engine; knows no transport.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from service.engine.config import EngineConfig
+from service.engine.encoder_engine import EncoderEngine
+from service.engine.encoder_runner import BatchEncoder
+from service.engine.engine import StepObserver
+from service.engine.errors import ModelLoadError
+from service.engine.model_source import (
+    ModelInfo,
+    architecture_of,
+    choose_device,
+    choose_num_threads,
+    fingerprint,
+    read_model_config,
+)
+from service.engine.models.checkpoint import Checkpoint
+from service.engine.models.compute_dtype import ComputeDtype, choose_compute_dtype
+from service.engine.models.encoder import Encoder, load_encoder
+from service.engine.models.progress import load_progress
+from service.engine.models.sentence_files import SentenceFiles
+from service.engine.tokenizer import FastTokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltEncoder:
+    """An encoder ready to serve. The engine is not started."""
+
+    engine: EncoderEngine
+    tokenizer: FastTokenizer
+    config: EngineConfig  # with the sizes that an encoder has filled in
+    info: ModelInfo
+    num_dimensions: int
+    lowers_case: bool  # texts, before they become tokens
+
+
+def build_encoder(
+    folder: Path,
+    config: EngineConfig,
+    *,
+    compute_dtype: ComputeDtype = "auto",
+    device: str = "auto",
+    observer: StepObserver | None = None,
+) -> BuiltEncoder:
+    """Load the encoder of `folder` and size its engine. Raises ModelLoadError for whatever is wrong.
+
+    `device` is a torch device or "auto": CUDA if there is one, else the CPU.
+    """
+    target = choose_device(device)
+    files = SentenceFiles.read(folder)
+    model_config = read_model_config(files.body)
+    tokenizer = FastTokenizer.from_folder(files.body)
+    if tokenizer.vocab_size > model_config.vocab_size:
+        raise ModelLoadError(
+            f"{files.body}: the tokenizer has {tokenizer.vocab_size} ids, the model only {model_config.vocab_size}"
+        )
+    checkpoint = Checkpoint(files.body)
+    dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
+    with load_progress(str(folder), checkpoint.num_bytes) as on_read:
+        encoder = load_encoder(model_config, files, dtype, target)
+        on_read(checkpoint.num_bytes)
+    resolved = replace(
+        config,
+        max_model_len=_max_model_len(encoder, files, config.max_model_len),
+        num_threads=config.num_threads or choose_num_threads(checkpoint, target),
+    )
+    runner = BatchEncoder(encoder, num_threads=resolved.num_threads)
+    engine = EncoderEngine(runner, resolved, vocab_size=model_config.vocab_size, observer=observer)
+    return BuiltEncoder(
+        engine=engine,
+        tokenizer=tokenizer,
+        config=resolved,
+        info=ModelInfo(
+            architecture=architecture_of(model_config),
+            max_model_len=engine.max_model_len,
+            vocab_size=model_config.vocab_size,
+            dtype=str(dtype).removeprefix("torch."),
+            device=str(target),
+            num_parameters=checkpoint.num_parameters,
+            fingerprint=fingerprint(
+                checkpoint, dtype, *sorted({*folder.glob("*.json"), *folder.glob("*/config.json")})
+            ),
+        ),
+        num_dimensions=encoder.num_dimensions,
+        lowers_case=files.lowers_case,
+    )
+
+
+def _max_model_len(encoder: Encoder, files: SentenceFiles, wanted: int | None) -> int:
+    """`wanted`, or as much as the folder says that the model was made for."""
+    limits = [limit for limit in (files.max_seq_length, encoder.max_positions) if limit is not None]
+    if not limits:
+        raise ModelLoadError(f"{files.body}: neither max_seq_length nor max_position_embeddings is given")
+    longest = min(limits)
+    if wanted is not None and wanted > longest:
+        raise ModelLoadError(f"max_model_len {wanted} exceeds the length that {files.body} takes, {longest}")
+    return wanted or longest

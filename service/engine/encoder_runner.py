@@ -1,0 +1,73 @@
+"""The computing half of the encoder: a batch's inputs in, vectors out.
+
+Owns the model and the split of a batch into padded ones. Only the encoder's thread calls it. It decides nothing: which
+inputs are computed is the core's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Rows
+
+import numpy as np
+import torch
+
+from service.engine.encoder_core import TokenIds, Vector
+from service.engine.models.encoder import Encoder
+
+# Padding that costs less than one more pass through the model, in tokens. On an accelerator a pass takes milliseconds
+# whatever is in it; on the CPU its own cost is that of a few tokens.
+_FREE_PADDING_CPU = 32
+_FREE_PADDING_ACCELERATOR = 2048
+_MAX_PADDING_FRACTION = 0.125  # of a padded batch's tokens, beyond what is free
+
+
+class BatchEncoder:
+    """An EncoderRunner over a model."""
+
+    def __init__(self, encoder: Encoder, *, num_threads: int | None = None) -> None:
+        """`num_threads` None leaves torch's own number."""
+        self._encoder = encoder
+        self._free_padding = _FREE_PADDING_CPU if encoder.device.type == "cpu" else _FREE_PADDING_ACCELERATOR
+        self._num_threads = num_threads
+        self._thread_is_ready = False
+
+    def run(self, inputs: Rows[TokenIds]) -> Rows[Vector]:
+        """The vectors, float32 [dimensions] each, in the order of the inputs."""
+        if not self._thread_is_ready:
+            self._prepare_thread()
+        vectors = np.empty((len(inputs), self._encoder.num_dimensions), np.float32)
+        for rows in padded_batches([len(each) for each in inputs], self._free_padding):
+            lengths = torch.tensor([len(inputs[row]) for row in rows])
+            token_ids = torch.zeros((len(rows), int(lengths[0])), dtype=torch.int64)
+            for place, row in enumerate(rows):
+                token_ids[place, : len(inputs[row])] = torch.from_numpy(inputs[row])
+            vectors[rows] = self._encoder.encode(token_ids, lengths).cpu().numpy()
+        return list(vectors)
+
+    def _prepare_thread(self) -> None:
+        """What torch keeps for each thread, for the encoder's; other engines of the process have theirs."""
+        torch.set_flush_denormal(True)
+        if self._num_threads is not None:
+            torch.set_num_threads(self._num_threads)
+        self._thread_is_ready = True
+
+
+def padded_batches(lengths: Rows[int], free_padding: int) -> Iterator[list[int]]:
+    """Indices into `lengths`, the longest first, in runs of similar lengths: each is padded to its first.
+
+    A run ends where its padding would exceed both `free_padding` tokens and a fixed part of it.
+    """
+    run: list[int] = []
+    num_tokens = 0
+    for index in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
+        if run:
+            padded = (len(run) + 1) * lengths[run[0]]
+            padding = padded - num_tokens - lengths[index]
+            if padding > max(free_padding, padded * _MAX_PADDING_FRACTION):
+                yield run
+                run, num_tokens = [], 0
+        run.append(index)
+        num_tokens += lengths[index]
+    if run:
+        yield run
