@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, fields
 
 from service.engine.watermark import Watermark
 
+_OTHER_KINDS = {"prefix_caching", "watermark", "max_decode_stretch"}  # the others are numbers of things
+
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
@@ -23,7 +25,8 @@ class EngineConfig:
 
     max_batch_tokens: int = 2048  # tokens computed in one step, of all sequences together
     max_batch_sequences: int = 64  # sequences that hold cache blocks at a time
-    max_prefill_chunk: int = 512  # prompt tokens in a step that also decodes: bounds the gap between two tokens
+    max_prefill_chunk: int = 512  # prompt tokens in a step that also decodes, at most
+    max_decode_stretch: float = 2.5  # times the time of a step that decodes, for the sake of prompts beside; above 1
     block_size: int = 16  # tokens a cache block
     num_blocks: int | None = None
     max_model_len: int | None = None  # tokens of a prompt and its answer together
@@ -36,10 +39,12 @@ class EngineConfig:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name in {"prefix_caching", "watermark"} or (value is None and each.default is None):
+            if each.name in _OTHER_KINDS or (value is None and each.default is None):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{each.name} must be a whole number of at least 1, not {value!r}")
+        if not self.max_decode_stretch > 1:
+            raise ValueError(f"max_decode_stretch must be above 1, not {self.max_decode_stretch!r}")
         if self.max_batch_sequences > self.max_batch_tokens:
             raise ValueError(
                 f"max_batch_sequences ({self.max_batch_sequences}) must not exceed max_batch_tokens "

@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
+from service.engine.pace import Pace
 from service.engine.sequence import Sequence, SequenceGroup
 
 _EXPECTED_TOKENS = 256  # of an answer: room that is looked for, not kept
@@ -54,8 +55,10 @@ class Scheduler:
     """Hands out what sequences lack, `len(token_ids) - num_computed_tokens`, within a step's bounds.
 
     Running sequences come first, those that lack one token (they decode) before the others; then waiting ones in their
-    order. A step that decodes computes at most `max_prefill_chunk` tokens beside. When blocks run out, the running
-    sequence that is last in the order gives back all of its own and waits again, so the first always moves on.
+    order. A step that decodes computes at most `max_prefill_chunk` tokens beside, and fewer where these would make it
+    longer than `max_decode_stretch` allows. When blocks run out, the running sequence that is last in the order gives
+    back all of its own and waits again, so the first always moves on. What can't have its first token before its
+    deadline is not begun.
     """
 
     def __init__(self, config: EngineConfig, pool: BlockPool) -> None:
@@ -64,11 +67,13 @@ class Scheduler:
         self.num_prefix_query_tokens = 0
         self.num_prefix_hit_tokens = 0
         self._config = config
+        self._pace = Pace(config.max_decode_stretch)
         self._waiting: list[Sequence] = []  # sorted by order
         self._running: dict[Sequence, None] = {}
         # Later choices stay here until the first has computed the prompt, and then find it in the cache.
         self._following: dict[SequenceGroup, list[Sequence]] = {}
         self._groups: dict[SequenceGroup, None] = {}
+        self._too_late: list[SequenceGroup] = []  # neither waiting nor running, and not yet told
 
     @property
     def has_work(self) -> bool:
@@ -93,11 +98,15 @@ class Scheduler:
         insort(self._waiting, first, key=_by_order)
 
     def expired(self, now: float) -> list[SequenceGroup]:
-        """The groups whose deadline has passed."""
-        return [group for group in self._groups if group.request.deadline is not None and group.request.deadline <= now]
+        """The groups whose deadline has passed, and those that `schedule` found too late to begin."""
+        too_late, self._too_late = self._too_late, []
+        passed = [
+            group for group in self._groups if group.request.deadline is not None and group.request.deadline <= now
+        ]
+        return [*passed, *(group for group in too_late if group in self._groups and group not in passed)]
 
     def schedule(self, now: float) -> Step | None:
-        """Choose the next step and give its sequences their blocks; None if there is nothing to do."""
+        """Choose the next step and give its sequences their blocks; None if there is nothing to do, or only to tell."""
         if not self._groups:
             return None
         draft = _Draft(self._config.max_batch_tokens)
@@ -106,13 +115,16 @@ class Scheduler:
             if _num_lacking(sequence) == 1:
                 self._continue(sequence, draft)
         if draft.shares:
-            draft.num_left = min(draft.num_left, self._config.max_prefill_chunk)
+            limit = min(draft.num_left, self._config.max_prefill_chunk)
+            draft.num_left = self._pace.max_prompt_tokens(len(draft.shares), limit)
         for sequence in running:
             if _num_lacking(sequence) > 1:
                 self._continue(sequence, draft)
         if self._waiting and not draft.preempted:
             self._admit(draft, now)
         if not draft.shares:
+            if self._too_late:
+                return None
             raise RuntimeError("sequences wait, but none can be scheduled")
         return draft.to_step()
 
@@ -126,6 +138,11 @@ class Scheduler:
         if sequence.num_computed_tokens >= sequence.num_prompt_tokens:
             for following in self._following.pop(sequence.group, ()):
                 insort(self._waiting, following, key=_by_order)
+
+    def took(self, step: Step, seconds: float) -> None:
+        """Take note of how long the step took."""
+        num_decodes = sum(item.num_new_tokens == 1 for item in step.items)
+        self._pace.learn(num_decodes, step.num_tokens - num_decodes, seconds)
 
     def finish(self, sequence: Sequence) -> None:
         """Forget a sequence that has its finish reason."""
@@ -170,6 +187,10 @@ class Scheduler:
         while self._waiting and draft.num_left > 0 and len(self._running) < self._config.max_batch_sequences:
             sequence = self._waiting[0]
             found = [] if sequence.needs_prompt_logprobs else self.pool.find(sequence)
+            if self._is_too_late(sequence, len(found), now):
+                self._too_late.append(sequence.group)
+                del self._waiting[0]
+                continue
             num_needed = self.pool.num_blocks_for(len(sequence.token_ids)) - len(found)
             # What runs must be able to end its prompt, and then to grow by a block, before anything else begins;
             # or it would be preempted at once, or preempt the newcomer.
@@ -189,6 +210,14 @@ class Scheduler:
                 raise RuntimeError("the blocks that were counted as free are not")
             draft.add(sequence, num_new)
             num_promised += self._num_missing_blocks(sequence)
+
+    def _is_too_late(self, sequence: Sequence, num_found_blocks: int, now: float) -> bool:
+        """Whether a request of which nothing has run yet can't have a token before its deadline."""
+        deadline = sequence.request.deadline
+        if deadline is None or sequence.scheduled is not None or sequence.choice_index > 0:
+            return False
+        num_lacking = len(sequence.token_ids) - num_found_blocks * self.pool.block_size
+        return self._pace.is_too_late(num_lacking, deadline - now)
 
     def _note_start(self, sequence: Sequence, draft: _Draft) -> None:
         if sequence.choice_index > 0:

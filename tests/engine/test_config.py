@@ -29,6 +29,13 @@ def test_config_names_the_field_of_a_bad_size(name: str, value: object) -> None:
         EngineConfig(**sizes(name, value))
 
 
+@pytest.mark.parametrize("value", [1, 0.5, -2, float("nan")])
+def test_config_refuses_a_stretch_without_room_for_prompts(value: float) -> None:
+    """At 1 or less no prompt could ever be computed beside an answer."""
+    with pytest.raises(ValueError, match="max_decode_stretch"):
+        EngineConfig(max_decode_stretch=value)
+
+
 @pytest.mark.parametrize("name", ["num_blocks", "max_model_len", "num_threads"])
 def test_config_leaves_open_what_the_model_decides(name: str) -> None:
     """None is good where the model or the machine gives the value; 0 is not."""

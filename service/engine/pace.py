@@ -1,0 +1,70 @@
+"""How long steps take here, learnt from those that were computed.
+
+Owns the measured times of decodes and of prompt tokens, and what follows from them: how much of a prompt may go beside
+running answers, and which prompt can't be computed by a deadline any more. Belongs to the engine's thread. Knows
+neither sequences nor the model; times are in seconds.
+"""
+
+from __future__ import annotations
+
+_MEMORY = 0.75  # of what was known, the part that stays when something new is learnt
+_MIN_CHUNK = 16  # prompt tokens: fewer cost nearly as much
+_MAX_MIXED_STEPS = 32  # in a row, before a step without prompts tells again what answers alone take
+_MIN_TOKENS = 256  # of a step that can tell how fast prompts are at best; fewer are dominated by what every step costs
+_MIN_SPEEDUP = 2.0  # over the best that was measured, for a prompt to be called too late
+
+
+class Pace:
+    """The pace of one engine. A step with running answers shall take at most `max_stretch` times what they take alone.
+
+    That holds on average and from a few steps on: the first steps of an engine, or of so many answers, are not bounded.
+    """
+
+    def __init__(self, max_stretch: float) -> None:
+        self._max_stretch = max_stretch
+        self._decode_s: dict[int, float] = {}  # of steps without prompts, by the bit length of the number of answers
+        self._prompt_s = 0.0  # what prompts added to steps, the older the less,
+        self._num_prompt_tokens = 0.0  # and the number of their tokens likewise
+        self._least_s_per_token: float | None = None  # of large steps
+        self._num_mixed_steps = 0  # since the last step without prompts
+
+    def learn(self, num_decodes: int, num_prompt_tokens: int, seconds: float) -> None:
+        """Take note of a step that computed so many answers' next tokens and so many tokens of prompts."""
+        if num_prompt_tokens == 0:
+            size = num_decodes.bit_length()
+            known = self._decode_s.get(size, seconds)
+            self._decode_s[size] = _MEMORY * known + (1 - _MEMORY) * seconds
+            self._num_mixed_steps = 0
+            return
+        self._num_mixed_steps += num_decodes > 0
+        decode_s = self._decode_time(num_decodes) if num_decodes else 0.0
+        if decode_s is not None:
+            self._prompt_s = _MEMORY * self._prompt_s + max(seconds - decode_s, 0.0)
+            self._num_prompt_tokens = _MEMORY * self._num_prompt_tokens + num_prompt_tokens
+        if num_prompt_tokens >= _MIN_TOKENS:
+            each = seconds / num_prompt_tokens
+            self._least_s_per_token = min(each, self._least_s_per_token or each)
+
+    def max_prompt_tokens(self, num_decodes: int, limit: int) -> int:
+        """How many tokens of prompts may go beside so many answers: `limit` as long as too little is known.
+
+        Now and then it is 0, so that the time of answers alone stays known.
+        """
+        if self._num_mixed_steps >= _MAX_MIXED_STEPS:
+            return 0
+        decode_s = self._decode_time(num_decodes)
+        if not decode_s or not self._prompt_s:
+            return limit
+        room = (self._max_stretch - 1) * decode_s * self._num_prompt_tokens / self._prompt_s
+        # Whole chunks: a kernel is made for each number of tokens that it meets.
+        return min(int(max(room // _MIN_CHUNK, 1)) * _MIN_CHUNK, limit)
+
+    def is_too_late(self, num_prompt_tokens: int, remaining_s: float) -> bool:
+        """Whether a prompt can't be computed in that time, even at twice the speed ever measured."""
+        least_s = self._least_s_per_token
+        return least_s is not None and num_prompt_tokens * least_s > _MIN_SPEEDUP * remaining_s
+
+    def _decode_time(self, num_decodes: int) -> float | None:
+        """What so many answers take alone; where that was never measured, what the next smaller number took."""
+        sizes = [size for size in self._decode_s if size <= num_decodes.bit_length()]
+        return self._decode_s[max(sizes)] if sizes else None

@@ -1,0 +1,99 @@
+"""The scheduler by the clock: prompts beside answers, and deadlines. The runner makes up how long its steps take."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from service.engine.core import SampledToken
+from service.engine.errors import DeadlineExceeded, SequenceError
+from service.engine.scheduler import Step
+from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, request
+
+STEP_S = 0.010
+TOKEN_S = 0.001
+
+
+class TimedRunner(PagedRunner):
+    """Each step takes 10 ms, and 1 ms for each token of a prompt."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
+        num_prompt_tokens = sum(item.num_new_tokens for item in step.items if item.num_new_tokens > 1)
+        self.clock.now += STEP_S + num_prompt_tokens * TOKEN_S
+        return super().run(step)
+
+
+def timed_bench(**sizes: object) -> Bench:
+    """A bench whose steps take time; room for a prompt of 800 tokens and some answers."""
+    bench = Bench(config_of(**{"num_blocks": 400, "max_model_len": 1000, **sizes}))
+    bench.runner = TimedRunner(bench.clock)
+    bench.core._runner = bench.runner
+    return bench
+
+
+def test_a_long_prompt_stretches_answers_no_more_than_allowed() -> None:
+    """While 800 tokens of a prompt are computed, no gap of a running answer is above 2.5 times its usual one."""
+    bench = timed_bench(max_decode_stretch=2.5)
+    bench.add(request("a" * 300, max_tokens=200, ignore_eos=True))
+    for _ in range(5):
+        bench.step()
+    bench.add(request("b" * 800, max_tokens=1))
+    while (1, 0) not in bench.outputs:
+        bench.step()
+    times = [instant for output in bench.outputs[0, 0] for instant in output.token_times]
+    gaps = [after - before for before, after in pairwise(times)]
+    assert len(gaps) > 40
+    assert max(gaps) <= 2.5 * STEP_S + TOKEN_S
+    assert max(gaps) > 2 * STEP_S
+    bench.run()
+    bench.assert_idle()
+
+
+def test_a_request_that_can_not_begin_in_time_is_never_begun() -> None:
+    """Its prompt would take 0.8 s, it has 0.3 s: it ends with DeadlineExceeded, and nothing of it is computed."""
+    bench = timed_bench()
+    bench.add(request("a" * 300, max_tokens=1))
+    bench.run()
+    bench.add(request("b" * 800, max_tokens=1, n=2, deadline=bench.clock.now + 0.3))
+    bench.add(request("c" * 800, max_tokens=1, deadline=bench.clock.now + 3))
+    bench.run()
+    assert [type(error) for error in bench.errors[1]] == [DeadlineExceeded]
+    assert bench.started == [0, 2]
+    assert len(bench.tokens(2)) == 1
+    bench.assert_idle()
+
+
+def test_a_late_request_alone_in_the_engine_is_told_so() -> None:
+    """Nothing else needs to run for it to end."""
+    bench = timed_bench()
+    bench.add(request("a" * 300, max_tokens=1))
+    bench.run()
+    bench.add(request("b" * 800, deadline=bench.clock.now + 0.3))
+    bench.run()
+    assert [type(error) for error in bench.errors[1]] == [DeadlineExceeded]
+    bench.assert_idle()
+
+
+def test_a_cached_prompt_is_in_time_where_a_new_one_is_not() -> None:
+    """What is found in the cache need not be computed."""
+    bench = timed_bench()
+    bench.add(request("a" * 800, max_tokens=1))
+    bench.run()
+    bench.add(request("a" * 800, max_tokens=1, deadline=bench.clock.now + 0.1))
+    bench.run()
+    assert 1 not in bench.errors
+    assert len(bench.tokens(1)) == 1
+
+
+def test_a_preempted_request_goes_on_up_to_its_deadline() -> None:
+    """What has begun is not given up for being slow."""
+    bench = timed_bench(num_blocks=170, max_model_len=600, prefix_caching=False)
+    bench.add(request("a" * 300, max_tokens=200, ignore_eos=True))
+    bench.add(request("b" * 300, max_tokens=200, ignore_eos=True, deadline=bench.clock.now + 60))
+    bench.run()
+    assert bench.core.stats().num_preemptions > 0
+    assert bench.errors == {}
+    assert len(bench.tokens(1)) == 200
