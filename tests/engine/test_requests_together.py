@@ -1,0 +1,85 @@
+"""Several requests behind one stream: admitted all or none, told apart by their index, and ended together."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from service.engine.errors import EngineOverloaded, InvalidRequest, SequenceError
+from service.engine.types import GenerationOutput
+from tests.engine.fakes import read, request, say, sums, until
+from tests.engine.test_engine import generate, is_idle, started
+
+
+def tokens_of(outputs: list[GenerationOutput], request_index: int, choice_index: int = 0) -> list[int]:
+    """The tokens of one choice of one request."""
+    return [
+        token_id
+        for output in outputs
+        if (output.request_index, output.choice_index) == (request_index, choice_index)
+        for token_id in output.token_ids
+    ]
+
+
+async def test_requests_together_are_told_apart() -> None:
+    """Each output has the index of its request, and each request the tokens that it has alone."""
+    async with started() as (engine, _):
+        async with engine.generate(request("hello"), request("world", n=2), request("x" * 30)) as stream:
+            outputs = await read(stream)
+        again = await generate(engine, request("world", n=2))
+    assert tokens_of(outputs, 0) == sums(b"hello", 8, 0)
+    assert tokens_of(outputs, 2) == sums(b"x" * 30, 8, 0)
+    for choice_index in range(2):
+        assert tokens_of(outputs, 1, choice_index) == tokens_of(again, 0, choice_index)
+    assert sum(output.finish_reason is not None for output in outputs) == 4
+
+
+async def test_requests_together_are_checked_before_any_is_admitted() -> None:
+    """A bad one among them is named by its index, and none of them is run."""
+    async with started() as (engine, runner):
+        with pytest.raises(InvalidRequest) as refusal:
+            async with engine.generate(request("a"), request("b"), request("")):
+                pass
+        assert (refusal.value.field, refusal.value.request_index) == ("prompt", 2)
+        assert engine.stats().num_waiting == 0
+    assert runner.steps == []
+
+
+async def test_requests_together_find_room_for_all_or_none() -> None:
+    """They are refused where the queue has room for some of them only; an empty queue takes any number."""
+    async with started(max_queue_requests=3) as (engine, runner):
+        async with engine.generate(*(request(f"{index}", max_tokens=1) for index in range(5))) as stream:
+            assert len(await read(stream)) == 5
+        runner.gate = threading.Event()
+        async with engine.generate(request("first")) as first:
+            await until(runner.at_gate.is_set)
+            async with engine.generate(request("second")):
+                with pytest.raises(EngineOverloaded):
+                    async with engine.generate(request("third"), request("fourth")):
+                        pass
+                async with engine.generate(request("third")):
+                    pass
+            runner.gate.set()
+            await read(first)
+
+
+async def test_requests_together_end_when_their_reader_leaves() -> None:
+    """Leaving ends all of them, those that wait and those that run."""
+    async with started(max_batch_sequences=2) as (engine, _):
+        endless = [request(f"{index}", max_tokens=None, ignore_eos=True) for index in range(4)]
+        async with engine.generate(*endless) as stream:
+            await anext(stream)
+        await until(lambda: is_idle(engine))
+
+
+async def test_error_of_one_of_the_requests_together_ends_all() -> None:
+    """A sequence that can't go on ends the stream; the others don't go on unread."""
+    async with started(say("x", end=False), max_model_len=1000, num_blocks=500) as (engine, runner):
+        endless = [request(f"{index}", max_tokens=None) for index in range(3)]
+        async with engine.generate(*endless) as stream:
+            await anext(stream)
+            runner.bad_sequences.add((1, 0))
+            with pytest.raises(SequenceError):
+                await read(stream)
+        await until(lambda: is_idle(engine))
