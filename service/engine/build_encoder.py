@@ -63,6 +63,7 @@ def build_encoder(
             f"{files.body}: the tokenizer has {tokenizer.vocab_size} ids, the model only {model_config.vocab_size}"
         )
     checkpoint = Checkpoint(files.body)
+    said = sorted({*folder.glob("*.json"), *folder.glob("*/config.json")})
     dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
     with load_progress(str(folder), checkpoint.num_bytes) as on_read:
         encoder = load_encoder(model_config, files, dtype, target)
@@ -85,9 +86,7 @@ def build_encoder(
             dtype=str(dtype).removeprefix("torch."),
             device=str(target),
             num_parameters=checkpoint.num_parameters,
-            fingerprint=fingerprint(
-                checkpoint, dtype, *sorted({*folder.glob("*.json"), *folder.glob("*/config.json")})
-            ),
+            fingerprint=fingerprint(checkpoint, dtype, *said),
         ),
         num_dimensions=encoder.num_dimensions,
         lowers_case=files.lowers_case,

@@ -46,12 +46,8 @@ class Encoder:
         longest: int | None = getattr(self._model.config, "max_position_embeddings", None)
         for name, module in self._model.named_modules():
             # RoBERTa and its kin count positions from the one after the padding's.
-            if (
-                name.endswith("position_embeddings")
-                and isinstance(module, Embedding)
-                and module.padding_idx is not None
-            ):
-                return module.num_embeddings - module.padding_idx - 1
+            if name.endswith("position_embeddings") and isinstance(module, Embedding):
+                return longest if module.padding_idx is None else module.num_embeddings - module.padding_idx - 1
         return longest
 
     @torch.inference_mode()
@@ -72,7 +68,7 @@ def load_encoder(config: Any, files: SentenceFiles, dtype: torch.dtype, device: 
         raise ModelLoadError(f"{files.body}: quantised weights can't be served")
     if getattr(config, "is_encoder_decoder", False):
         raise ModelLoadError(f"{files.body}: a model of an encoder and a decoder can't be served")
-    disable_progress_bar()  # the load shows its own
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # the load shows its own
     try:
         loaded: Any = AutoModel.from_pretrained(files.body, config=config, dtype=dtype, output_loading_info=True)
         model, report = loaded
