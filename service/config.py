@@ -39,6 +39,7 @@ Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Size: TypeAlias = Annotated[int, Field(ge=1)]
 Dtype: TypeAlias = Literal["auto", "bfloat16", "float32"]
 ModelName: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
+PlainName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,256}$")]
 
 
 class ConfigError(Exception):
@@ -77,10 +78,41 @@ class ModelSettings(BaseModel):
 
     name: ModelName
     path: str = Field(min_length=1, description="a folder, or a name on the model hub")
+    version: str = Field("1", min_length=1, max_length=64, description="told to callers, who may ask for it")
     dtype: Dtype | None = None
     device: str | None = None
     engine: EngineSettings | None = None
     chat: ChatSettings = ChatSettings()
+
+
+class EntitySettings(BaseModel):
+    """One model behind an endpoint: sluice.v1.ServedEntity."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: PlainName
+    model: ModelName
+    traffic_percentage: Annotated[int, Field(ge=0, le=100)]
+
+
+class EndpointSettings(BaseModel):
+    """A name with one or several models behind it. Callers can't change it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: PlainName
+    entities: list[EntitySettings] = Field(min_length=1, max_length=16)
+
+    @model_validator(mode="after")
+    def _entities_fit(self) -> Self:
+        names = [entity.name for entity in self.entities]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"entities: the name {name!r} stands twice")
+        total = sum(entity.traffic_percentage for entity in self.entities)
+        if total != 100:
+            raise ValueError(f"entities: traffic_percentage must add up to 100, not {total}")
+        return self
 
 
 class Settings(BaseSettings):
@@ -106,6 +138,8 @@ class Settings(BaseSettings):
 
     model: dict[ModelName, str] = Field({}, description="NAME=PATH of a model to serve, with the settings below")
     models: list[ModelSettings] = Field([], description="models with settings of their own")
+    endpoints: list[EndpointSettings] = Field([], description="names with models behind them, which stay as they are")
+    endpoints_file: Path | None = Field(None, description="keeps the endpoints that callers make; none: memory does")
     dtype: Dtype = Field("auto", description="number format of the weights; auto: the folder's own")
     device: str = Field("auto", min_length=1, description="cpu, cuda, cuda:1, …; auto: the first GPU, else the CPU")
     engine: EngineSettings = Field(EngineSettings(), description="sizes of each model's engine")
@@ -147,6 +181,18 @@ class Settings(BaseSettings):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"models: the name {name!r} stands twice")
+        return self
+
+    @model_validator(mode="after")
+    def _endpoints_fit(self) -> Self:
+        models = {model.name for model in self.served_models()}
+        names = [endpoint.name for endpoint in self.endpoints]
+        for index, endpoint in enumerate(self.endpoints):
+            if names.count(endpoint.name) > 1 or endpoint.name in models:
+                raise ValueError(f"endpoints.{index}.name: {endpoint.name!r} is taken")
+            for entity in endpoint.entities:
+                if entity.model not in models:
+                    raise ValueError(f"endpoints.{index}.entities: no model named {entity.model!r} is served")
         return self
 
     @classmethod

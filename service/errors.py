@@ -42,8 +42,10 @@ class InvalidMessage(ServiceError):
 class ModelNotFound(ServiceError):
     """No model of that name is served."""
 
-    def __init__(self, model: str) -> None:
-        super().__init__(f"no model named {model!r} is served")
+    def __init__(self, model: str, endpoint: str = "") -> None:
+        """`endpoint` is what the request named, if that sends it to `model`."""
+        text = f"no model named {model!r} is served"
+        super().__init__(f"{text}; the endpoint {endpoint!r} sends requests to it" if endpoint else text)
         self.model = model
 
 
@@ -54,6 +56,38 @@ class DeploymentNotFound(ServiceError):
         super().__init__(f"the endpoint {endpoint!r} has no deployment named {deployment!r}")
         self.endpoint = endpoint
         self.deployment = deployment
+
+
+class EndpointNotFound(ServiceError):
+    """There is no endpoint of that name."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(f"there is no endpoint named {endpoint!r}")
+        self.endpoint = endpoint
+
+
+class EndpointExists(ServiceError):
+    """An endpoint is to have a name that another one, or a model, has."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(f"the name {endpoint!r} is taken")
+        self.endpoint = endpoint
+
+
+class EndpointReadOnly(ServiceError):
+    """An endpoint is to change that callers can't change; `why` goes on from its name."""
+
+    def __init__(self, endpoint: str, why: str) -> None:
+        super().__init__(f"the endpoint {endpoint!r} {why}")
+        self.endpoint = endpoint
+
+
+class TooManyEndpoints(ServiceError):
+    """There are as many endpoints as the service keeps."""
+
+    def __init__(self, max_endpoints: int) -> None:
+        super().__init__(f"there are {max_endpoints} endpoints; that is the limit")
+        self.max_endpoints = max_endpoints
 
 
 class UnsupportedTask(InvalidRequest):

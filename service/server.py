@@ -15,10 +15,22 @@ from typing import TypeAlias
 from grpc import aio
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
-from sluice.v1 import chat_pb2, chat_pb2_grpc, model_pb2, model_pb2_grpc, watermark_pb2, watermark_pb2_grpc
+from sluice.v1 import (
+    chat_pb2,
+    chat_pb2_grpc,
+    endpoint_pb2,
+    endpoint_pb2_grpc,
+    model_pb2,
+    model_pb2_grpc,
+    response_pb2,
+    response_pb2_grpc,
+    watermark_pb2,
+    watermark_pb2_grpc,
+)
 
-from service.config import ModelSettings, Settings
+from service.config import EndpointSettings, ModelSettings, Settings
 from service.engine.engine import StepObserver
+from service.engine.errors import InvalidRequest
 from service.engine_metrics import EngineMetrics
 from service.health import Health, Phase
 from service.interceptors.admission import Admission
@@ -30,7 +42,11 @@ from service.interceptors.tracing import Tracing
 from service.interceptors.validation import Validation
 from service.servicers.catalog import Catalog, ServedModel
 from service.servicers.chat import ChatServicer
+from service.servicers.endpoint import EndpointServicer, new_endpoint
+from service.servicers.endpoint_file import EndpointFile, EndpointFileError
+from service.servicers.endpoint_table import EndpointTable
 from service.servicers.model import ModelServicer
+from service.servicers.response import ResponseServicer
 from service.servicers.watermark import WatermarkServicer
 from service.telemetry import MetricsPage, Telemetry
 
@@ -38,15 +54,27 @@ LoadModel: TypeAlias = Callable[[ModelSettings, StepObserver], Awaitable[ServedM
 
 SERVICES = tuple(
     file.services_by_name[name].full_name
-    for file in (chat_pb2.DESCRIPTOR, model_pb2.DESCRIPTOR, watermark_pb2.DESCRIPTOR)
+    for file in (
+        chat_pb2.DESCRIPTOR,
+        endpoint_pb2.DESCRIPTOR,
+        model_pb2.DESCRIPTOR,
+        response_pb2.DESCRIPTOR,
+        watermark_pb2.DESCRIPTOR,
+    )
     for name in file.services_by_name
 )
 HEALTH_SERVICE = "grpc.health.v1.Health"
 
 _REQUESTS = (
     chat_pb2.ChatRequest,
+    endpoint_pb2.CreateEndpointRequest,
+    endpoint_pb2.DeleteEndpointRequest,
+    endpoint_pb2.GetEndpointRequest,
+    endpoint_pb2.ListEndpointsRequest,
+    endpoint_pb2.UpdateEndpointRequest,
     model_pb2.ListModelsRequest,
     model_pb2.GetModelRequest,
+    response_pb2.CreateResponseRequest,
     watermark_pb2.DetectWatermarkRequest,
 )
 _HEARTBEAT_CHECK_S = 1.0
@@ -85,7 +113,10 @@ class Server:
         )
         chat = ChatServicer(self.catalog, telemetry, capture_content=settings.capture_content)
         chat_pb2_grpc.add_ChatServiceServicer_to_server(chat, self._server)
+        endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(self.catalog), self._server)
         model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(self.catalog), self._server)
+        response = ResponseServicer(self.catalog, telemetry, capture_content=settings.capture_content)
+        response_pb2_grpc.add_ResponseServiceServicer_to_server(response, self._server)
         watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(self.catalog), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self.health.servicer, self._server)
         names = [*SERVICES, HEALTH_SERVICE, reflection.SERVICE_NAME]
@@ -104,13 +135,24 @@ class Server:
         return bound
 
     async def load(self, models: Sequence[ModelSettings], load_model: LoadModel) -> None:
-        """Load all models, one after the other, and serve. Passes on what `load_model` raises."""
+        """Load all models, one after the other, and serve.
+
+        Raises StartError for endpoints that can't be used, and passes on what `load_model` raises.
+        """
+        path = self._settings.endpoints_file
+        file = EndpointFile(path) if path else None
+        try:
+            made = await asyncio.to_thread(file.read) if file else []
+        except EndpointFileError as error:
+            raise StartError(f"endpoints_file: {error}") from error
         for model in models:
             served = await load_model(model, self._metrics.observer(model.name))
             served.engine.start()
             self.catalog.add(served)
             self._metrics.add(model.name, served.engine.stats)
             _log.info("model is ready", extra={"fields": {"model": model.name}})
+        configured = [_configured(self.catalog, endpoint) for endpoint in self._settings.endpoints]
+        self.catalog.endpoints = EndpointTable(configured, made, file)
         await self.health.enter(Phase.SERVING)
 
     async def watch(self) -> None:
@@ -137,6 +179,15 @@ class Server:
         await asyncio.gather(*(served.engine.drain(0) for served in self.catalog))
         await self._server.stop(_LAST_WORDS_S)
         await asyncio.gather(*(served.close() for served in self.catalog))
+
+
+def _configured(catalog: Catalog, settings: EndpointSettings) -> endpoint_pb2.Endpoint:
+    """An endpoint of the settings, now that its models are known."""
+    entities = [endpoint_pb2.ServedEntity(**entity.model_dump()) for entity in settings.entities]
+    try:
+        return new_endpoint(catalog, settings.name, entities)
+    except InvalidRequest as error:
+        raise StartError(f"endpoints: {settings.name}: {error}") from error
 
 
 async def serve(settings: Settings, load_model: LoadModel, stop: asyncio.Event) -> None:

@@ -31,10 +31,14 @@ from service.engine.errors import (
 from service.errors import (
     DeploymentNotFound,
     Draining,
+    EndpointExists,
+    EndpointNotFound,
+    EndpointReadOnly,
     InvalidMessage,
     ModelNotFound,
     Starting,
     TooManyCalls,
+    TooManyEndpoints,
     UnsupportedTask,
 )
 from service.interceptors.policy import Behaviour, Context, Policy
@@ -79,6 +83,10 @@ TABLE = (
     Row(ConstraintFailed, Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
     Row(ModelNotFound, Code.NOT_FOUND, "MODEL_NOT_FOUND"),
     Row(DeploymentNotFound, Code.NOT_FOUND, "DEPLOYMENT_NOT_FOUND"),
+    Row(EndpointNotFound, Code.NOT_FOUND, "ENDPOINT_NOT_FOUND"),
+    Row(EndpointExists, Code.ALREADY_EXISTS, "ENDPOINT_EXISTS"),
+    Row(EndpointReadOnly, Code.FAILED_PRECONDITION, "ENDPOINT_READ_ONLY"),
+    Row(TooManyEndpoints, Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS"),
     Row(EngineOverloaded, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
     Row(TooManyCalls, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
     Row(Starting, Code.UNAVAILABLE, "STARTING"),
@@ -167,6 +175,10 @@ def _values(error: Exception) -> Iterator[tuple[str, str]]:
         case DeploymentNotFound():
             yield "endpoint", error.endpoint
             yield "deployment", error.deployment
+        case EndpointNotFound() | EndpointExists() | EndpointReadOnly():
+            yield "endpoint", error.endpoint
+        case TooManyEndpoints():
+            yield "limit", str(error.max_endpoints)
         case TooManyCalls():
             yield "limit", str(error.max_concurrent_calls)
 

@@ -7,17 +7,20 @@ anything: the server adds each model when it is ready.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from sluice.v1 import model_pb2
+from sluice.v1 import endpoint_pb2, model_pb2
 
 from service.engine.engine import Engine
+from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import Tokenizer
 from service.errors import DeploymentNotFound, ModelNotFound, UnsupportedTask
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.watermark import WatermarkDetector
+from service.servicers.endpoint_table import EndpointTable
+from service.servicers.traffic import largest_entity
 
 
 class EngineLife(Protocol):
@@ -92,10 +95,11 @@ Served: TypeAlias = ServedModel | ServedEncoder
 
 
 class Catalog:
-    """All that is served."""
+    """All that is served. Models and endpoints share one name space; where both have a name, the model counts."""
 
     def __init__(self) -> None:
         self._models: dict[str, Served] = {}
+        self.endpoints = EndpointTable()
 
     def add(self, model: Served) -> None:
         """Serve `model` from now on."""
@@ -106,11 +110,37 @@ class Catalog:
 
         Raises ModelNotFound, or DeploymentNotFound if the endpoint has no such deployment.
         """
-        if name not in self._models:
-            raise ModelNotFound(name)
+        if (model := self.find(name)) is None:
+            return self._behind(name, self.endpoints.choose(name, deployment))
         if deployment and deployment != name:
             raise DeploymentNotFound(name, deployment)
-        return self._models[name]
+        return model
+
+    def leading(self, name: str) -> Served:
+        """The model of that name, or the one that gets most of the endpoint's requests. Raises ModelNotFound."""
+        if (model := self.find(name)) is not None:
+            return model
+        if (endpoint := self.endpoints.find(name)) is None:
+            raise ModelNotFound(name)
+        return self._behind(name, largest_entity(endpoint.entities))
+
+    def find(self, name: str) -> Served | None:
+        """The model of that name, if it is served."""
+        return self._models.get(name)
+
+    def common_task(self, names: Sequence[str]) -> model_pb2.Task:
+        """The first task that all those models serve; chat comes before completion.
+
+        Raises ModelNotFound, or InvalidRequest if there is none.
+        """
+        common: set[model_pb2.Task] = {model_pb2.TASK_CHAT, model_pb2.TASK_COMPLETION, model_pb2.TASK_EMBEDDING}
+        for name in names:
+            if (model := self.find(name)) is None:
+                raise ModelNotFound(name)
+            common &= set(model.description.tasks)
+        if not common:
+            raise InvalidRequest("entities", "the models must serve one task, which these don't")
+        return min(common)
 
     def generator(self, name: str, deployment: str = "") -> ServedModel:
         """As `get`, a model that generates. Raises UnsupportedTask for one that doesn't."""
@@ -124,6 +154,11 @@ class Catalog:
         model = self.get(name, deployment)
         if not isinstance(model, ServedEncoder):
             raise UnsupportedTask(f"the model {model.name!r} generates text; it makes no vectors")
+        return model
+
+    def _behind(self, endpoint: str, entity: endpoint_pb2.ServedEntity) -> Served:
+        if (model := self.find(entity.model)) is None:
+            raise ModelNotFound(entity.model, endpoint)
         return model
 
     def __iter__(self) -> Iterator[Served]:

@@ -17,4 +17,4 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         return model_pb2.ListModelsResponse(models=[model.description for model in self._catalog])
 
     async def GetModel(self, request: model_pb2.GetModelRequest, context: object) -> model_pb2.GetModelResponse:  # noqa: ARG002, N802
-        return model_pb2.GetModelResponse(model=self._catalog.get(request.model).description)
+        return model_pb2.GetModelResponse(model=self._catalog.leading(request.model).description)

@@ -107,6 +107,52 @@ def test_bad_value_is_one_line_with_its_name(flags: list[str], words: str) -> No
     assert "\n" not in str(caught.value)
 
 
+ENDPOINTS = """
+models: [{name: a, path: /a, version: 2024-05}, {name: b, path: /b}]
+endpoints: [{name: x, entities: [
+  {name: main, model: a, traffic_percentage: 90}, {name: trial, model: b, traffic_percentage: 10}]}]
+endpoints_file: state/endpoints.json
+"""
+
+
+def test_endpoints_of_a_file(tmp_path: Path) -> None:
+    """Names, models and percentages; models have a version, "1" where nobody says."""
+    file = tmp_path / "service.yaml"
+    file.write_text(ENDPOINTS)
+    settings = read_settings([f"--config={file}"])
+    assert [model.version for model in settings.served_models()] == ["2024-05", "1"]
+    (endpoint,) = settings.endpoints
+    assert [(each.name, each.model, each.traffic_percentage) for each in endpoint.entities] == [
+        ("main", "a", 90),
+        ("trial", "b", 10),
+    ]
+    assert settings.endpoints_file == Path("state/endpoints.json")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("90", "80", "endpoints.0: entities: traffic_percentage must add up to 100, not 90"),
+        ("90", "101", "endpoints.0.entities.0.traffic_percentage: "),
+        ("trial", "main", "endpoints.0: entities: the name 'main' stands twice"),
+        ("trial", "no spaces", "endpoints.0.entities.1.name: "),
+        ("model: b", "model: c", "endpoints.0.entities: no model named 'c' is served"),
+        ("name: x", "name: a", "endpoints.0.name: 'a' is taken"),
+        ("name: x", "name: x/y", "endpoints.0.name: "),
+        ("traffic_percentage: 10}", "traffic_percentage: 10, weight: 1}", "endpoints.0.entities.1.weight: "),
+        ("version: 2024-05", "version: ''", "models.0.version: "),
+    ],
+)
+def test_bad_endpoint_is_one_line_with_its_place(old: str, new: str, words: str, tmp_path: Path) -> None:
+    """A mistake in an endpoint of the settings stops the start, told by its place."""
+    file = tmp_path / "service.yaml"
+    file.write_text(ENDPOINTS.replace(old, new))
+    with pytest.raises(ConfigError) as caught:
+        read_settings([f"--config={file}"])
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -10,10 +10,14 @@ from service.engine import errors as engine_errors
 from service.errors import (
     DeploymentNotFound,
     Draining,
+    EndpointExists,
+    EndpointNotFound,
+    EndpointReadOnly,
     InvalidMessage,
     ModelNotFound,
     Starting,
     TooManyCalls,
+    TooManyEndpoints,
     UnsupportedTask,
     Violation,
 )
@@ -72,6 +76,15 @@ CASES = [
         "DEPLOYMENT_NOT_FOUND",
         values={"endpoint": "both", "deployment": "third"},
     ),
+    Case(EndpointNotFound("both"), Code.NOT_FOUND, "ENDPOINT_NOT_FOUND", values={"endpoint": "both"}),
+    Case(EndpointExists("both"), Code.ALREADY_EXISTS, "ENDPOINT_EXISTS", values={"endpoint": "both"}),
+    Case(
+        EndpointReadOnly("both", "is fixed"),
+        Code.FAILED_PRECONDITION,
+        "ENDPOINT_READ_ONLY",
+        values={"endpoint": "both"},
+    ),
+    Case(TooManyEndpoints(3), Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS", values={"limit": "3"}),
     Case(
         engine_errors.EngineOverloaded("256 requests wait already", retry_after_s=2.5),
         Code.RESOURCE_EXHAUSTED,

@@ -1,0 +1,111 @@
+"""A server with several scripted models, for the tests of endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from grpc import aio
+from sluice.v1 import chat_pb2_grpc, endpoint_pb2, endpoint_pb2_grpc, model_pb2, model_pb2_grpc
+
+from service.config import ModelSettings
+from service.engine.engine import Engine, StepObserver
+from service.server import Server
+from service.servicers.catalog import ServedEncoder, ServedModel
+from service.telemetry import Telemetry
+from tests.engine.fakes import ByteTokenizer
+from tests.service.fakes import PlainPipeline, ScriptedRunner, scripted_engine, served, settings_of
+
+GENERATES = (model_pb2.TASK_CHAT, model_pb2.TASK_COMPLETION)
+
+
+@dataclass
+class Serving:
+    """A server on a free port; its models say their own names."""
+
+    server: Server
+    runners: dict[str, ScriptedRunner]
+    engines: dict[str, Engine]
+    chat: Any
+    models: Any
+    endpoints: Any
+
+    async def create(self, name: str, *shares: tuple[str, str, int]) -> endpoint_pb2.Endpoint:
+        """Make an endpoint of entities (name, model, percentage)."""
+        request = endpoint_pb2.CreateEndpointRequest(name=name, entities=entities_of(*shares))
+        endpoint: endpoint_pb2.Endpoint = (await self.endpoints.CreateEndpoint(request)).endpoint
+        return endpoint
+
+    async def update(self, name: str, *shares: tuple[str, str, int]) -> endpoint_pb2.Endpoint:
+        """Put other entities behind one."""
+        request = endpoint_pb2.UpdateEndpointRequest(name=name, entities=entities_of(*shares))
+        endpoint: endpoint_pb2.Endpoint = (await self.endpoints.UpdateEndpoint(request)).endpoint
+        return endpoint
+
+    async def names(self) -> list[str]:
+        """The names of all endpoints."""
+        listed = await self.endpoints.ListEndpoints(endpoint_pb2.ListEndpointsRequest())
+        return [endpoint.name for endpoint in listed.endpoints]
+
+    async def get(self, name: str) -> endpoint_pb2.Endpoint:
+        """One endpoint."""
+        endpoint: endpoint_pb2.Endpoint = (
+            await self.endpoints.GetEndpoint(endpoint_pb2.GetEndpointRequest(name=name))
+        ).endpoint
+        return endpoint
+
+
+def entities_of(*shares: tuple[str, str, int]) -> list[endpoint_pb2.ServedEntity]:
+    """Entities (name, model, percentage)."""
+    return [
+        endpoint_pb2.ServedEntity(name=name, model=model, traffic_percentage=percentage)
+        for name, model, percentage in shares
+    ]
+
+
+def both(first: int = 50, second: int = 50) -> list[tuple[str, str, int]]:
+    """The entities `a` and `b` over the models of those names."""
+    return [("a", "a", first), ("b", "b", second)]
+
+
+def encoder(name: str) -> ServedEncoder:
+    """A model that makes vectors, as far as the catalogue looks at one."""
+    description = model_pb2.Model(name=name, tasks=[model_pb2.TASK_EMBEDDING])
+    return ServedEncoder(description, scripted_engine(ScriptedRunner()), ByteTokenizer())
+
+
+@asynccontextmanager
+async def serving(
+    *models: str, tasks: Mapping[str, Sequence[model_pb2.Task]] | None = None, **settings: Any
+) -> AsyncIterator[Serving]:
+    """A server of `models`, generative where `tasks` doesn't say else, and an encoder; stopped at the end."""
+    telemetry = Telemetry(None)
+    chosen = settings_of(model=dict.fromkeys(models, "nowhere"), **settings)
+    server = Server(chosen, telemetry)
+    runners = {name: ScriptedRunner(name) for name in models}
+    engines: dict[str, Engine] = {}
+
+    async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
+        engines[model.name] = scripted_engine(runners[model.name], observer)
+        made = served(model.name, engines[model.name], PlainPipeline())
+        made.description.tasks[:] = (tasks or {}).get(model.name, GENERATES)
+        return made
+
+    port = await server.start()
+    try:
+        await server.load(chosen.served_models(), load)
+        server.catalog.add(encoder("encoder"))
+        async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield Serving(
+                server,
+                runners,
+                engines,
+                chat_pb2_grpc.ChatServiceStub(channel),
+                model_pb2_grpc.ModelServiceStub(channel),
+                endpoint_pb2_grpc.EndpointServiceStub(channel),
+            )
+    finally:
+        await server.close()
+        telemetry.shutdown()

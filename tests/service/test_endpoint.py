@@ -1,0 +1,233 @@
+"""EndpointService on a real server: its life cycle, its rules, and where requests go."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+from sluice.v1 import endpoint_pb2, model_pb2, serving_pb2
+
+from service.servicers.endpoint_table import MAX_ENDPOINTS, EndpointTable
+from tests.engine.fakes import until
+from tests.service.endpoint_fakes import Serving, both, entities_of, serving
+from tests.service.fakes import kinds_of, refused, request, rest_of
+
+Code = grpc.StatusCode
+
+
+async def answers(run: Serving, model: str, deployment: str = "") -> str:
+    """Which model answers a chat; it says its own name."""
+    options = serving_pb2.ServingOptions(deployment=deployment)
+    response = await run.chat.Chat(request(model=model, serving=options))
+    assert response.choices[0].message.content[0].text == response.model
+    name: str = response.model
+    return name
+
+
+async def test_endpoint_lives_from_create_to_delete() -> None:
+    """Each step is seen by the next: versions rise by one, `created` stays, and the name is free at the end."""
+    async with serving("a", "b") as run:
+        made = await run.create("x", *both())
+        assert (made.name, made.task, made.config_version, made.is_model) == ("x", model_pb2.TASK_CHAT, 1, False)
+        assert made.created == made.updated
+        assert await run.get("x") == made
+        changed = await run.update("x", ("only", "b", 100))
+        assert list(changed.entities) == entities_of(("only", "b", 100))
+        assert (changed.config_version, changed.created) == (2, made.created)
+        assert changed.updated.ToNanoseconds() > made.updated.ToNanoseconds()
+        assert await run.names() == ["a", "b", "encoder", "x"]
+        await run.endpoints.DeleteEndpoint(endpoint_pb2.DeleteEndpointRequest(name="x"))
+        assert await run.names() == ["a", "b", "encoder"]
+        assert (await run.create("x", *both())).config_version == 1
+
+
+async def test_model_is_an_endpoint_of_its_own() -> None:
+    """It is listed with itself behind it, with its load as its beginning."""
+    async with serving("a") as run:
+        own, vectors = await run.get("a"), await run.get("encoder")
+        model = (await run.models.GetModel(model_pb2.GetModelRequest(model="a"))).model
+    assert own == endpoint_pb2.Endpoint(
+        name="a",
+        task=model_pb2.TASK_CHAT,
+        entities=entities_of(("a", "a", 100)),
+        created=model.created,
+        updated=model.created,
+        config_version=1,
+        is_model=True,
+    )
+    assert vectors.task == model_pb2.TASK_EMBEDDING
+
+
+async def test_requests_are_shared_out_by_traffic() -> None:
+    """The draws decide, one a request; the answer names the model, not the endpoint."""
+    async with serving("a", "b") as run:
+        await run.create("x", *both(30, 70))
+        places = iter([0, 29, 30, 99, 31])
+        run.server.catalog.endpoints._draw = lambda _: next(places)
+        assert [await answers(run, "x") for _ in range(5)] == ["a", "a", "b", "b", "b"]
+
+
+async def test_deployment_picks_one() -> None:
+    """By the entity's name, whatever its share; a model's own endpoint has one of its own name."""
+    async with serving("a", "b") as run:
+        await run.create("x", ("main", "a", 100), ("trial", "b", 0))
+        assert await answers(run, "x", "trial") == "b"
+        assert await answers(run, "x", "main") == "a"
+        assert await answers(run, "a", "a") == "a"
+        for endpoint, deployment in (("x", "third"), ("x", "b"), ("a", "main")):
+            refusal = await refused(answers(run, endpoint, deployment))
+            assert (refusal.code, refusal.info.reason) == (Code.NOT_FOUND, "DEPLOYMENT_NOT_FOUND")
+            assert dict(refusal.info.metadata) == {"endpoint": endpoint, "deployment": deployment}
+
+
+async def test_running_request_keeps_its_model() -> None:
+    """A stream that runs while its endpoint is changed and removed ends with the model that it began with."""
+    async with serving("a", "b") as run:
+        await run.create("x", ("only", "a", 100))
+        with run.runners["a"].paused():
+            stream = run.chat.StreamChat(request(model="x"))
+            first = await stream.read()
+            await run.update("x", ("only", "b", 100))
+            assert await answers(run, "x") == "b"
+            await run.endpoints.DeleteEndpoint(endpoint_pb2.DeleteEndpointRequest(name="x"))
+        events = [event async for event in rest_of(stream)]
+        refusal = await refused(answers(run, "x"))
+    assert first.started.model == "a"
+    assert kinds_of(events)[-1] == "completed"
+    assert "".join(event.content_delta.text for event in events) == "a"
+    assert (refusal.code, refusal.info.metadata["model"]) == (Code.NOT_FOUND, "x")
+
+
+async def test_models_have_engines_of_their_own() -> None:
+    """While one model stands still, another answers."""
+    async with serving("a", "b") as run:
+        with run.runners["a"].paused():
+            stream = run.chat.StreamChat(request(model="a"))
+            await stream.read()
+            assert await answers(run, "b") == "b"
+            stream.cancel()
+        await until(lambda: all(engine.stats().num_running == 0 for engine in run.engines.values()))
+
+
+async def test_get_model_of_an_endpoint_describes_the_leading_model() -> None:
+    """The one that gets most of its requests, under that model's own name; the list has models only."""
+    async with serving("a", "b") as run:
+        await run.create("x", *both(30, 70))
+        got = await run.models.GetModel(model_pb2.GetModelRequest(model="x"))
+        listed = await run.models.ListModels(model_pb2.ListModelsRequest())
+    assert got.model.name == "b"
+    assert [model.name for model in listed.models] == ["a", "b", "encoder"]
+
+
+async def test_model_is_asked_for_its_own_tasks_only() -> None:
+    """A chat with an encoder is UNSUPPORTED_TASK of `model`, by its own name and by an endpoint's."""
+    async with serving("a") as run:
+        await run.create("x", ("only", "encoder", 100))
+        for name in ("encoder", "x"):
+            refusal = await refused(answers(run, name))
+            assert (refusal.code, refusal.fields) == (Code.INVALID_ARGUMENT, [("model", "UNSUPPORTED_TASK")])
+            assert "'encoder'" in refusal.text
+
+
+Bad = tuple[str, list[tuple[str, str, int]], Code, str, str]
+BAD: list[Bad] = [
+    ("x", both(50, 49), Code.INVALID_ARGUMENT, "INVALID_FIELD", "entities"),
+    ("x", both(50, 101), Code.INVALID_ARGUMENT, "INVALID_FIELD", "entities[1].traffic_percentage"),
+    ("x", [("a", "a", 50), ("a", "b", 50)], Code.INVALID_ARGUMENT, "INVALID_FIELD", "entities"),
+    ("x", [("a", "a", 50), ("e", "encoder", 50)], Code.INVALID_ARGUMENT, "INVALID_FIELD", "entities"),
+    ("x", [("no spaces", "a", 100)], Code.INVALID_ARGUMENT, "INVALID_FIELD", "entities[0].name"),
+    ("x", [("a", "", 100)], Code.INVALID_ARGUMENT, "INVALID_FIELD", "entities[0].model"),
+    ("x", [], Code.INVALID_ARGUMENT, "INVALID_FIELD", "entities"),
+    ("x", [(f"e{i}", "a", 0) for i in range(16)] + both(0, 100), Code.INVALID_ARGUMENT, "INVALID_FIELD", "entities"),
+    ("x", [("a", "nobody", 100)], Code.NOT_FOUND, "MODEL_NOT_FOUND", ""),
+    ("x", [("a", "there", 100)], Code.NOT_FOUND, "MODEL_NOT_FOUND", ""),
+]
+
+
+@pytest.mark.parametrize("method", ["create", "update"])
+@pytest.mark.parametrize("case", BAD, ids=range(len(BAD)))
+async def test_bad_entities_are_refused(case: Bad, method: str) -> None:
+    """Create and Update have the same rules; what is there stays as it is."""
+    name, shares, code, reason, field = case
+    async with serving("a", "b") as run:
+        before = await run.create("there", *both())
+        target = name if method == "create" else "there"
+        refusal = await refused(getattr(run, method)(target, *shares))
+        assert await run.get("there") == before
+        assert await run.names() == ["a", "b", "encoder", "there"]
+    assert (refusal.code, refusal.info.reason) == (code, reason)
+    assert [violated for violated, _ in refusal.fields] == ([field] if field else [])
+
+
+Act = Callable[[Serving, str], Awaitable[Any]]
+
+
+def create(run: Serving, name: str) -> Awaitable[Any]:
+    return run.create(name, *both())
+
+
+def update(run: Serving, name: str) -> Awaitable[Any]:
+    return run.update(name, *both())
+
+
+def delete(run: Serving, name: str) -> Awaitable[Any]:
+    call: Awaitable[Any] = run.endpoints.DeleteEndpoint(endpoint_pb2.DeleteEndpointRequest(name=name))
+    return call
+
+
+def get(run: Serving, name: str) -> Awaitable[Any]:
+    return run.get(name)
+
+
+@pytest.mark.parametrize(
+    ("act", "name", "code", "reason"),
+    [
+        (create, "a", Code.ALREADY_EXISTS, "ENDPOINT_EXISTS"),
+        (create, "fixed", Code.ALREADY_EXISTS, "ENDPOINT_EXISTS"),
+        (create, "made", Code.ALREADY_EXISTS, "ENDPOINT_EXISTS"),
+        (create, "no spaces", Code.INVALID_ARGUMENT, "INVALID_FIELD"),
+        (update, "a", Code.FAILED_PRECONDITION, "ENDPOINT_READ_ONLY"),
+        (update, "fixed", Code.FAILED_PRECONDITION, "ENDPOINT_READ_ONLY"),
+        (update, "nobody", Code.NOT_FOUND, "ENDPOINT_NOT_FOUND"),
+        (delete, "a", Code.FAILED_PRECONDITION, "ENDPOINT_READ_ONLY"),
+        (delete, "fixed", Code.FAILED_PRECONDITION, "ENDPOINT_READ_ONLY"),
+        (delete, "nobody", Code.NOT_FOUND, "ENDPOINT_NOT_FOUND"),
+        (get, "nobody", Code.NOT_FOUND, "ENDPOINT_NOT_FOUND"),
+        (get, "", Code.INVALID_ARGUMENT, "INVALID_FIELD"),
+    ],
+)
+async def test_wrong_name_is_refused(act: Act, name: str, code: Code, reason: str) -> None:
+    """A name that is taken, unknown, or not a caller's to change; what is there stays as it is."""
+    fixed = {"name": "fixed", "entities": [{"name": "only", "model": "a", "traffic_percentage": 100}]}
+    async with serving("a", "b", endpoints=[fixed]) as run:
+        await run.create("made", *both())
+        before = await run.endpoints.ListEndpoints(endpoint_pb2.ListEndpointsRequest())
+        refusal = await refused(act(run, name))
+        assert await run.endpoints.ListEndpoints(endpoint_pb2.ListEndpointsRequest()) == before
+    assert (refusal.code, refusal.info.reason) == (code, reason)
+    if code is not Code.INVALID_ARGUMENT:
+        assert refusal.info.metadata["endpoint"] == name
+
+
+async def test_number_of_endpoints_is_limited() -> None:
+    """One more than the service keeps is refused with the limit; those that are there can still be changed."""
+    async with serving("a", "b") as run:
+        template = await run.create("x", *both())
+        made = [endpoint_pb2.Endpoint(name=f"x{i}", entities=template.entities) for i in range(MAX_ENDPOINTS)]
+        run.server.catalog.endpoints = EndpointTable(made=made)
+        refusal = await refused(run.create("y", *both()))
+        assert (await run.update("x7", ("only", "b", 100))).config_version == 1
+    assert (refusal.code, refusal.info.reason) == (Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS")
+    assert refusal.info.metadata["limit"] == str(MAX_ENDPOINTS)
+
+
+async def test_changes_at_the_same_time_go_one_after_the_other() -> None:
+    """Of many who create one name, one succeeds; no update is lost."""
+    async with serving("a", "b") as run:
+        created = await asyncio.gather(*(run.create("x", *both()) for _ in range(8)), return_exceptions=True)
+        assert [getattr(each, "config_version", None) for each in created].count(1) == 1
+        updated = await asyncio.gather(*(run.update("x", *both(share, 100 - share)) for share in range(20)))
+        assert sorted(endpoint.config_version for endpoint in updated) == list(range(2, 22))
+        last = max(updated, key=lambda endpoint: endpoint.config_version)
+        assert await run.get("x") == last

@@ -1,0 +1,108 @@
+"""The file that keeps endpoints: what it holds after whatever happens to its writer."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from service.servicers.endpoint_file import EndpointFile, EndpointFileError
+from tests.service.endpoint_states import state
+
+ROOT = Path(__file__).resolve().parents[2]
+GOOD = '{"endpoints": [{"name": "x", "entities": [{"name": "a", "model": "a", "traffic_percentage": 100}]}]}'
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names of all that lies there, sorted."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_file_gives_back_what_was_written(tmp_path: Path) -> None:
+    """Every field comes back, the newest state counts, and nothing else lies in the folder."""
+    file = EndpointFile(tmp_path / "endpoints.json")
+    assert file.read() == []
+    file.write(state(9))
+    file.write(state(3))
+    assert file.read() == state(3)
+    assert names_in(tmp_path) == ["endpoints.json"]
+
+
+def test_write_that_fails_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that refuses, at any point before the end, costs the new state only."""
+    file = EndpointFile(tmp_path / "endpoints.json")
+    file.write(state(2))
+
+    def refuse(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        file.write(state(5))
+    assert file.read() == state(2)
+    assert names_in(tmp_path) == ["endpoints.json"]
+
+
+async def test_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> None:
+    """SIGKILL at random moments of a loop of writes: the file is one state, no older than the last one confirmed."""
+    path, draw = tmp_path / "endpoints.json", Random(5)
+    left_behind = 0
+    while left_behind < 3:  # writers that were killed in mid-write
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.service.endpoint_writer", str(path)),
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        lines = [int(await process.stdout.readline()) for _ in range(draw.randrange(1, 40))]
+        await asyncio.sleep(draw.random() / 100)
+        process.kill()
+        rest = (await process.communicate())[0].decode()
+        lines += [int(line) for line in rest.splitlines(keepends=True) if line.endswith("\n")]
+        left_behind += len(names_in(tmp_path)) - 1
+        kept = EndpointFile(path).read()
+        assert kept == state(len(kept))
+        assert len(kept) in {lines[-1], lines[-1] % 59 + 1}  # the one confirmed last, or the one after it
+        assert names_in(tmp_path) == ["endpoints.json"]
+
+
+def test_leftovers_of_a_dead_writer_are_removed(tmp_path: Path) -> None:
+    """Its own only: what else lies in the folder stays."""
+    for name in (".endpoints.json.abc123.tmp", ".other.json.abc123.tmp", "endpoints.json.tmp"):
+        (tmp_path / name).write_text("{")
+    assert EndpointFile(tmp_path / "endpoints.json").read() == []
+    assert names_in(tmp_path) == [".other.json.abc123.tmp", "endpoints.json.tmp"]
+
+
+def test_file_of_another_folder_is_refused(tmp_path: Path) -> None:
+    """A missing folder is told at the start, not with the first change."""
+    with pytest.raises(EndpointFileError, match=r"nowhere/endpoints\.json: the folder does not exist$"):
+        EndpointFile(tmp_path / "nowhere" / "endpoints.json").read()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "endpoints.json: "),
+        ("{", "endpoints.json: "),
+        ("[]", "endpoints.json: it must hold a JSON object"),
+        ('{"endpoint": []}', '"endpoint"'),
+        (GOOD.replace('"x"', '"no spaces"'), "'no spaces': does not match regex"),
+        (GOOD.replace("100", "99"), "'x': traffic_percentage must add up to 100, not 99"),
+        (GOOD.replace("100", "101"), "'x': must be less than or equal to 100"),
+        ('{"endpoints": [{"name": "x"}]}', "'x': must contain at least 1 item"),
+        (GOOD.replace("}]}", "}]}, " + GOOD[len('{"endpoints": [') : -2]), "'x' stands twice"),
+    ],
+)
+def test_bad_file_is_one_line_with_its_path(text: str, words: str, tmp_path: Path) -> None:
+    """What can't be an endpoint of the API can't be one of the file, and nothing of it is taken silently."""
+    path = tmp_path / "endpoints.json"
+    path.write_text(text)
+    with pytest.raises(EndpointFileError) as caught:
+        EndpointFile(path).read()
+    assert str(caught.value).startswith(f"{path}: ")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert path.read_text() == text

@@ -1,0 +1,138 @@
+"""Endpoints over a restart of the server: what the file, the settings and the models say together."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import grpc
+import pytest
+from sluice.v1 import endpoint_pb2, model_pb2
+
+from service.server import StartError
+from service.servicers.endpoint_file import EndpointFile
+from tests.engine.fakes import until
+from tests.service.endpoint_fakes import both, entities_of, serving
+from tests.service.fakes import refused, request
+
+Code = grpc.StatusCode
+FIXED = {"name": "x", "entities": [{"name": "only", "model": "a", "traffic_percentage": 100}]}
+
+
+async def test_endpoints_outlive_the_server(tmp_path: Path) -> None:
+    """All fields are as before the restart, and what was removed stays removed."""
+    path = tmp_path / "endpoints.json"
+    async with serving("a", "b", endpoints_file=path) as run:
+        await run.create("gone", *both())
+        await run.create("x", *both())
+        before = await run.update("x", *both(10, 90))
+        await run.endpoints.DeleteEndpoint(endpoint_pb2.DeleteEndpointRequest(name="gone"))
+    async with serving("a", "b", endpoints_file=path) as run:
+        assert await run.get("x") == before
+        assert await run.names() == ["a", "b", "encoder", "x"]
+        assert (await run.update("x", *both())).config_version == 3
+
+
+async def test_endpoints_end_with_the_server_without_a_file() -> None:
+    """Nothing is kept that nobody asked to keep."""
+    async with serving("a", "b") as run:
+        await run.create("x", *both())
+    async with serving("a", "b") as run:
+        assert "x" not in await run.names()
+
+
+async def test_endpoint_waits_for_a_model_that_is_not_served(tmp_path: Path) -> None:
+    """It stays in file and list; requests that go to that model are NOT_FOUND with its name, others are served."""
+    path = tmp_path / "endpoints.json"
+    async with serving("a", "b", endpoints_file=path) as run:
+        kept = await run.create("x", *both(100, 0))
+    async with serving("b", endpoints_file=path) as run:
+        assert await run.get("x") == kept
+        refusal = await refused(run.chat.Chat(request(model="x")))
+        described = await refused(run.models.GetModel(model_pb2.GetModelRequest(model="x")))
+        options = {"deployment": "b"}
+        assert (await run.chat.Chat(request(model="x", serving=options))).model == "b"
+    for each in (refusal, described):
+        assert (each.code, each.info.reason, each.info.metadata["model"]) == (Code.NOT_FOUND, "MODEL_NOT_FOUND", "a")
+        assert "'x'" in each.text
+    async with serving("a", "b", endpoints_file=path) as run:
+        assert (await run.chat.Chat(request(model="x"))).model == "a"
+
+
+async def test_settings_and_models_win_over_the_file(tmp_path: Path) -> None:
+    """A kept endpoint whose name the settings or a model take waits in the file, and is there again without them."""
+    path = tmp_path / "endpoints.json"
+    async with serving("a", "b", endpoints_file=path) as run:
+        kept = await run.create("x", ("only", "b", 100))
+    async with serving("a", "b", endpoints_file=path, endpoints=[FIXED]) as run:
+        assert (await run.chat.Chat(request(model="x"))).model == "a"
+        assert (await run.get("x")).entities == entities_of(("only", "a", 100))
+        await run.create("y", *both())
+    async with serving("x", "b", endpoints_file=path) as run:
+        assert (await run.get("x")).is_model
+        assert await run.names() == ["b", "encoder", "x", "y"]
+        assert (await run.chat.Chat(request(model="x"))).model == "x"
+    async with serving("a", "b", endpoints_file=path) as run:
+        assert await run.get("x") == kept
+
+
+async def test_change_that_cannot_be_kept_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller gets INTERNAL, and the next request finds what the file has."""
+
+    def refuse(_self: EndpointFile, _endpoints: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    async with serving("a", "b", endpoints_file=tmp_path / "endpoints.json") as run:
+        before = await run.create("x", *both())
+        with monkeypatch.context() as patch:
+            patch.setattr(EndpointFile, "write", refuse)
+            refusal = await refused(run.update("x", *both(1, 99)))
+        assert (refusal.code, refusal.info.reason) == (Code.INTERNAL, "INTERNAL")
+        assert await run.get("x") == before
+        assert (await run.update("x", *both(2, 98))).config_version == 2
+
+
+async def test_change_is_whole_although_its_caller_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who hangs up while the file is written can't part it from what is served."""
+    gate, entered, write = threading.Event(), threading.Event(), EndpointFile.write
+
+    def slow(self: EndpointFile, endpoints: list[endpoint_pb2.Endpoint]) -> None:
+        entered.set()
+        assert gate.wait(60)
+        write(self, endpoints)
+
+    path = tmp_path / "endpoints.json"
+    async with serving("a", "b", endpoints_file=path) as run:
+        monkeypatch.setattr(EndpointFile, "write", slow)
+        call = asyncio.create_task(run.create("x", *both()))
+        await until(entered.is_set)
+        call.cancel()
+        await asyncio.wait([call])
+        assert "x" not in await run.names()
+        gate.set()
+        await until(lambda: run.server.catalog.endpoints.find("x") is not None)
+        assert EndpointFile(path).read() == [await run.get("x")]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", r"endpoints_file: .*endpoints\.json: "),
+        (None, r"endpoints_file: .*nowhere/endpoints\.json: the folder does not exist"),
+    ],
+)
+async def test_start_with_a_bad_file_is_refused(text: str | None, words: str, tmp_path: Path) -> None:
+    """Before a model is loaded, with the setting's name."""
+    path = tmp_path / ("nowhere" if text is None else ".") / "endpoints.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(StartError, match=words):
+        async with serving("a", endpoints_file=path):
+            pass
+
+
+async def test_start_with_an_endpoint_over_different_tasks_is_refused() -> None:
+    """What only the loaded models tell is told then, with the endpoint's name."""
+    mixed = {"name": "x", "entities": [{"name": n, "model": n, "traffic_percentage": 50} for n in ("a", "b")]}
+    with pytest.raises(StartError, match="endpoints: x: the models must serve one task"):
+        async with serving("a", "b", endpoints=[mixed], tasks={"b": [model_pb2.TASK_EMBEDDING]}):
+            pass
