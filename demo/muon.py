@@ -33,12 +33,21 @@ def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Stochastic gradient descent with Nesterov momentum and orthogonalised updates; takes 2-D parameters only."""
+    """Stochastic gradient descent with Nesterov momentum and orthogonalised updates; takes 2-D parameters only.
+
+    The orthogonalisation runs in `dtype`; momentum and parameters keep their own.
+    """
 
     def __init__(
-        self, params: Iterable[Tensor], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.0
+        self,
+        params: Iterable[Tensor],
+        lr: float = 0.02,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self._dtype = dtype
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # noqa: ARG002  no closure is taken
@@ -62,6 +71,6 @@ class Muon(torch.optim.Optimizer):
             directions.append(grad.lerp(state["momentum"], group["momentum"]))
         rows, columns = parameters[0].shape
         scale = max(1.0, rows / columns) ** 0.5
-        for parameter, update in zip(parameters, orthogonalise(torch.stack(directions)), strict=True):
+        for parameter, update in zip(parameters, orthogonalise(torch.stack(directions).to(self._dtype)), strict=True):
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
             parameter.add_(update, alpha=-group["lr"] * scale)

@@ -17,12 +17,12 @@ from demo.network import Network
 class Optimisers:
     """Two optimisers behind one step."""
 
-    def __init__(self, network: Network, *, muon_lr: float, adam_lr: float) -> None:
+    def __init__(self, network: Network, *, muon_lr: float, adam_lr: float, dtype: torch.dtype = torch.float32) -> None:
         inside = [p for name, p in network.named_parameters() if "layers" in name and p.ndim == 2]
         tables = [network.model.embed_tokens.weight, network.lm_head.weight]
         gains = [p for p in network.parameters() if p.ndim == 1]
         self._parameters = list(network.parameters())
-        self._muon = Muon(inside, lr=muon_lr, weight_decay=0.01)
+        self._muon = Muon(inside, lr=muon_lr, weight_decay=0.01, dtype=dtype)
         self._adam = torch.optim.AdamW([*tables, *gains], lr=adam_lr, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
         self._full = {id(self._muon): muon_lr, id(self._adam): adam_lr}
 

@@ -13,18 +13,26 @@ from dataclasses import dataclass, field
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
+from torch.nn.functional import pad
 
 from demo.corpus.conversation import Conversation, segments
 
 OPEN_ROWS = 48
 """Rows waiting for a conversation that fits; more of them waste fewer places."""
 
+TAUGHT_MULTIPLE = 128
+"""Taught positions are filled up to a multiple of this: matrix kernels are made anew for every size they meet."""
+
+IGNORED = -100
+"""The target of a filled-up position; `functional.cross_entropy` leaves it out."""
+
 
 @dataclass(frozen=True)
 class Batch:
     """Token ids and document numbers [rows, length], both int64.
 
-    `positions` [num_taught] index the flattened rows where the next token is taught; `targets` are those tokens.
+    `positions` [num_taught] index the flattened rows where the next token is taught; `targets` are those tokens. Both
+    end in zeros and `IGNORED` up to a multiple of `TAUGHT_MULTIPLE`.
     """
 
     token_ids: Tensor
@@ -120,4 +128,6 @@ def collate(rows: list[Row], length: int) -> Batch:
         documents[i, :size] = torch.tensor(row.documents)
         wanted[i, : size - 1] = torch.tensor(row.taught[1:])
     positions = wanted.flatten().nonzero()[:, 0]
-    return Batch(token_ids, documents, positions, token_ids.flatten()[positions + 1])
+    targets = token_ids.flatten()[positions + 1]
+    spare = (0, -len(positions) % TAUGHT_MULTIPLE)
+    return Batch(token_ids, documents, pad(positions, spare), pad(targets, spare, value=IGNORED))

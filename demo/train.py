@@ -3,7 +3,8 @@
 `python -m demo.train --minutes 72 --force` trains for that long, most of it with a falling learning rate, and
 writes `demo/model/`. Checkpoints (weights, optimisers, place in the stream) go to `demo/runs/RUN/`, which git
 ignores; `--resume` goes on from there. With `--steps` instead of `--minutes` the schedule does not depend on the
-machine's speed.
+machine's speed. `--start FOLDER` begins with the weights of a finished model instead of fresh ones, and with
+fresh optimisers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from demo.initialise import initialise
 from demo.network import Network, Shape
 from demo.optimiser import Optimisers
 from demo.packing import Packer
-from demo.weights import export
+from demo.weights import export, restore
 
 HERE = Path(__file__).parent
 WARM_UP_STEPS = 100
@@ -45,6 +46,7 @@ class Plan:
     batch_tokens: int = 2048
     muon_lr: float = 0.02
     adam_lr: float = 0.004
+    bf16: bool = False
     copying: bool = True
     seed: int = 0
     checkpoint_minutes: float = 4.0
@@ -69,7 +71,8 @@ class Training:
         self._crew = crew
         self.network = Network(shape)
         initialise(self.network, copying=plan.copying, seed=plan.seed)
-        self.optimisers = Optimisers(self.network, muon_lr=plan.muon_lr, adam_lr=plan.adam_lr)
+        dtype = torch.bfloat16 if plan.bf16 else torch.float32
+        self.optimisers = Optimisers(self.network, muon_lr=plan.muon_lr, adam_lr=plan.adam_lr, dtype=dtype)
         self._tokenizer = tokenizer
         self.step = 0
         self.elapsed_s = 0.0
@@ -86,8 +89,9 @@ class Training:
         began = time.monotonic() - self.elapsed_s
         while (progress := self._crew.agree(self.plan.progress(self.step, self.elapsed_s))) < 1.0:
             batch = self.packer.batch()
-            logits = self.network(batch.token_ids, batch.documents, batch.positions)
-            loss = functional.cross_entropy(logits, batch.targets)
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bf16):
+                logits = self.network(batch.token_ids, batch.documents, batch.positions)
+            loss = functional.cross_entropy(logits.float(), batch.targets)
             torch.autograd.backward(loss)
             self._crew.average_gradients(self.network)
             self.optimisers.step(learning_share(self.step, progress))
@@ -137,10 +141,18 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch-tokens", type=int, default=Plan.batch_tokens)
     parser.add_argument("--muon-lr", type=float, default=Plan.muon_lr)
     parser.add_argument("--adam-lr", type=float, default=Plan.adam_lr)
+    parser.add_argument("--bf16", action="store_true", help="matrix products in bf16; needs a CPU that is fast at them")
     parser.add_argument("--no-copying", action="store_true", help="start from noise instead of the written circuit")
-    parser.add_argument("--resume", action="store_true", help="go on from the run's checkpoint")
+    beginning = parser.add_mutually_exclusive_group()
+    beginning.add_argument("--start", type=Path, help="model folder whose weights to begin with, as a new run")
+    beginning.add_argument("--resume", action="store_true", help="go on from the run's checkpoint")
     parser.add_argument("--force", action="store_true", help="overwrite finished weights")
     return parser.parse_args(arguments)
+
+
+def shape(folder: Path) -> Shape:
+    """The shape of a network for the tokenizer in `folder`."""
+    return Shape(vocab_size=Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab_size())
 
 
 def main() -> None:
@@ -153,6 +165,11 @@ def main() -> None:
         sys.exit(f"{tokenizer_file} is missing; demo.train_tokenizer makes it")
     if options.resume and not (folder / "checkpoint.pt").is_file():
         sys.exit(f"{folder / 'checkpoint.pt'} is missing; there is nothing to resume")
+    if options.start:
+        try:
+            restore(Network(shape(options.into)), options.start / "model.safetensors")
+        except ValueError as error:
+            sys.exit(str(error))
     if options.workers == 1:
         run(ALONE, options)
     else:
@@ -164,11 +181,13 @@ def run(crew: Crew, options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     plan = Plan(
         steps=options.steps, minutes=options.minutes, batch_tokens=options.batch_tokens, muon_lr=options.muon_lr,
-        adam_lr=options.adam_lr, copying=not options.no_copying, seed=options.seed,
+        adam_lr=options.adam_lr, bf16=options.bf16, copying=not options.no_copying, seed=options.seed,
     )  # fmt: skip
     folder = HERE / "runs" / options.run
     tokenizer = Tokenizer.from_file(str(options.into / "tokenizer.json"))
-    training = Training(tokenizer, Shape(vocab_size=tokenizer.get_vocab_size()), plan, crew)
+    training = Training(tokenizer, shape(options.into), plan, crew)
+    if options.start:
+        restore(training.network, options.start / "model.safetensors")
     if options.resume:
         training.load_state_dict(torch.load(folder / "checkpoint.pt"))
     if crew.rank:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
 from demo.network import Network, Shape
 
@@ -79,3 +80,23 @@ def export(network: Network, folder: Path, tokenizer_from: Path) -> None:
     save_file(tensors, partial, metadata={"format": "pt"})
     partial.chmod(0o644)
     partial.replace(whole)
+
+
+def restore(network: Network, file: Path) -> None:
+    """Give `network` the weights in `file`.
+
+    ValueError, with the file's name, if it is missing, is no whole safetensors file or holds another architecture.
+    """
+    if not file.is_file():
+        raise ValueError(f"{file} is missing")
+    try:
+        tensors = load_file(file)
+    except SafetensorError as error:
+        raise ValueError(f"{file} is broken: {error}") from None
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    wanted = {name: tensor.shape for name, tensor in network.state_dict().items()}
+    for name in sorted(shapes.keys() | wanted.keys()):
+        if shapes.get(name) != wanted.get(name):
+            found, expected = (list(which[name]) if name in which else "missing" for which in (shapes, wanted))
+            raise ValueError(f"{file} does not fit: {name} is {found}, not {expected}")
+    network.load_state_dict(tensors)

@@ -7,12 +7,13 @@ the two sides never meet whatever the seeds. One object a stream, one thread eac
 from __future__ import annotations
 
 import random
+import re
 import zlib
 from collections.abc import Sequence
 from typing import TypeVar
 
 from demo.corpus import vocabulary
-from demo.corpus.phrasebook import Phrasings, words
+from demo.corpus.phrasebook import Phrasings, all_kept, words
 
 T = TypeVar("T")
 
@@ -20,6 +21,7 @@ SCRIPTS = words("scripts")
 ONSETS = words("onsets")
 VOWELS = words("vowels")
 CODAS = ("", "", "", *words("codas"))
+ALTERNATIVES = re.compile(r"\[([^\]]*)\]")
 
 
 def is_kept(text: str) -> bool:
@@ -47,8 +49,10 @@ class Draw:
         return self.random.sample(options, count)
 
     def say(self, ways: Phrasings, **values: object) -> str:
-        """One phrasing of this side, filled in."""
-        text = self.one(ways.kept if self.held_out else ways.seen)
+        """One phrasing of this side, filled in; alternatives never come out as one that is kept."""
+        text = self.one(ways.kept) if self.held_out else self._spelled(self.one(ways.seen))
+        while not self.held_out and text in all_kept():
+            text = self._spelled(self.one(ways.seen))
         return text.format(**values) if values else text
 
     def listed(self, options: Sequence[str]) -> str:
@@ -58,17 +62,32 @@ class Draw:
             if is_kept(option) == self.held_out:
                 return option
 
+    def _spelled(self, pattern: str) -> str:
+        return ALTERNATIVES.sub(lambda found: self.one(found[1].split("|")), pattern)
+
     def coined(self) -> str:
-        """A lower-case word nobody has heard, of this side."""
+        """A lower-case word nobody has heard, of this side; in training half of them are pieces of listed words.
+
+        The pieces are not syllables, so that copying is learned for any sequence of tokens that spells a word.
+        """
         while True:
-            count = self.one((1, 2, 2, 2, 3))
-            word = "".join(self.one(ONSETS) + self.one(VOWELS) + self.one(CODAS) for _ in range(count))
+            if self.held_out or self.chance(0.5):
+                count = self.one((1, 2, 2, 2, 3))
+                word = "".join(self.one(ONSETS) + self.one(VOWELS) + self.one(CODAS) for _ in range(count))
+            else:
+                word = "".join(self._piece() for _ in range(self.one((1, 2, 2, 3))))
             if len(word) > 2 and is_kept(word) == self.held_out:
                 return word
 
+    def _piece(self) -> str:
+        """One to six letters out of a listed word of this side."""
+        word = self.listed(vocabulary.WORDS) if self.chance(0.7) else self.listed(vocabulary.NAMES).lower()
+        start = self.random.randrange(len(word))
+        return word[start : start + self.random.randint(1, 6)]
+
     def name(self) -> str:
         """A person's or place's name, coined or listed."""
-        if self.chance(0.3):
+        if self.chance(0.3 if self.held_out else 0.2):
             return self.listed(vocabulary.NAMES)
         while True:
             name = self.coined().capitalize()
@@ -77,7 +96,7 @@ class Draw:
 
     def word(self) -> str:
         """A lower-case word, listed or coined."""
-        return self.listed(vocabulary.WORDS) if self.chance(0.6) else self.coined()
+        return self.listed(vocabulary.WORDS) if self.chance(0.6 if self.held_out else 0.4) else self.coined()
 
     def foreign(self) -> str:
         """A word in some other script, or of signs; both sides share these."""

@@ -1,6 +1,7 @@
 """The sentences and word lists of the corpus, read from `phrases/*.toml`.
 
-Owns the reading. Any thread. It does not know who says what: each skill names its file and entry.
+A phrasing that is seen may hold alternatives, `[Please|Now] say {t}[.|!]`, of which one is written each time. Owns the
+reading. Any thread. It does not know who says what: each skill names its file and entry.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ FOLDER = Path(__file__).parent / "phrases"
 
 @dataclass(frozen=True)
 class Phrasings:
-    """Ways to say one thing; the `kept` ones appear in the evaluation only."""
+    """Ways to say one thing; the `kept` ones, which have no alternatives, appear in the evaluation only."""
 
     seen: tuple[str, ...]
     kept: tuple[str, ...]
@@ -39,6 +40,18 @@ def phrasings(name: str, entry: str) -> Phrasings:
     for key in entry.split("."):
         found = found[key]
     return Phrasings.of(found)
+
+
+@cache
+def all_kept() -> frozenset[str]:
+    """Every phrasing that is kept for the evaluation, whatever it says."""
+    tables = [book(path.stem) for path in FOLDER.glob("*.toml")]
+    found: set[str] = set()
+    while tables:
+        table = tables.pop()
+        found.update(table.get("kept", ()))
+        tables += [value for value in table.values() if isinstance(value, dict)]
+    return frozenset(found)
 
 
 def words(name: str) -> tuple[str, ...]:

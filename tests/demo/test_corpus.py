@@ -12,7 +12,7 @@ from demo.corpus import arithmetic, memory, strings, structured, tools, vocabula
 from demo.corpus.conversation import Conversation, segments
 from demo.corpus.draw import Draw, is_kept
 from demo.corpus.mixture import CHAINABLE, WEIGHTS, conversations
-from demo.corpus.phrasebook import FOLDER, book
+from demo.corpus.phrasebook import FOLDER, Phrasings, all_kept, book
 
 
 def text_of(conversation: Conversation) -> str:
@@ -59,12 +59,17 @@ def entries(table: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != "words"))
 def test_phrasings_are_on_one_side(name: str) -> None:
-    """No phrasing is both seen and kept, and none is listed twice."""
+    """No phrasing is both seen and kept, none is listed twice, and no alternative comes out as one that is kept."""
     found = entries(book(name))
     assert found
+    draw = Draw(3)
     for entry in found:
         both = entry["seen"] + entry["kept"]
         assert len(set(both)) == len(both)
+        assert not any(set("[|]") & set(text) for text in entry["kept"])
+        said = {draw.say(Phrasings.of(entry)) for _ in range(2000)}
+        assert not said & all_kept()
+        assert not any(set("[|]") & set(text) for text in said)
 
 
 def test_tools_of_the_evaluation_are_unseen() -> None:

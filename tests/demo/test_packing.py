@@ -7,7 +7,7 @@ from tokenizers import Tokenizer
 
 from demo.corpus.conversation import Conversation, ask, segments
 from demo.corpus.mixture import conversations
-from demo.packing import Packer, encode
+from demo.packing import IGNORED, TAUGHT_MULTIPLE, Packer, encode
 
 
 def test_encode_teaches_the_answer_and_its_end(tokenizer: Tokenizer) -> None:
@@ -26,7 +26,10 @@ def test_encode_equals_encoding_the_whole_text(tokenizer: Tokenizer) -> None:
 
 
 def test_packer_fills_rows(tokenizer: Tokenizer) -> None:
-    """Rows are full but for a few places in a hundred, and every target is the token after its position."""
+    """Rows are full but for a few places in a hundred, and every target is the token after its position.
+
+    The places that fill a batch's positions up to a multiple teach nothing.
+    """
     packer = Packer(tokenizer, conversations(1), batch_tokens=2048)
     batches = [packer.batch() for _ in range(12)]
     used = [(batch.documents >= 0).float().mean().item() for batch in batches]
@@ -34,8 +37,12 @@ def test_packer_fills_rows(tokenizer: Tokenizer) -> None:
     for batch in batches:
         assert batch.token_ids.numel() == 2048
         documents, flat = batch.documents.flatten(), batch.token_ids.flatten()
-        assert (flat[batch.positions + 1] == batch.targets).all()
-        assert (documents[batch.positions] == documents[batch.positions + 1]).all()
+        assert len(batch.positions) == len(batch.targets)
+        assert len(batch.positions) % TAUGHT_MULTIPLE == 0
+        taught = batch.positions[batch.targets != IGNORED]
+        assert len(batch.positions) - TAUGHT_MULTIPLE < len(taught) == len(set(taught.tolist()))
+        assert (flat[taught + 1] == batch.targets[: len(taught)]).all()
+        assert (documents[taught] == documents[taught + 1]).all()
 
 
 def test_packer_leaves_out_what_is_too_long(tokenizer: Tokenizer) -> None:

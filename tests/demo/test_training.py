@@ -2,10 +2,12 @@
 
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from demo import evaluate, train
@@ -36,6 +38,57 @@ def test_training_resumes_where_it_stopped(tokenizer: Tokenizer) -> None:
     assert len(list(second.losses())) == 1
     assert second.packer.num_drawn > first.packer.num_drawn
     assert second.num_tokens == first.num_tokens + 1024
+
+
+def test_training_in_bf16_lowers_the_loss(tokenizer: Tokenizer) -> None:
+    """Matrix products of half the precision teach as well; the weights stay in float32."""
+    training = Training(tokenizer, SMALL, Plan(steps=40, batch_tokens=1024, bf16=True))
+    losses = list(training.losses())
+    assert sum(losses[-10:]) < 0.75 * sum(losses[:10])
+    assert {parameter.dtype for parameter in training.network.parameters()} == {torch.float32}
+
+
+def test_training_starts_from_a_finished_model(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """With --start, a step whose rate is next to nothing leaves the bundled weights as they are."""
+    monkeypatch.setattr(train, "HERE", tmp_path)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name in TOKENIZER_FILES:
+        shutil.copy(MODEL / name, folder)
+    argv = ["train", "--steps", "1", "--workers", "1", "--start", str(MODEL), "--into", str(folder)]
+    monkeypatch.setattr(sys, "argv", [*argv, "--batch-tokens", "1024", "--muon-lr", "1e-9", "--adam-lr", "1e-9"])
+    train.main()
+    assert "1 steps, 1024 tokens" in capsys.readouterr().out
+    before, after = load_file(MODEL / "model.safetensors"), load_file(folder / "model.safetensors")
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda file: file.write_bytes(file.read_bytes()[:5000]), r"model\.safetensors is broken"),
+        (
+            lambda file: save_file({"lm_head.weight": torch.zeros(2, 3)}, file),
+            r"model\.safetensors does not fit: lm_head\.weight is \[2, 3\], not \[2048, 256\]",
+        ),
+    ],
+    ids=["truncated", "another architecture"],
+)
+def test_train_refuses_weights_that_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: Callable[[Path], None], line: str
+) -> None:
+    """A broken file, or one of another architecture, is told in one line before training begins."""
+    start, into = tmp_path / "start", tmp_path / "into"
+    shutil.copytree(MODEL, start)
+    into.mkdir()
+    shutil.copy(MODEL / "tokenizer.json", into)
+    change(start / "model.safetensors")
+    monkeypatch.setattr(sys, "argv", ["train", "--steps", "1", "--start", str(start), "--into", str(into)])
+    with pytest.raises(SystemExit, match=line):
+        train.main()
 
 
 def test_learning_share_rises_and_falls_to_zero() -> None:
@@ -73,6 +126,7 @@ def test_train_refuses_to_overwrite(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     ("argv", "line"),
     [
         (["--steps", "1"], r"tokenizer\.json is missing; demo\.train_tokenizer makes it"),
+        (["--steps", "1", "--start", "no-such-folder"], r"no-such-folder/model\.safetensors is missing"),
         (
             ["--steps", "1", "--resume", "--run", "no-such-run"],
             r"checkpoint\.pt is missing; there is nothing to resume",
@@ -83,7 +137,7 @@ def test_train_names_a_missing_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, argv: list[str], line: str
 ) -> None:
     """What is needed and not there is told in one line."""
-    if "--resume" in argv:
+    if len(argv) > 2:
         shutil.copy(MODEL / "tokenizer.json", tmp_path)
     monkeypatch.setattr(sys, "argv", ["train", "--into", str(tmp_path), *argv])
     with pytest.raises(SystemExit, match=line):
