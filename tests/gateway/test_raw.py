@@ -1,0 +1,96 @@
+"""Completions and embeddings over real HTTP and gRPC, and by OpenAI's own client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import grpc
+import openai
+import pytest
+
+from tests.gateway import fakes, fakes_raw
+from tests.gateway.conftest import Gateway
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[fakes_raw.FakeRawService]:
+    """A scripted service that does more than chat."""
+    service = fakes_raw.FakeRawService()
+    server, service.port = await fakes.start(service)
+    yield service
+    await server.stop(None)
+
+
+@pytest.fixture
+async def client(gateway: Gateway) -> AsyncIterator[openai.AsyncOpenAI]:
+    """OpenAI's client of the gateway."""
+    async with openai.AsyncOpenAI(
+        base_url=f"http://127.0.0.1:{gateway.port}/v1", api_key="k", max_retries=0, http_client=gateway.http
+    ) as client:
+        yield client
+
+
+async def test_completion(client: openai.AsyncOpenAI, service: fakes_raw.FakeRawService) -> None:
+    """A completion comes whole and streamed with the same text, and the service got the request."""
+    whole = await client.completions.create(model="m", prompt="hi", max_tokens=5)
+    assert (whole.object, whole.choices[0].text, whole.choices[0].finish_reason) == (
+        "text_completion",
+        "Hello",
+        "length",
+    )
+    assert whole.usage is not None
+    assert whole.usage.total_tokens == 10
+    stream = await client.completions.create(
+        model="m", prompt=[1, 2], stream=True, stream_options={"include_usage": True}
+    )
+    chunks = [chunk async for chunk in stream]
+    assert "".join(choice.text for chunk in chunks for choice in chunk.choices) == "Hello"
+    assert chunks[-1].usage is not None
+    assert [list(request.prompts[0].token_ids.ids) for request in service.completions] == [[], [1, 2]]
+    assert service.completions[0].stopping.max_tokens == 5
+    assert service.metadata[0]["x-sluice-model"] == "m"
+
+
+async def test_embedding(client: openai.AsyncOpenAI, service: fakes_raw.FakeRawService) -> None:
+    """OpenAI's client, which asks for base64, reads the same vectors as it gets as numbers."""
+    coded = await client.embeddings.create(model="m", input=["a", "b"])
+    plain = await client.embeddings.create(model="m", input=["a", "b"], encoding_format="float")
+    assert [each.embedding for each in coded.data] == [each.embedding for each in plain.data]
+    assert plain.data[0].embedding == [0.5, -0.25]
+    assert [prompt.text for prompt in service.embeddings[0].inputs] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "names"),
+    [
+        ("completions", {"prompt": ["a", "b"]}, ("prompts[1]", "prompt.1")),
+        ("completions", {"prompt": ["a", "b"], "stream": True}, ("prompts[1]", "prompt.1")),
+        ("embeddings", {"input": ["a", "b"]}, ("inputs[1].text", "input.1")),
+    ],
+)
+async def test_services_refusal_is_told_in_the_callers_names(
+    gateway: Gateway, service: fakes_raw.FakeRawService, path: str, body: dict[str, object], names: tuple[str, str]
+) -> None:
+    """A status of the service is an HTTP status, and its field has the caller's name."""
+    field, param = names
+    bad = fakes.bad_request(**{field: "is too long"})
+    service.status = fakes.Status(grpc.StatusCode.INVALID_ARGUMENT, "", fakes.error_info("PROMPT_TOO_LONG"), bad)
+    answer = await gateway.http.post(f"/v1/{path}", json={"model": "m", **body})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["param"], error["code"]) == (param, "context_length_exceeded")
+    assert error["message"] == f"{param}: is too long"
+
+
+async def test_stream_bytes(gateway: Gateway) -> None:
+    """A stream begins with a comment, has one chunk an event, and ends with [DONE] alone."""
+    answer = await gateway.http.post("/v1/completions", json={"model": "m", "prompt": "hi", "stream": True})
+    events = answer.text.split("\n\n")
+    assert (events[0], events[-2:]) == (": keep-alive", ["data: [DONE]", ""])
+    choices = [json.loads(event.removeprefix("data: "))["choices"][0] for event in events[1:-2]]
+    assert [(choice["text"], choice["finish_reason"]) for choice in choices] == [
+        ("Hel", None),
+        ("lo", None),
+        ("", "length"),
+    ]
