@@ -20,7 +20,7 @@ from service.pipeline.token_spans import Span, TokenSpans
 from service.pipeline.tool_parser import ToolCallParser
 from service.pipeline.tool_syntax import ToolSyntax
 
-_FINISH_REASONS = {
+FINISH_REASONS = {
     types.FinishReason.END_OF_TEXT: chat_pb2.FINISH_REASON_STOP,
     types.FinishReason.STOP_SEQUENCE: chat_pb2.FINISH_REASON_STOP,
     types.FinishReason.LENGTH: chat_pb2.FINISH_REASON_LENGTH,
@@ -155,7 +155,7 @@ class ChoiceEvents:
         event = chat_pb2.StreamChatResponse()
         finished = event.choice_finished
         finished.choice_index = self._index
-        finished.finish_reason = _FINISH_REASONS[reason]
+        finished.finish_reason = FINISH_REASONS[reason]
         # An answer that was cut off stays one: its last call may be incomplete.
         if self._num_calls and reason is not types.FinishReason.LENGTH:
             finished.finish_reason = chat_pb2.FINISH_REASON_TOOL_CALLS
