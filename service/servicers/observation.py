@@ -1,32 +1,25 @@
 """What telemetry learns of one generation.
 
-Owns its span, the spans beneath it, its histograms and its part of the call's log line. Made and ended in the call it
-observes, on the loop's thread. Knows neither engine nor pipeline: it is told what happens. What was asked and answered
-gets onto the span only if it is given a content.
+Owns the histograms of its tokens and what its span tells of its parameters, choices and stages. Made and ended in the
+call it observes, on the loop's thread. Knows neither engine nor pipeline: it is told what happens. What was asked and
+answered gets onto the span only if it is given a content.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
-from opentelemetry import trace
-from opentelemetry.trace import Status, StatusCode
 from opentelemetry.util.types import AttributeValue
 from sluice.v1 import chat_pb2, sampling_pb2, usage_pb2
 
-from service.call import DEADLINE_SLACK_S, current_call
-from service.engine.errors import DeadlineExceeded
 from service.engine.types import GenerationOutput, GenerationRequest, Timings
 from service.pipeline.prepared import Identity
 from service.servicers.content import finish_reason_name
-from service.telemetry import ERROR_TYPE, Telemetry
+from service.servicers.operation import Operation
+from service.telemetry import Telemetry
 
-_PROVIDER = "sluice"
-_CANCELLED = "Cancelled"
 _MAX_INT = (1 << 63) - 1  # of OTLP's integers
 
 
@@ -68,14 +61,7 @@ class Observation:
     ) -> None:
         """`operation` is the GenAI conventions' name, such as `chat`; `deadline` an instant of `time.monotonic()`."""
         self._telemetry = telemetry
-        self._model = model
-        self._attributes = {
-            "gen_ai.operation.name": operation,
-            "gen_ai.provider.name": _PROVIDER,
-            "gen_ai.request.model": model,
-        }
-        self._name = f"{operation} {model}"
-        self._deadline = deadline
+        self._operation = Operation(telemetry, operation, model, deadline)
         self._stream = stream
         self._accountant: Accountant | None = None
         self._content = content
@@ -83,30 +69,18 @@ class Observation:
         self._timings: dict[tuple[int, int], Timings] = {}  # of finished choices
 
     def __enter__(self) -> Self:
-        self._began = time.monotonic()
-        self._epoch_ns = time.time_ns() - time.monotonic_ns()
-        self._span = self._telemetry.tracer.start_span(
-            self._name,
-            attributes={**self._attributes, "gen_ai.request.stream": self._stream},
-        )
-        if (call := current_call()) is not None:
-            call.tell({"model": self._model})
+        self._operation.__enter__()
+        self._operation.set({"gen_ai.request.stream": self._stream})
         return self
 
     def admitted(self, identity: Identity, accountant: Accountant) -> None:
         """The engine took the request."""
         self._accountant = accountant
-        self._attributes["gen_ai.response.model"] = identity.model.name
-        self._span.set_attributes(
-            {
-                "gen_ai.response.id": identity.id,
-                "gen_ai.response.model": identity.model.name,
-                **_request_attributes(accountant.sampling, accountant.stopping),
-            }
-        )
+        self._operation.answered_by(identity)
+        self._operation.set(_request_attributes(accountant.sampling, accountant.stopping))
         num_choices = sum(generation.n for generation in accountant.generations)
         if num_choices > 1:
-            self._span.set_attribute("gen_ai.request.choice.count", num_choices)
+            self._operation.set({"gen_ai.request.choice.count": num_choices})
 
     def generated(self, output: GenerationOutput) -> None:
         """The engine generated something."""
@@ -120,70 +94,49 @@ class Observation:
     ) -> None:
         if self._accountant is not None:
             self._account(self._accountant)
-        attributes = dict(self._attributes)
-        if error is not None:
-            attributes[ERROR_TYPE] = self._error_type(error)
-            self._span.set_attribute(ERROR_TYPE, attributes[ERROR_TYPE])
-            if attributes[ERROR_TYPE] != _CANCELLED:
-                self._span.set_status(Status(StatusCode.ERROR))
-        self._telemetry.instruments.request_duration.record(time.monotonic() - self._began, attributes)
         self._time_tokens()
         if self._content is not None:
-            self._span.set_attributes(self._content.attributes())
+            self._operation.set(self._content.attributes())
         self._add_stages()
-        self._span.end()
+        self._operation.__exit__(kind, error, trace_back)
 
     def _account(self, accountant: Accountant) -> None:
         usage = accountant.usage()
-        self._span.set_attributes(
+        self._operation.used("input", usage.prompt_tokens)
+        self._operation.used("output", usage.completion_tokens)
+        self._operation.set(
             {
-                "gen_ai.usage.input_tokens": usage.prompt_tokens,
-                "gen_ai.usage.output_tokens": usage.completion_tokens,
                 "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
                 "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
             }
         )
         if reasons := accountant.finish_reasons():
-            self._span.set_attribute("gen_ai.response.finish_reasons", [finish_reason_name(each) for each in reasons])
-        record = self._telemetry.instruments.token_usage.record
-        record(usage.prompt_tokens, {**self._attributes, "gen_ai.token.type": "input"})
-        record(usage.completion_tokens, {**self._attributes, "gen_ai.token.type": "output"})
-        if (call := current_call()) is not None:
-            call.tell({"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens})
+            names = [finish_reason_name(each) for each in reasons]
+            self._operation.set({"gen_ai.response.finish_reasons": names})
 
     def _time_tokens(self) -> None:
+        instruments, attributes = self._telemetry.instruments, self._operation.attributes
         first_tokens = [each.first_token - each.arrived for each in self._timings.values() if each.first_token]
         if first_tokens:
-            self._telemetry.instruments.time_to_first_token.record(min(first_tokens), self._attributes)
+            instruments.time_to_first_token.record(min(first_tokens), attributes)
         for choice, timings in self._timings.items():
             num_more = self._num_tokens[choice] - 1
             if timings.first_token and timings.finished and num_more > 0:
                 each = (timings.finished - timings.first_token) / num_more
-                self._telemetry.instruments.time_per_output_token.record(each, self._attributes)
-
-    def _error_type(self, error: BaseException) -> str:
-        if not isinstance(error, asyncio.CancelledError | GeneratorExit):
-            return type(error).__name__
-        is_late = self._deadline is not None and time.monotonic() > self._deadline - DEADLINE_SLACK_S
-        return DeadlineExceeded.__name__ if is_late else _CANCELLED
+                instruments.time_per_output_token.record(each, attributes)
 
     def _add_stages(self) -> None:
         """The spans beneath: those of the choice that ended last."""
         if not self._timings:
             return
         last = list(self._timings.values())[-1]
-        parent = trace.set_span_in_context(self._span)
-        for name, began, ended in (
-            ("queue", last.arrived, last.scheduled),
-            ("prefill", last.scheduled, last.first_token),
-            ("decode", last.first_token, last.finished),
-        ):
-            if began is not None and ended is not None:
-                span = self._telemetry.tracer.start_span(name, parent, start_time=self._instant(began))
-                span.end(self._instant(ended))
-
-    def _instant(self, monotonic_s: float) -> int:
-        return self._epoch_ns + round(monotonic_s * 1e9)
+        self._operation.staged(
+            [
+                ("queue", last.arrived, last.scheduled),
+                ("prefill", last.scheduled, last.first_token),
+                ("decode", last.first_token, last.finished),
+            ]
+        )
 
 
 def _request_attributes(
