@@ -5,6 +5,7 @@ Owns the joining of engine, chat pipeline and description. Runs on a worker thre
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from google.protobuf import timestamp_pb2
@@ -16,11 +17,13 @@ from service.engine.engine import StepObserver
 from service.engine.errors import ModelLoadError
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.reasoning import ReasoningMarkers
-from service.pipeline.template import ChatTemplate
+from service.pipeline.template import ChatTemplate, NoChatTemplate
 from service.pipeline.thinking import ReasoningBudgets
 from service.pipeline.tool_syntax import SYNTAXES
 from service.pipeline.watermark import WatermarkDetector
 from service.servicers.catalog import ServedModel
+
+_log = logging.getLogger(__name__)
 
 
 def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
@@ -33,18 +36,28 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
         device=settings.device,
         observer=observer,
     )
-    if not built.eos_token_ids:  # a chat would have no end, and a grammar none to allow
+    if not built.eos_token_ids:  # an answer would have no end, and a grammar none to allow
         raise ModelLoadError(f"{built.folder}: neither generation_config.json nor config.json has an eos_token_id")
-    chat = ChatPipeline(
+    chat = _chat_pipeline(settings, built)
+    detector = WatermarkDetector(built.tokenizer, built.config.watermark)
+    return ServedModel(_description(settings, built, chat), built.engine, chat, detector, built.tokenizer)
+
+
+def _chat_pipeline(settings: ModelSettings, built: BuiltEngine) -> ChatPipeline | None:
+    """None for a model without a chat template, which completes prompts only."""
+    try:
+        template = ChatTemplate.from_folder(built.folder)
+    except NoChatTemplate:
+        _log.info("no chat template: the model completes prompts only", extra={"fields": {"model": settings.name}})
+        return None
+    return ChatPipeline(
         settings.name,
-        ChatTemplate.from_folder(built.folder),
+        template,
         built.tokenizer,
         built.engine.max_model_len,
         built.eos_token_ids,
         **_chat_options(settings.chat),
     )
-    detector = WatermarkDetector(built.tokenizer, built.config.watermark)
-    return ServedModel(_description(settings.name, built, chat), built.engine, chat, detector, built.tokenizer)
 
 
 def _chat_options(chat: ChatSettings) -> dict[str, Any]:
@@ -59,19 +72,20 @@ def _chat_options(chat: ChatSettings) -> dict[str, Any]:
     }
 
 
-def _description(name: str, built: BuiltEngine, chat: ChatPipeline) -> model_pb2.Model:
+def _description(settings: ModelSettings, built: BuiltEngine, chat: ChatPipeline | None) -> model_pb2.Model:
     created = timestamp_pb2.Timestamp()
     created.GetCurrentTime()
     return model_pb2.Model(
-        name=name,
+        name=settings.name,
+        version=settings.version,
         created=created,
-        tasks=[model_pb2.TASK_CHAT],
+        tasks=[model_pb2.TASK_CHAT, model_pb2.TASK_COMPLETION] if chat else [model_pb2.TASK_COMPLETION],
         architecture=built.info.architecture,
         max_model_len=built.engine.max_model_len,
         vocab_size=built.info.vocab_size,
         num_parameters=built.info.num_parameters,
         dtype=built.info.dtype,
         system_fingerprint=built.info.fingerprint,
-        supports_tools=chat.supports_tools,
-        supports_reasoning=chat.supports_reasoning,
+        supports_tools=chat is not None and chat.supports_tools,
+        supports_reasoning=chat is not None and chat.supports_reasoning,
     )

@@ -21,23 +21,29 @@ from service.pipeline.errors import TemplateRefused
 _log = logging.getLogger(__name__)
 
 
+class NoChatTemplate(ModelLoadError):  # noqa: N818  a name says what happened
+    """A model has no chat template."""
+
+
 class ChatTemplate:
     """Renders conversations as the model was trained to read them."""
 
     def __init__(self, tokenizer: Any) -> None:
-        """`tokenizer` is a transformers tokenizer. Raises ModelLoadError if it has no template or a broken one."""
+        """`tokenizer` is a transformers tokenizer. Raises NoChatTemplate, or ModelLoadError for a broken template."""
         template = tokenizer.chat_template
         if not template:
-            raise ModelLoadError("the model's folder has no chat template")
+            raise NoChatTemplate("the model's folder has no chat template")
         self._tokenizer = tokenizer
         self.source: str = template if isinstance(template, str) else "\n".join(template.values())
         self.variables = _variables(self.source)
 
     @classmethod
     def from_folder(cls, folder: Path) -> ChatTemplate:
-        """Read the template of a model's folder. Raises ModelLoadError with the folder's name."""
+        """Read the template of a model's folder. Raises NoChatTemplate or ModelLoadError with the folder's name."""
         try:
             return cls(transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True))
+        except NoChatTemplate as error:
+            raise NoChatTemplate(f"{folder}: {error}") from error
         except (ModelLoadError, OSError, ValueError, KeyError) as error:
             raise ModelLoadError(f"{folder}: {error}") from error
 

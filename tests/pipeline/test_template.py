@@ -8,7 +8,7 @@ import pytest
 
 from service.engine.errors import ModelLoadError
 from service.pipeline.errors import TemplateRefused
-from service.pipeline.template import ChatTemplate
+from service.pipeline.template import ChatTemplate, NoChatTemplate
 from tests.pipeline.fakes import DEMO, template_of, tokenizer_of
 
 TOKENIZER = tokenizer_of()
@@ -49,13 +49,14 @@ def test_template_that_breaks_is_a_refusal(source: str) -> None:
 
 
 def test_folder_without_template_is_not_loaded(tmp_path: Path) -> None:
-    """A model that can't chat is told at start, with its folder."""
+    """A model that can't chat is told apart from a folder that can't be read, both with the folder's name."""
     (tmp_path / "tokenizer.json").write_text(TOKENIZER.json)
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
-    with pytest.raises(ModelLoadError, match="no chat template"):
+    with pytest.raises(NoChatTemplate, match=f"{tmp_path}: .* no chat template"):
         ChatTemplate.from_folder(tmp_path)
-    with pytest.raises(ModelLoadError, match="none"):
+    with pytest.raises(ModelLoadError, match="none") as caught:
         ChatTemplate.from_folder(tmp_path / "none")
+    assert not isinstance(caught.value, NoChatTemplate)
 
 
 def test_broken_template_is_not_loaded() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -128,6 +129,17 @@ async def test_model_is_asked_for_its_own_tasks_only() -> None:
             refusal = await refused(answers(run, name))
             assert (refusal.code, refusal.fields) == (Code.INVALID_ARGUMENT, [("model", "UNSUPPORTED_TASK")])
             assert "'encoder'" in refusal.text
+
+
+async def test_chat_without_a_chat_template_is_refused() -> None:
+    """By the field `model`. An endpoint over such a model and one that chats has completion for its task."""
+    async with serving("a", "b", tasks={"b": [model_pb2.TASK_COMPLETION]}) as run:
+        plain = replace(run.server.catalog.generator("b"), chat_pipeline=None)
+        run.server.catalog.add(plain)
+        assert (await run.create("x", *both(0, 100))).task == model_pb2.TASK_COMPLETION
+        refusal = await refused(answers(run, "x"))
+    assert (refusal.code, refusal.fields) == (Code.INVALID_ARGUMENT, [("model", "UNSUPPORTED_TASK")])
+    assert "no chat template" in refusal.text
 
 
 Bad = tuple[str, list[tuple[str, str, int]], Code, str, str]

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sluice.v1 import chat_pb2, content_pb2, tool_pb2
+from sluice.v1 import chat_pb2, content_pb2, model_pb2, tool_pb2
 
 from service.config import DEMO_FOLDER, ChatSettings, EngineSettings, ModelSettings
 from service.engine.errors import ModelLoadError
 from service.engine.types import EngineStats
+from service.errors import UnsupportedTask
 from service.loading import load_model
 from service.servicers.catalog import ServedModel
 
@@ -59,6 +60,39 @@ def test_model_without_an_end_of_text_is_refused(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": None}))
     with pytest.raises(ModelLoadError, match=r"endless: neither .* has an eos_token_id"):
         loaded(ChatSettings(), folder)
+
+
+def test_description_tells_version_and_tasks() -> None:
+    """The version is the settings' own; a model with a chat template chats and completes."""
+    settings = ModelSettings(
+        name="demo",
+        path=str(DEMO_FOLDER),
+        version="2024-05",
+        dtype="auto",
+        device="cpu",
+        engine=EngineSettings(num_blocks=64),
+    )
+    description = load_model(settings, Nobody()).description
+    assert (description.name, description.version) == ("demo", "2024-05")
+    assert list(description.tasks) == [model_pb2.TASK_CHAT, model_pb2.TASK_COMPLETION]
+    assert description.supports_tools
+    assert description.supports_reasoning
+
+
+def test_model_without_a_chat_template_completes_only(tmp_path: Path) -> None:
+    """It is loaded; a chat with it is refused by the name of `model`."""
+    folder = tmp_path / "plain"
+    shutil.copytree(DEMO_FOLDER, folder)
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
+    tokenizer.pop("chat_template", None)
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    model = loaded(ChatSettings(), folder)
+    assert list(model.description.tasks) == [model_pb2.TASK_COMPLETION]
+    assert not model.description.supports_tools
+    with pytest.raises(UnsupportedTask, match="'demo' has no chat template") as caught:
+        _ = model.chat
+    assert caught.value.field == "model"
 
 
 async def test_tool_syntax_of_the_settings_is_enforced() -> None:
