@@ -1,14 +1,14 @@
 """A chat's events as a response's.
 
-Owns the order of a response's events and their numbers, and the response as it grows: the whole one is what the last
-event has. One object a response, called on the loop. Pure; knows neither requests' items nor engines.
+Owns the order of a response's events, and the response as it grows: the whole one is what the last event has. One
+object a response, called on the loop. Pure; knows neither requests' items nor engines, and doesn't number the events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sluice.v1 import chat_pb2, logprobs_pb2, response_event_pb2, response_item_pb2, usage_pb2
+from sluice.v1 import chat_pb2, logprobs_pb2, response_event_pb2, response_item_pb2
 
 from service.pipeline.response_item import Event, OpenCall, OpenItem, OpenMessage, OpenReasoning
 
@@ -31,17 +31,9 @@ class ResponseEvents:
         self._max_tool_calls = max_tool_calls
         self._open: OpenItem | None = None
         self._early_logprobs: list[logprobs_pb2.TokenLogprob] = []  # of a message that has no text yet
-        self._num_events = 0
 
-    def take(self, event: chat_pb2.StreamChatResponse) -> list[Event]:
-        """The numbered events that the chat's next one becomes."""
-        events = list(self._take(event))
-        for each in events:
-            each.sequence_number = self._num_events
-            self._num_events += 1
-        return events
-
-    def _take(self, event: chat_pb2.StreamChatResponse) -> Iterator[Event]:
+    def take(self, event: chat_pb2.StreamChatResponse) -> Iterator[Event]:
+        """The events that the chat's next one becomes. They have to be read to their end."""
         match event.WhichOneof("event"):
             case "started":
                 yield from self._start(event.started)
@@ -54,7 +46,7 @@ class ResponseEvents:
             case "choice_finished":
                 yield from self._finish(event.choice_finished.finish_reason)
             case "usage":
-                yield from self._account(event.usage)
+                self.response.usage.CopyFrom(event.usage)
             case "completed" if self.response.status == _COMPLETED:
                 yield Event(completed=response_event_pb2.ResponseCompleted(response=self.response))
             case "completed":
@@ -109,11 +101,6 @@ class ResponseEvents:
         self.response.status = status
         if status == _INCOMPLETE:
             self.response.incomplete_reason = reason
-
-    def _account(self, usage: usage_pb2.Usage) -> Iterator[Event]:
-        self.response.usage.CopyFrom(usage)
-        if self.response.status not in (_COMPLETED, _INCOMPLETE):  # a status follows instead of the end
-            yield Event(usage=usage)
 
     def _close(self, status: response_item_pb2.ResponseStatus) -> Iterator[Event]:
         """End the open item, if there is one."""

@@ -42,6 +42,19 @@ def finish_reason_name(reason: chat_pb2.FinishReason) -> str:
     return chat_pb2.FinishReason.Name(reason).removeprefix("FINISH_REASON_").lower()
 
 
+def part_attribute(part: content_pb2.ContentPart) -> dict[str, str]:
+    """A piece of a message as the conventions write it."""
+    match part.WhichOneof("part"):
+        case "text":
+            return {"type": "text", "content": part.text}
+        case "image_url":
+            return {"type": "uri", "modality": "image", "uri": part.image_url.url}
+        case _ if part.file.HasField("url"):
+            return {"type": "uri", "modality": "document", "uri": part.file.url}
+        case _:
+            return {"type": "file", "modality": "document", "file_id": part.file.file_id}
+
+
 def _message(message: content_pb2.Message) -> dict[str, Any]:
     role = content_pb2.Role.Name(message.role).removeprefix("ROLE_").lower()
     parts: list[dict[str, str]] = []
@@ -51,14 +64,8 @@ def _message(message: content_pb2.Message) -> dict[str, Any]:
         response = "".join(part.text for part in message.content)
         parts.append({"type": "tool_call_response", "id": message.tool_call_id, "response": response})
     else:
-        parts += [_part(part) for part in message.content]
+        parts += [part_attribute(part) for part in message.content]
     for call in message.tool_calls:
         function = {"name": call.function.name, "arguments": call.function.arguments}
         parts.append({"type": "tool_call", "id": call.id, **function})
     return {"role": role, "parts": parts}
-
-
-def _part(part: content_pb2.ContentPart) -> dict[str, str]:
-    if part.HasField("text"):
-        return {"type": "text", "content": part.text}
-    return {"type": "uri", "modality": "image", "uri": part.image_url.url}

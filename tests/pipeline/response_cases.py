@@ -65,14 +65,16 @@ CHATS: dict[str, tuple[list[ChatEvent], dict[str, Any]]] = {  # by name: the cha
     "cut_off": (chat(thought("hm"), text("It "), reason="LENGTH"), {}),
     "empty": (chat(), {}),
     "json": (chat(text('{"a"', 1, 2), text(": 1}", 3), text("", 4)), {}),
-    "failed": ([*chat(text("Hel"))[:2], USAGE], {}),
 }
 
 
 def respond(events: Iterable[ChatEvent], **settings: Any) -> list[Event]:
-    """The response's events."""
+    """The response's events, numbered."""
     machine = ResponseEvents(**settings)
-    return [each for event in events for each in machine.take(event)]
+    made = [each for event in events for each in machine.take(event)]
+    for number, event in enumerate(made):
+        event.sequence_number = number
+    return made
 
 
 def check_order(events: Sequence[Event]) -> None:

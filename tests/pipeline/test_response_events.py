@@ -42,7 +42,7 @@ def test_events_are_golden(name: str) -> None:
     assert respond(events, **settings) == wanted
 
 
-@pytest.mark.parametrize("name", set(CHATS) - {"failed"})
+@pytest.mark.parametrize("name", CHATS)
 def test_whole_response_is_what_the_last_event_has(name: str) -> None:
     """The machine's own response, the fold of the stream, is the terminal event's."""
     events, settings = CHATS[name]
@@ -88,15 +88,6 @@ def test_logprobs_without_text_wait_for_the_message() -> None:
     check_order(events)
     deltas = [event.output_text_delta for event in events if event.HasField("output_text_delta")]
     assert [(delta.delta, [each.token_id for each in delta.logprobs]) for delta in deltas] == [("é", [1, 2]), ("", [3])]
-
-
-def test_usage_is_an_event_only_before_a_failure() -> None:
-    """A chat that breaks off tells its cost; one that ends has it in the response."""
-    broken = respond([STARTED, text("a"), USAGE])
-    assert broken[-1].usage == USAGE.usage
-    whole = respond(chat(text("a")))
-    assert not any(event.HasField("usage") for event in whole)
-    assert whole[-1].completed.response.usage == USAGE.usage
 
 
 deltas = st.lists(

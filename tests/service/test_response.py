@@ -1,0 +1,235 @@
+"""ResponseService on a real server: the order of a stream, its fold, bad input, and what leaving it does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf import json_format
+from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2, response_pb2_grpc
+
+from service.engine.errors import PromptTooLong
+from service.health import Phase
+from service.pipeline.errors import UnsupportedModality
+from tests.engine.fakes import until
+from tests.pipeline.response_cases import check_order
+from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, refused, rest_of, running
+
+METHODS = ["CreateResponse", "StreamResponse"]
+
+
+def stub_of(run: Running) -> Any:
+    return response_pb2_grpc.ResponseServiceStub(run.channel)
+
+
+def said(text: str, role: str = "USER") -> dict[str, Any]:
+    return {"message": {"role": f"ROLE_{role}", "content": [{"text": text}]}}
+
+
+def asked(**fields: Any) -> response_pb2.CreateResponseRequest:
+    """A valid request, changed by `fields` in the contract's JSON."""
+    return json_format.ParseDict(
+        {"model": MODEL, "input": [said("hi")], **fields}, response_pb2.CreateResponseRequest()
+    )
+
+
+def text_of(events: list[response_event_pb2.StreamResponseResponse]) -> str:
+    return "".join(event.output_text_delta.delta for event in events)
+
+
+async def test_stream_response_sends_events_in_order_and_numbers_them() -> None:
+    """One `created`, one `in_progress`, the items one after the other, and one end with all of it."""
+    async with running(ScriptedRunner("hello")) as run:
+        request = asked(metadata={"run": "7"}, instructions="Be kind.")
+        events = [event async for event in stub_of(run).StreamResponse(request)]
+    check_order(events)
+    assert text_of(events) == "hello"
+    response = events[-1].completed.response
+    assert (response.model, response.system_fingerprint, dict(response.metadata)) == (MODEL, "fp", {"run": "7"})
+    assert response.status == response_item_pb2.RESPONSE_STATUS_COMPLETED
+    assert response.usage.prompt_tokens == len("Be kind.hi")
+    assert response.usage.completion_tokens == len("hello") + 1
+    assert response.sampling.seed == 1
+    assert events[0].created.response.id == response.id
+
+
+async def test_create_response_is_the_fold_of_its_stream() -> None:
+    """The whole response is the terminal event's but for what each call draws anew."""
+    async with running(ScriptedRunner("hello")) as run:
+        stub = stub_of(run)
+        whole = (await stub.CreateResponse(asked())).response
+        *_, last = [event async for event in stub.StreamResponse(asked())]
+    streamed = last.completed.response
+    for response in (whole, streamed):
+        assert response.output[0].id == f"msg_{response.id}_0"
+        response.id = response.output[0].id = ""
+        response.created.Clear()
+        response.usage.cached_tokens = 0
+    assert whole == streamed
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_response_cut_off_by_its_limit_is_incomplete(method: str) -> None:
+    """max_output_tokens ends it, and the response says why."""
+    async with running(ScriptedRunner("hello")) as run:
+        call = getattr(stub_of(run), method)(asked(maxOutputTokens=2))
+        response = [e async for e in call][-1].incomplete.response if method == METHODS[1] else (await call).response
+    assert response.status == response.output[0].status == response_item_pb2.RESPONSE_STATUS_INCOMPLETE
+    assert json_format.MessageToDict(response)["incompleteReason"] == "FINISH_REASON_LENGTH"
+    assert response.output[0].message.content[0].text == "he"
+
+
+BAD: list[tuple[dict[str, Any], str, str]] = [  # fields, the field at fault, its rule
+    ({"model": ""}, "model", "string.min_len"),
+    ({"input": []}, "input", "repeated.min_items"),
+    ({"input": [{}]}, "input[0].item", "required"),
+    ({"input": [{"message": {"role": "ROLE_TOOL"}}]}, "input[0].message.role", "enum.in"),
+    ({"input": [said("a"), said("b", "SYSTEM")]}, "input[1].message.role", "INVALID_FIELD"),
+    ({"input": [{"functionCall": {"callId": "1", "name": "a b"}}]}, "input[0].function_call.name", "string.pattern"),
+    ({"input": [{"functionCallOutput": {}}]}, "input[0].function_call_output.call_id", "string.min_len"),
+    ({"maxOutputTokens": 0}, "max_output_tokens", "uint32.gte"),
+    ({"maxToolCalls": 0}, "max_tool_calls", "uint32.gte"),
+    ({"sampling": {"temperature": 3}}, "sampling.temperature", "float.gte_lte"),
+    ({"logprobs": {"topLogprobs": 21}}, "logprobs.top_logprobs", "uint32.lte"),
+    ({"toolChoice": {"mode": "TOOL_CHOICE_MODE_REQUIRED"}}, "tool_choice", "tool_choice.tools"),
+    ({"tools": [{"function": {"name": "f"}}] * 2}, "tools", "tools.unique"),
+    ({"metadata": {f"k{i}": "" for i in range(17)}}, "metadata", "map.max_pairs"),
+    ({"serving": {"priority": 101}}, "serving.priority", "int32.gte_lte"),
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("fields", "field", "rule"), BAD, ids=[row[1] + ":" + row[2] for row in BAD])
+async def test_bad_request_is_refused_by_its_field(method: str, fields: dict[str, Any], field: str, rule: str) -> None:
+    """INVALID_ARGUMENT with the field's path, before any event."""
+    async with running() as run:
+        refusal = await refused(getattr(stub_of(run), method)(asked(**fields)))
+    assert refusal.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert (refusal.events, (field, rule)) == ([], refusal.fields[0])
+
+
+@pytest.mark.parametrize(
+    ("error", "field", "rule"),
+    [
+        (PromptTooLong("messages", 9, 8), "input", "PROMPT_TOO_LONG"),
+        (UnsupportedModality("messages[1].content[0].file", "no"), "input[0].message.content[0].file", None),
+    ],
+)
+async def test_errors_of_the_chat_name_the_items(error: Any, field: str, rule: str | None) -> None:
+    """What the pipeline finds in the chat's messages is told by the caller's items."""
+    async with running() as run:
+        run.pipeline.fail_with = error
+        refusal = await refused(stub_of(run).StreamResponse(asked(instructions="I")))
+    assert refusal.events == []
+    assert refusal.fields == [(field, rule or "UNSUPPORTED_MODALITY")]
+
+
+async def test_unknown_model_is_not_found() -> None:
+    """The error names the model that was asked for."""
+    async with running() as run:
+        refusal = await refused(stub_of(run).CreateResponse(asked(model="nobody")))
+    assert (refusal.code, refusal.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("method", METHODS)
+async def test_response_left_by_its_caller_frees_everything(method: str, moment: str) -> None:
+    """Hanging up before and after the first token, streamed and whole: the engine is idle and every block free."""
+    runner = ScriptedRunner("endless ", end=False)
+    if moment == "before":
+        runner.gate.clear()
+    async with running(runner, engine=ENDLESS) as run:
+        call = getattr(stub_of(run), method)(asked())
+        reading = asyncio.create_task(call.read() if method == "StreamResponse" else _wait(call))
+        await until(runner.entered.is_set)
+        if moment == "after":
+            await until(lambda: run.engine.stats().num_generated_tokens > 0)
+        call.cancel()
+        await until(lambda: not run.engine._streams)
+        if moment == "before":
+            runner.gate.set()  # the step with the caller's prompt ends only now
+            await until(lambda: run.engine.stats().num_steps > 0)
+        await run.until_idle()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+async def _wait(call: Any) -> object:
+    return await call
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_response_ends_at_the_callers_deadline(method: str) -> None:
+    """DEADLINE_EXCEEDED, and nothing goes on behind the caller's back."""
+    async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
+        refusal = await refused(getattr(stub_of(run), method)(asked(), timeout=0.3))
+        assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        await run.until_idle()
+
+
+async def test_stream_response_sends_usage_before_an_error() -> None:
+    """A generation that breaks off tells its cost, and then the status; there is no terminal event."""
+    runner = ScriptedRunner("hello", end=False)
+    async with running(runner, engine=ENDLESS) as run:
+        call = stub_of(run).StreamResponse(asked())
+        while not (await call.read()).HasField("output_text_delta"):
+            pass
+        runner.fail_with = RuntimeError("secret words of the engine")
+        refusal: Any = await refused(call)
+    assert refusal.code is grpc.StatusCode.INTERNAL
+    kinds = [event.WhichOneof("event") for event in refusal.events]
+    assert kinds[-1] == "usage"
+    assert not {"completed", "incomplete"} & set(kinds)
+    assert refusal.events[-1].usage.completion_tokens > 0
+    assert "secret" not in refusal.text
+
+
+async def test_draining_server_ends_running_responses_and_refuses_new_ones() -> None:
+    """A running stream goes on to its end while new calls are sent away."""
+    runner = ScriptedRunner("hello")
+    async with running(runner) as run:
+        with runner.paused():
+            call = stub_of(run).StreamResponse(asked())
+            first = await call.read()
+            stop = asyncio.create_task(run.server.drain())
+            await until(lambda: run.server.health.phase is Phase.DRAINING)
+            refusal = await refused(stub_of(run).CreateResponse(asked()))
+        rest: Any = rest_of(call)
+        events = [first] + [event async for event in rest]
+        await stop
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    check_order(events)
+
+
+@pytest.mark.parametrize("captures", [False, True])
+async def test_response_has_a_span_with_content_only_if_wanted(*, captures: bool) -> None:
+    """The conventions' attributes as for a chat; items and answer as messages where the operator opted in."""
+    items = [
+        said("tulip"),
+        {"reasoning": {"text": "hm"}},
+        {"functionCall": {"callId": "1", "name": "f", "arguments": "{}"}},
+        {"functionCallOutput": {"callId": "1", "output": "42"}},
+    ]
+    async with running(ScriptedRunner("hello"), capture_content=captures) as run:
+        response = (await stub_of(run).CreateResponse(asked(input=items, instructions="rose"))).response
+        found = dict((await run.ended_spans(5))[f"chat {MODEL}"].attributes or {})
+        everything = "".join(span.to_json() for span in run.spans.get_finished_spans())
+    assert found["gen_ai.operation.name"] == "chat"
+    assert found["gen_ai.response.id"] == response.id
+    assert found["gen_ai.response.finish_reasons"] == ("stop",)
+    assert found["gen_ai.usage.output_tokens"] == len("hello") + 1
+    if not captures:
+        assert not any(word in everything for word in ("tulip", "rose", "hello"))
+        return
+    assert json.loads(str(found["gen_ai.system_instructions"])) == [{"type": "text", "content": "rose"}]
+    assert json.loads(str(found["gen_ai.input.messages"])) == [
+        {"role": "user", "parts": [{"type": "text", "content": "tulip"}]},
+        {"role": "assistant", "parts": [{"type": "reasoning", "content": "hm"}]},
+        {"role": "assistant", "parts": [{"type": "tool_call", "id": "1", "name": "f", "arguments": "{}"}]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "1", "response": "42"}]},
+    ]
+    assert json.loads(str(found["gen_ai.output.messages"])) == [
+        {"role": "assistant", "parts": [{"type": "text", "content": "hello"}], "finish_reason": "stop"}
+    ]
