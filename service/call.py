@@ -7,9 +7,12 @@ nothing of what a call does.
 
 from __future__ import annotations
 
+import time
+import uuid
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Protocol
 
 DEADLINE_SLACK_S = 0.05  # gRPC cancels a call at its deadline, now and then a little before
 
@@ -32,12 +35,30 @@ class Call:
         self.fields.update(facts)
 
 
+class Timed(Protocol):
+    """What gRPC tells of a call's time."""
+
+    def time_remaining(self) -> float | None:
+        """Seconds until the deadline; None if there is none."""
+
+
 _current: ContextVar[Call | None] = ContextVar("call", default=None)
 
 
 def current_call() -> Call | None:
     """The call that this task serves; None outside of one."""
     return _current.get()
+
+
+def current_request_id() -> str:
+    """The id of the call that this task serves; outside of one, a new one."""
+    return call.request_id if (call := current_call()) else uuid.uuid4().hex
+
+
+def deadline_of(context: Timed) -> float | None:
+    """The deadline of a call as an instant of `time.monotonic()`; None if it has none."""
+    remaining_s = context.time_remaining()
+    return None if remaining_s is None else time.monotonic() + remaining_s
 
 
 def enter_call(call: Call) -> None:

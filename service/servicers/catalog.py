@@ -6,40 +6,22 @@ anything: the server adds each model when it is ready.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from sluice.v1 import endpoint_pb2, model_pb2
 
+from service.engine.encoder_engine import EncoderEngine
 from service.engine.engine import Engine
 from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import Tokenizer
 from service.errors import DeploymentNotFound, ModelNotFound, UnsupportedTask
 from service.pipeline.chat import ChatPipeline
+from service.pipeline.embedding import EmbeddingPipeline
 from service.pipeline.watermark import WatermarkDetector
 from service.servicers.endpoint_table import EndpointTable
 from service.servicers.traffic import largest_entity
-
-
-class EngineLife(Protocol):
-    """What the server asks of every engine, whatever it computes. Seconds throughout."""
-
-    failed: asyncio.Future[BaseException]  # done when the engine's thread has died
-
-    @property
-    def heartbeat_age_s(self) -> float:
-        """Time since the thread last moved."""
-
-    def start(self) -> None:
-        """Start the thread."""
-
-    async def drain(self, timeout_s: float) -> None:
-        """Refuse new requests and wait for the running ones, then end what is left."""
-
-    async def close(self) -> None:
-        """End the thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +61,8 @@ class ServedEncoder:
     """A model that makes vectors. `description` is what callers are told of it, its name included."""
 
     description: model_pb2.Model
-    engine: EngineLife
+    engine: EncoderEngine
+    embeddings: EmbeddingPipeline
     tokenizer: Tokenizer
 
     @property
@@ -87,8 +70,9 @@ class ServedEncoder:
         return self.description.name
 
     async def close(self) -> None:
-        """End its engine."""
+        """End its engine and its threads."""
         await self.engine.close()
+        self.embeddings.close()
 
 
 Served: TypeAlias = ServedModel | ServedEncoder

@@ -6,15 +6,13 @@ knows neither templates nor schedulers; whoever leaves the call leaves `engine.g
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from grpc import aio
 
-from service.call import current_call
+from service.call import current_request_id, deadline_of
 from service.engine.errors import InvalidRequest
 from service.pipeline.prepared import Event, Identity, Numbered, Prepared
 from service.servicers.catalog import ServedModel
@@ -72,7 +70,7 @@ async def generate(
     `operation` is the GenAI conventions' name of it. Raises what `prepare` raises, and the engine's errors with the
     contract's names of fields.
     """
-    deadline = _deadline(context)
+    deadline = deadline_of(context)
     with Observation(telemetry, operation, model.name, deadline, stream=stream, content=content) as observation:
         sequence_number = 0
         async with aclosing(_unnumbered(model, deadline, prepare, observation)) as events:
@@ -87,9 +85,7 @@ async def generate(
 async def _unnumbered(
     model: ServedModel, deadline: float | None, prepare: Prepare[Event], observation: Observation
 ) -> AsyncGenerator[Event, None]:
-    call = current_call()
-    request_id = call.request_id if call else uuid.uuid4().hex
-    prepared = await prepare(request_id, deadline)
+    prepared = await prepare(current_request_id(), deadline)
     has_tokens = False
     try:
         async with model.engine.generate(*prepared.generations) as outputs:
@@ -111,12 +107,6 @@ async def _unnumbered(
         raise
     for event in prepared.completed():
         yield event
-
-
-def _deadline(context: Context) -> float | None:
-    """The call's deadline as an instant of `time.monotonic()`."""
-    remaining: float | None = context.time_remaining()
-    return None if remaining is None else time.monotonic() + remaining
 
 
 def _field(error: InvalidRequest, prepared: Prepared[Event]) -> str:
