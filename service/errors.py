@@ -49,6 +49,15 @@ class ModelNotFound(ServiceError):
         self.model = model
 
 
+class VersionNotFound(ServiceError):
+    """A model is served in another version than the one asked for."""
+
+    def __init__(self, model: str, version: str, served: str) -> None:
+        super().__init__(f"the model {model!r} is served in version {served!r}, not {version!r}")
+        self.model = model
+        self.version = version
+
+
 class DeploymentNotFound(ServiceError):
     """An endpoint has no deployment of that name."""
 

@@ -40,6 +40,7 @@ from service.errors import (
     TooManyCalls,
     TooManyEndpoints,
     UnsupportedTask,
+    VersionNotFound,
 )
 from service.interceptors.policy import Behaviour, Context, Policy
 from service.pipeline.errors import (
@@ -82,6 +83,7 @@ TABLE = (
     Row(InvalidRequest, Code.INVALID_ARGUMENT, "INVALID_FIELD"),
     Row(ConstraintFailed, Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
     Row(ModelNotFound, Code.NOT_FOUND, "MODEL_NOT_FOUND"),
+    Row(VersionNotFound, Code.NOT_FOUND, "VERSION_NOT_FOUND"),
     Row(DeploymentNotFound, Code.NOT_FOUND, "DEPLOYMENT_NOT_FOUND"),
     Row(EndpointNotFound, Code.NOT_FOUND, "ENDPOINT_NOT_FOUND"),
     Row(EndpointExists, Code.ALREADY_EXISTS, "ENDPOINT_EXISTS"),
@@ -170,11 +172,8 @@ def _values(error: Exception) -> Iterator[tuple[str, str]]:
             yield "limit", str(error.max_prompt_tokens)
         case InvalidRequest():
             yield "field", error.field
-        case ModelNotFound():
-            yield "model", error.model
-        case DeploymentNotFound():
-            yield "endpoint", error.endpoint
-            yield "deployment", error.deployment
+        case ModelNotFound() | VersionNotFound() | DeploymentNotFound():
+            yield from vars(error).items()
         case EndpointNotFound() | EndpointExists() | EndpointReadOnly():
             yield "endpoint", error.endpoint
         case TooManyEndpoints():

@@ -19,6 +19,7 @@ from service.errors import (
     TooManyCalls,
     TooManyEndpoints,
     UnsupportedTask,
+    VersionNotFound,
     Violation,
 )
 from service.interceptors.errors import DOMAIN, TABLE
@@ -70,6 +71,12 @@ CASES = [
     blaming(engine_errors.InvalidRequest("stopping.max_tokens", "too many"), "stopping.max_tokens", "INVALID_FIELD"),
     Case(engine_errors.ConstraintFailed("too much memory"), Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
     Case(ModelNotFound("nobody"), Code.NOT_FOUND, "MODEL_NOT_FOUND", values={"model": "nobody"}),
+    Case(
+        VersionNotFound("one", "3", "2"),
+        Code.NOT_FOUND,
+        "VERSION_NOT_FOUND",
+        values={"model": "one", "version": "3"},
+    ),
     Case(
         DeploymentNotFound("both", "third"),
         Code.NOT_FOUND,
