@@ -20,12 +20,14 @@ from gateway.client import ServiceClient
 from gateway.config import Settings
 from gateway.dialects.failure import Failure, Reason
 from gateway.observer import RequestObserver
+from gateway.routes_databricks import databricks_surface
 from gateway.routes_mindie import mindie_surface
 from gateway.routes_openai import openai_surface
 from gateway.surface import SurfaceMap
 from gateway.telemetry import Telemetry
 
-_SURFACES: Final = (openai_surface, mindie_surface)  # the first also shapes the errors of paths that are nobody's
+# The first also shapes the errors of paths that are nobody's.
+_SURFACES: Final = (openai_surface, databricks_surface, mindie_surface)
 
 
 def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry) -> Starlette:

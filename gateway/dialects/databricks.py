@@ -1,0 +1,47 @@
+"""Databricks' invocations: the body's shape says which task is meant."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from gateway.dialects.call import Arrival, Call, ServiceRequest, Translator
+from gateway.dialects.chat_message import is_given
+from gateway.dialects.databricks_chat import DatabricksChatTranslator
+from gateway.dialects.databricks_completion import DatabricksCompletionTranslator
+from gateway.dialects.databricks_embedding import DatabricksEmbeddingTranslator
+from gateway.dialects.databricks_error import DatabricksErrors
+from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.json_body import decode
+
+_BY_FIELD: Final[dict[str, type[Translator]]] = {
+    "messages": DatabricksChatTranslator,
+    "prompt": DatabricksCompletionTranslator,
+    "input": DatabricksEmbeddingTranslator,
+}
+
+
+class _Shape(msgspec.Struct):
+    """The field that each task has and the others have not."""
+
+    messages: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    prompt: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    input: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+_DECODER: Final = msgspec.json.Decoder(_Shape)
+
+
+class InvocationTranslator(DatabricksErrors):
+    """Translates one request for whichever task its body fits."""
+
+    def parse(self, arrival: Arrival) -> Call[ServiceRequest]:
+        """Read a request. Raises Failure."""
+        shape = decode(arrival.body, _DECODER)
+        given = [field for field in _BY_FIELD if is_given(getattr(shape, field))]
+        if len(given) != 1:
+            found = f"; it has {' and '.join(given)}" if given else ""
+            text = f"the body must have one of messages (chat), prompt (completions) and input (embeddings){found}"
+            raise Failure(400, Reason.INVALID_FIELD if given else Reason.MISSING_FIELD, text)
+        return _BY_FIELD[given[0]]().parse(arrival)

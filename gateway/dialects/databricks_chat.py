@@ -1,0 +1,96 @@
+"""Databricks: its chat request and answer.
+
+Owns the fields and limits that only it has. The object of a whole answer is documented as `chat.completions`; on the
+base path for OpenAI's clients it stays `chat.completion`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from sluice.v1 import chat_pb2
+
+from gateway.dialects.call import Arrival, Call
+from gateway.dialects.chat_body import ChatBody
+from gateway.dialects.chat_encoder import ChatEncoder
+from gateway.dialects.chat_message import is_given
+from gateway.dialects.databricks_error import DatabricksErrors, DatabricksStreamErrors
+from gateway.dialects.databricks_target import check_extra_params, endpoint_name, wants_stream
+from gateway.dialects.failure import Failure
+from gateway.dialects.json_body import decode
+from gateway.dialects.stream_options import StreamOptions, wants_usage
+
+_MAX_TOOLS: Final = 32
+_MAX_PROPERTIES: Final = 15
+
+
+class DatabricksChatBody(ChatBody, kw_only=True):
+    """The body of a chat."""
+
+    model: str | None = None
+    stream_options: StreamOptions | None = None
+    prompt_cache_key: str | None = None
+    extra_params: dict[str, str] | None = None
+    client_request_id: str | None = None
+    usage_context: dict[str, str] | None = None
+    user: str | None = None
+
+    def check(self) -> None:
+        """Raise Failure for more tools, or more parameters of one, than are documented."""
+        check_extra_params(self.extra_params)
+        tools = self.tools or []
+        if len(tools) > _MAX_TOOLS:
+            raise Failure.of_field("tools", f"must have at most {_MAX_TOOLS} items")
+        for i, tool in enumerate(tools):
+            if _num_properties(tool.function.parameters) > _MAX_PROPERTIES:
+                field = f"tools.{i}.function.parameters.properties"
+                raise Failure.of_field(field, f"must have at most {_MAX_PROPERTIES} keys")
+
+
+class _Parameters(msgspec.Struct):
+    """Of a function's JSON Schema, what is counted."""
+
+    properties: dict[str, msgspec.Raw] = {}
+
+
+_DECODER: Final = msgspec.json.Decoder(DatabricksChatBody)
+_PARAMETERS: Final = msgspec.json.Decoder(_Parameters)
+
+
+class BaseChatEncoder(DatabricksStreamErrors, ChatEncoder):
+    """Answers on the base path."""
+
+
+class InvocationChatEncoder(BaseChatEncoder):
+    """Answers of an endpoint's invocations."""
+
+    whole_object = "chat.completions"
+
+
+class DatabricksChatTranslator(DatabricksErrors):
+    """Translates one request for a chat."""
+
+    def parse(self, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
+        """Read a request. Raises Failure."""
+        body = decode(arrival.body, _DECODER)
+        body.check()
+        stream = wants_stream(arrival, stream=body.stream)
+        encoder = InvocationChatEncoder if "name" in arrival.path else BaseChatEncoder
+        return Call(
+            request=body.to_request(endpoint_name(arrival, body.model)),
+            stream=stream,
+            encoder=encoder(include_usage=wants_usage(body.stream_options, stream=stream)),
+            caller_name=body.caller_name,
+            affinity=body.prompt_cache_key or "",
+        )
+
+
+def _num_properties(parameters: msgspec.Raw) -> int:
+    """How many there are at a schema's top. What is no such schema has none; the service says what is wrong with it."""
+    if not is_given(parameters):
+        return 0
+    try:
+        return len(_PARAMETERS.decode(parameters).properties)
+    except msgspec.ValidationError:
+        return 0

@@ -1,0 +1,73 @@
+"""Databricks: its text completion.
+
+Owns the fields that only it has, and its defaults: a prompt goes through the model's chat template unless
+`use_raw_prompt` says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+from sluice.v1 import completion_pb2, serving_pb2
+
+from gateway.dialects.call import Arrival, Call
+from gateway.dialects.completion_body import CompletionBody
+from gateway.dialects.completion_encoder import CompletionEncoder
+from gateway.dialects.databricks_error import DatabricksErrors, DatabricksStreamErrors
+from gateway.dialects.databricks_target import check_extra_params, endpoint_name, wants_stream
+from gateway.dialects.json_body import decode
+from gateway.dialects.stream_options import StreamOptions, wants_usage
+
+_BEHAVIORS: Final = {
+    "error": serving_pb2.ERROR_BEHAVIOR_ERROR,
+    "truncate": serving_pb2.ERROR_BEHAVIOR_TRUNCATE,
+}
+
+
+class DatabricksCompletionBody(CompletionBody, kw_only=True):
+    """The body of a completion."""
+
+    model: str | None = None
+    error_behavior: Literal["truncate", "error"] | None = None
+    use_raw_prompt: bool | None = None
+    stream_options: StreamOptions | None = None
+    prompt_cache_key: str | None = None
+    extra_params: dict[str, str] | None = None
+    client_request_id: str | None = None
+    usage_context: dict[str, str] | None = None
+    user: str | None = None
+
+    def to_completion(self, model: str) -> completion_pb2.CompleteRequest:
+        """The contract's request. Raises Failure for what can't be served or held."""
+        check_extra_params(self.extra_params)
+        request = self.to_request(model)
+        request.use_raw_prompt = bool(self.use_raw_prompt)
+        if self.error_behavior is not None:
+            request.serving.error_behavior = _BEHAVIORS[self.error_behavior]
+        return request
+
+
+_DECODER: Final = msgspec.json.Decoder(DatabricksCompletionBody)
+
+
+class DatabricksCompletionEncoder(DatabricksStreamErrors, CompletionEncoder):
+    """Answers with continuations."""
+
+
+class DatabricksCompletionTranslator(DatabricksErrors):
+    """Translates one request for a completion. On an endpoint's invocations a choice's `index` is its prompt's."""
+
+    def parse(self, arrival: Arrival) -> Call[completion_pb2.CompleteRequest]:
+        """Read a request. Raises Failure."""
+        body = decode(arrival.body, _DECODER)
+        stream = wants_stream(arrival, stream=body.stream)
+        return Call(
+            request=body.to_completion(endpoint_name(arrival, body.model)),
+            stream=stream,
+            encoder=DatabricksCompletionEncoder(
+                include_usage=wants_usage(body.stream_options, stream=stream), index_by_prompt="name" in arrival.path
+            ),
+            caller_name=body.caller_name,
+            affinity=body.prompt_cache_key or "",
+        )

@@ -1,0 +1,52 @@
+"""Databricks: its embeddings, with the instruction that is put before each text."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+from sluice.v1 import embedding_pb2
+
+from gateway.dialects.call import Arrival, Call
+from gateway.dialects.databricks_error import DatabricksErrors
+from gateway.dialects.databricks_target import check_extra_params, endpoint_name
+from gateway.dialects.embedding_body import EmbeddingBody
+from gateway.dialects.embedding_encoder import EmbeddingEncoder
+from gateway.dialects.json_body import decode
+
+
+class DatabricksEmbeddingBody(EmbeddingBody, kw_only=True):
+    """The body of an embedding request. OpenAI's clients ask for base64 on the base path."""
+
+    model: str | None = None
+    instruction: str | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    extra_params: dict[str, str] | None = None
+    client_request_id: str | None = None
+    usage_context: dict[str, str] | None = None
+    user: str | None = None
+
+    def to_embedding(self, model: str) -> embedding_pb2.EmbedRequest:
+        """The contract's request. Raises Failure for what can't be served or held."""
+        check_extra_params(self.extra_params)
+        request = self.to_request(model)
+        if self.instruction is not None:
+            request.instruction = self.instruction
+        return request
+
+
+_DECODER: Final = msgspec.json.Decoder(DatabricksEmbeddingBody)
+
+
+class DatabricksEmbeddingTranslator(DatabricksErrors):
+    """Translates one request for vectors."""
+
+    def parse(self, arrival: Arrival) -> Call[embedding_pb2.EmbedRequest]:
+        """Read a request. Raises Failure."""
+        body = decode(arrival.body, _DECODER)
+        return Call(
+            request=body.to_embedding(endpoint_name(arrival, body.model)),
+            stream=False,
+            encoder=EmbeddingEncoder(as_base64=body.encoding_format == "base64"),
+            caller_name=body.caller_name,
+        )

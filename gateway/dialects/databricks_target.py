@@ -1,0 +1,45 @@
+"""What every body of Databricks' generating APIs shares beside its task: whom it is for, and how it wants its answer.
+
+There are two ways in. `/serving-endpoints/{name}/invocations` names the endpoint in the path, and streams unless the
+request says otherwise. The base path for OpenAI's clients, `/serving-endpoints/…`, names it in `model`, and streams
+only where the request says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.dialects.call import Arrival
+from gateway.dialects.failure import Failure, Reason
+
+ACCEPTED_WITHOUT_EFFECT: Final = ("client_request_id", "usage_context", "user")  # nothing is recorded here
+
+
+def endpoint_name(arrival: Arrival, model: str | None) -> str:
+    """The endpoint that a request is for. Raises Failure for `model`."""
+    name = arrival.path.get("name")
+    if name is None:
+        if model is None:
+            raise Failure.of_field("model", "required, but missing", Reason.MISSING_FIELD)
+        return model
+    if model not in {None, name}:
+        raise Failure.of_field("model", f"must be {name!r}, as in the path, or left out")
+    return name
+
+
+def wants_stream(arrival: Arrival, *, stream: bool | None) -> bool:
+    """Whether the answer is to be streamed: by the body's `stream`, else by the `Accept` header and the path's way."""
+    if stream is not None:
+        return stream
+    if "name" not in arrival.path:
+        return False
+    types = {each.partition(";")[0].strip().lower() for each in arrival.headers.get("accept", "").split(",")}
+    return "text/event-stream" in types or "application/json" not in types
+
+
+def check_extra_params(extra_params: Mapping[str, str] | None) -> None:
+    """Refuse parameters that are given as texts in a map of their own. Raises Failure."""
+    for name in extra_params or ():
+        text = f"not supported: give {name[:64]!r} as a field of its own"
+        raise Failure.of_field("extra_params", text, Reason.UNSUPPORTED_FIELD)

@@ -1,0 +1,34 @@
+"""The routes of Databricks' generating APIs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.routing import Route
+
+from gateway.client import ServiceClient
+from gateway.config import Settings
+from gateway.dialects.call import Translator
+from gateway.dialects.databricks import InvocationTranslator
+from gateway.dialects.databricks_chat import DatabricksChatTranslator
+from gateway.dialects.databricks_completion import DatabricksCompletionTranslator
+from gateway.dialects.databricks_embedding import DatabricksEmbeddingTranslator
+from gateway.dialects.databricks_error import DatabricksErrors
+from gateway.endpoint import GenerationEndpoint
+from gateway.surface import Surface
+
+
+def databricks_surface(client: ServiceClient, settings: Settings) -> Surface:
+    """Everything that generates under /serving-endpoints. An endpoint's name may have slashes, as a model's may."""
+
+    def post(path: str, translator: Callable[[], Translator]) -> Route:
+        endpoint = GenerationEndpoint(translator, client, settings)
+        return Route(f"/serving-endpoints/{path}", endpoint, methods=["POST"])
+
+    routes = [
+        post("chat/completions", DatabricksChatTranslator),
+        post("completions", DatabricksCompletionTranslator),
+        post("embeddings", DatabricksEmbeddingTranslator),
+        post("{name:path}/invocations", InvocationTranslator),
+    ]
+    return Surface(routes, ("/serving-endpoints",), DatabricksErrors().refuse)

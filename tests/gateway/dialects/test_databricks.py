@@ -1,0 +1,246 @@
+"""Databricks' requests become the contract's messages, by the way they came in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from sluice.v1 import chat_pb2, completion_pb2, embedding_pb2, prompt_pb2, serving_pb2
+
+from gateway.dialects.call import Arrival, Call, ServiceRequest
+from gateway.dialects.chat_encoder import ChatEncoder
+from gateway.dialects.databricks import InvocationTranslator
+from gateway.dialects.databricks_chat import DatabricksChatTranslator
+from gateway.dialects.databricks_completion import DatabricksCompletionTranslator
+from gateway.dialects.databricks_embedding import DatabricksEmbeddingTranslator
+from gateway.dialects.databricks_error import DatabricksErrors, DatabricksStreamErrors
+from gateway.dialects.failure import Failure, Reason, Violation
+
+CHAT = {"messages": [{"role": "user", "content": "hi"}]}
+PROMPT = {"prompt": "hi"}
+INPUT = {"input": "hi"}
+STOP = chat_pb2.FINISH_REASON_STOP
+
+
+def invoke(body: dict[str, Any], accept: str | None = None) -> Call[ServiceRequest]:
+    """The call for a body sent to the endpoint `m`."""
+    headers = {} if accept is None else {"accept": accept}
+    return InvocationTranslator().parse(Arrival(json.dumps(body).encode(), headers, {"name": "m"}))
+
+
+def at_base(body: dict[str, Any], accept: str = "*/*") -> Call[ServiceRequest]:
+    """The call for a body sent to the base path of its task."""
+    translator = (
+        DatabricksChatTranslator if "messages" in body
+        else DatabricksCompletionTranslator if "prompt" in body
+        else DatabricksEmbeddingTranslator
+    )  # fmt: skip
+    return translator().parse(Arrival(json.dumps(body).encode(), {"accept": accept}))
+
+
+def tool(num_properties: int = 0) -> dict[str, Any]:
+    """A function with so many parameters."""
+    properties = {f"p{i}": {"type": "string"} for i in range(num_properties)}
+    return {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": properties}}}
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (CHAT, chat_pb2.ChatRequest),
+        (PROMPT, completion_pb2.CompleteRequest),
+        (INPUT, embedding_pb2.EmbedRequest),
+    ],
+)
+def test_body_decides_the_task(body: dict[str, Any], kind: type) -> None:
+    """The body's shape says what is asked for; the path says of which endpoint."""
+    request = invoke(body).request
+    assert type(request) is kind
+    assert request.model == "m"
+
+
+@pytest.mark.parametrize("body", [{}, {"messages": None}, {"inputs": ["a"]}, {"dataframe_split": {"columns": []}}])
+def test_no_task(body: dict[str, Any]) -> None:
+    """A body of no task is told which fields make one."""
+    with pytest.raises(Failure) as caught:
+        invoke(body)
+    assert caught.value.status == 400
+    assert all(field in caught.value.message for field in ("messages", "prompt", "input"))
+
+
+def test_two_tasks() -> None:
+    """A body of two tasks is refused, and nothing guessed."""
+    with pytest.raises(Failure, match="messages and prompt"):
+        invoke(CHAT | PROMPT)
+
+
+@pytest.mark.parametrize("body", [CHAT, PROMPT])
+@pytest.mark.parametrize(
+    ("stream", "accept", "invoked", "based"),
+    [
+        (None, None, True, False),
+        (None, "*/*", True, False),
+        (None, "", True, False),
+        (None, "text/event-stream", True, False),
+        (None, "application/json, text/event-stream;q=0.9", True, False),
+        (None, "application/json", False, False),
+        (None, "Application/JSON; charset=utf-8, */*", False, False),
+        (True, "application/json", True, True),
+        (False, "text/event-stream", False, False),
+    ],
+)
+def test_stream_default(
+    body: dict[str, Any], accept: str | None, *, stream: bool | None, invoked: bool, based: bool
+) -> None:
+    """The body's word counts first; then, for invocations alone, what the caller accepts, and true is the default."""
+    body = body | {"stream": stream}
+    assert invoke(body, accept).stream == invoked
+    assert at_base({**body, "model": "m"}, accept or "*/*").stream == based
+
+
+def test_whole_object() -> None:
+    """A whole chat answer is a `chat.completions` by the document, and OpenAI's object on the base path."""
+    for call, name in ((invoke(CHAT), "chat.completions"), (at_base({**CHAT, "model": "m"}), "chat.completion")):
+        assert isinstance(call.encoder, ChatEncoder)
+        assert json.loads(call.encoder.whole(chat_pb2.ChatResponse()))["object"] == name
+
+
+def test_model() -> None:
+    """The base path needs `model`; where the path names the endpoint, another one in the body is a contradiction."""
+    assert at_base({**CHAT, "model": "b"}).request.model == "b"
+    with pytest.raises(Failure) as caught:
+        at_base(CHAT)
+    assert (caught.value.field, caught.value.reason) == ("model", Reason.MISSING_FIELD)
+    assert invoke({**CHAT, "model": "m"}).request.model == "m"
+    with pytest.raises(Failure) as caught:
+        invoke({**CHAT, "model": "b"})
+    assert caught.value.field == "model"
+
+
+def test_chat_limits() -> None:
+    """32 functions and 15 parameters of one are taken, one more of either is refused by its place."""
+    assert invoke({**CHAT, "tools": [tool(15)] * 32})
+    with pytest.raises(Failure, match="32") as caught:
+        invoke({**CHAT, "tools": [tool()] * 33})
+    assert caught.value.field == "tools"
+    with pytest.raises(Failure, match="15") as caught:
+        invoke({**CHAT, "tools": [tool(), tool(16)]})
+    assert caught.value.field == "tools.1.function.parameters.properties"
+
+
+@pytest.mark.parametrize("parameters", [None, {}, [], "x", {"properties": None}, {"properties": []}])
+def test_parameters_without_properties(parameters: Any) -> None:
+    """What has no properties is within the limit: whether it is a schema at all is the service's to say."""
+    function = {"name": "f", "parameters": parameters}
+    assert invoke({**CHAT, "tools": [{"type": "function", "function": function}]})
+
+
+def test_cache_control() -> None:
+    """Marks of what to cache change nothing, wherever they stand."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "1"},
+    ]
+    plain = invoke({"messages": messages, "tools": [tool(1)]}).request
+    mark = {"cache_control": {"type": "ephemeral"}}
+    messages[0]["content"][0] |= mark
+    messages[1]["tool_calls"][0] = call | mark
+    assert invoke({"messages": messages, "tools": [tool(1) | mark]}).request == plain
+
+
+@pytest.mark.parametrize("body", [CHAT, PROMPT, INPUT])
+def test_fields_of_the_sdk(body: dict[str, Any]) -> None:
+    """What its SDK records is taken without effect; parameters in a map of texts are refused."""
+    recorded = {"client_request_id": "a", "usage_context": {"b": "c"}, "user": "d", "extra_params": {}}
+    assert invoke(body | recorded).request == invoke(body).request
+    with pytest.raises(Failure) as caught:
+        invoke({**body, "extra_params": {"top_k": "5"}})
+    assert (caught.value.field, caught.value.reason) == ("extra_params", Reason.UNSUPPORTED_FIELD)
+
+
+def test_completion() -> None:
+    """A completion's own fields, with their documented defaults."""
+    plain = completion_pb2.CompleteRequest(model="m", prompts=[prompt_pb2.Prompt(text="hi")], use_raw_prompt=False)
+    assert invoke(PROMPT).request == plain
+    assert invoke({**PROMPT, "error_behavior": "error"}).request == completion_pb2.CompleteRequest(
+        model="m",
+        prompts=[prompt_pb2.Prompt(text="hi")],
+        use_raw_prompt=False,
+        serving=serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_ERROR),
+    )
+    body = {
+        "prompt": ["a", "b"], "max_tokens": 5, "temperature": 0, "top_p": 0.5, "top_k": 3, "error_behavior": "truncate",
+        "n": 2, "stop": "x", "suffix": "!", "echo": True, "use_raw_prompt": True,
+    }  # fmt: skip
+    request = invoke(body).request
+    assert isinstance(request, completion_pb2.CompleteRequest)
+    assert [each.text for each in request.prompts] == ["a", "b"]
+    assert (request.n, request.suffix, request.echo, request.use_raw_prompt) == (2, "!", True, True)
+    assert (request.stopping.max_tokens, list(request.stopping.stop)) == (5, ["x"])
+    assert (request.sampling.temperature, request.sampling.top_p, request.sampling.top_k) == (0, 0.5, 3)
+    assert request.serving.error_behavior == serving_pb2.ERROR_BEHAVIOR_TRUNCATE
+
+
+@pytest.mark.parametrize(("call", "indexes"), [(invoke, [0, 0, 1, 1]), (at_base, [0, 1, 2, 3])])
+def test_completion_index(call: Any, indexes: list[int]) -> None:
+    """A choice's index is its prompt's by the document, and the choice's own on the base path."""
+    choices = [completion_pb2.CompletionChoice(index=i, prompt_index=i // 2, finish_reason=STOP) for i in range(4)]
+    encoder = call({"prompt": ["a", "b"], "n": 2, "model": "m"}).encoder
+    whole = json.loads(encoder.whole(completion_pb2.CompleteResponse(choices=choices)))
+    assert [choice["index"] for choice in whole["choices"]] == indexes
+
+
+def test_embedding() -> None:
+    """The instruction goes to the service; base64 is for OpenAI's clients."""
+    request = embedding_pb2.EmbedRequest(
+        model="m", inputs=[prompt_pb2.Prompt(text="a"), prompt_pb2.Prompt(text="b")], instruction="Find: "
+    )
+    call = invoke({"input": ["a", "b"], "instruction": "Find: "})
+    assert (call.request, call.stream) == (request, False)
+    response = embedding_pb2.EmbedResponse(embeddings=[embedding_pb2.Embedding(index=0, values=[1, 0.5])])
+    assert json.loads(call.encoder.whole(response))["data"][0]["embedding"] == [1.0, 0.5]
+    coded = at_base({**INPUT, "model": "m", "encoding_format": "base64"})
+    assert isinstance(json.loads(coded.encoder.whole(response))["data"][0]["embedding"], str)
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (Failure.of_field("top_k", "must be at least 1"), "INVALID_PARAMETER_VALUE"),
+        (Failure(400, Reason.MALFORMED_JSON, "no"), "BAD_REQUEST"),
+        (Failure(401, Reason.UNAUTHENTICATED, "no"), "UNAUTHENTICATED"),
+        (Failure(403, Reason.PERMISSION_DENIED, "no"), "PERMISSION_DENIED"),
+        (Failure(404, Reason.MODEL_NOT_FOUND, "no"), "RESOURCE_DOES_NOT_EXIST"),
+        (Failure(404, Reason.ROUTE_NOT_FOUND, "no"), "ENDPOINT_NOT_FOUND"),
+        (Failure(405, Reason.METHOD_NOT_ALLOWED, "no"), "METHOD_NOT_ALLOWED"),
+        (Failure(413, Reason.BODY_TOO_LARGE, "no"), "BAD_REQUEST"),
+        (Failure(429, Reason.QUEUE_FULL, "no"), "REQUEST_LIMIT_EXCEEDED"),
+        (Failure(500, Reason.INTERNAL, "no"), "INTERNAL_ERROR"),
+        (Failure(501, Reason.UNIMPLEMENTED, "no"), "NOT_IMPLEMENTED"),
+        (Failure(503, Reason.DRAINING, "no"), "TEMPORARILY_UNAVAILABLE"),
+        (Failure(504, Reason.DEADLINE_EXCEEDED, "no"), "DEADLINE_EXCEEDED"),
+    ],
+)
+def test_error_codes(failure: Failure, code: str) -> None:
+    """Each failure has the code of which its SDK makes an exception; a stream's last event says it twice."""
+    refusal = DatabricksErrors().refuse(failure)
+    assert refusal.status == failure.status
+    body = json.loads(refusal.body)
+    assert body == {"error_code": code, "message": failure.message}
+    event = json.loads(DatabricksStreamErrors().error(failure).removeprefix(b"data: "))
+    assert event == body | {"error": {"code": code, "message": failure.message}}
+
+
+def test_caller_names() -> None:
+    """The contract's field names come back as the caller's, for each task."""
+    assert invoke(CHAT).caller_name("messages[0].content[0].text") == "messages.0.content"
+    assert invoke({**PROMPT, "stop": "a"}).caller_name("stopping.stop[0]") == "stop"
+    assert invoke(PROMPT).caller_name("serving.error_behavior") == "error_behavior"
+    assert invoke(PROMPT).caller_name("prompts[0].text") == "prompt"
+    assert invoke({"input": ["a", "b"]}).caller_name("inputs[1].text") == "input.1"
+    violation = Violation("sampling.top_k", "x")
+    failure = Failure(400, Reason.INVALID_FIELD, "", violations=[violation]).renamed(invoke(CHAT).caller_name)
+    assert failure.field == "top_k"
