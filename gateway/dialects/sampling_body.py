@@ -1,7 +1,8 @@
 """How tokens are drawn and when a text ends, as the bodies of chats and completions say it.
 
 Owns these fields and their mapping to the contract, under OpenAI's names where it has them and under those of other
-servers where it has none. Ranges are the contract's. Null means the same as not given, everywhere.
+servers where it has none; responses have those of the first class alone. Ranges are the contract's. Null means the same
+as not given, everywhere.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from sluice.v1 import chat_pb2, completion_pb2, sampling_pb2
+from sluice.v1 import chat_pb2, completion_pb2, response_pb2, sampling_pb2
 
 from gateway.dialects.contract_limit import put
 from gateway.dialects.failure import Failure
@@ -28,8 +29,8 @@ _COPIED: Final = (
 )
 
 
-class SamplingBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What all generating bodies have."""
+class DrawingBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How tokens are drawn, and how the request is served."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -42,19 +43,15 @@ class SamplingBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     logit_bias: dict[int, float] | None = None
     seed: int | None = None
     watermark: bool | None = None
-    max_tokens: int | None = None
-    min_tokens: int | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[int] | None = None
-    ignore_eos: bool | None = None
-    n: int | None = None
     priority: int | None = None
     cache_salt: str | None = None
     stream: bool | None = None
 
-    def put_sampling(self, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest) -> None:
-        """Set all of it. Raises Failure for a value that no message can hold."""
-        sampling, stopping = request.sampling, request.stopping
+    def put_drawing(
+        self, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest | response_pb2.CreateResponseRequest
+    ) -> None:
+        """Set these fields. Raises Failure for a value that no message can hold."""
+        sampling = request.sampling
         for name in _COPIED:
             value = getattr(self, name)
             if value is not None:
@@ -64,6 +61,25 @@ class SamplingBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         for token_id, bias in (self.logit_bias or {}).items():
             check_token_id(token_id, f"logit_bias.{token_id}")
             sampling.logit_bias[token_id] = bias
+        put(request.serving, "priority", self.priority, "priority")
+        if self.cache_salt is not None:
+            request.serving.cache_salt = self.cache_salt
+
+
+class SamplingBody(DrawingBody, kw_only=True):
+    """What chats and completions have beside: when a text ends, and how many are made."""
+
+    max_tokens: int | None = None
+    min_tokens: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool | None = None
+    n: int | None = None
+
+    def put_sampling(self, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest) -> None:
+        """Set all of it. Raises Failure for a value that no message can hold."""
+        self.put_drawing(request)
+        stopping = request.stopping
         put(stopping, "max_tokens", self.max_tokens, "max_tokens")
         put(stopping, "min_tokens", self.min_tokens, "min_tokens")
         if self.stop is not None:
@@ -74,9 +90,6 @@ class SamplingBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         if self.ignore_eos is not None:
             stopping.ignore_eos = self.ignore_eos
         put(request, "n", self.n, "n")
-        put(request.serving, "priority", self.priority, "priority")
-        if self.cache_salt is not None:
-            request.serving.cache_salt = self.cache_salt
 
     def stop_name(self, path: str) -> str | None:
         """The caller's name of the dotted `path` of a stop string, if it is one: `stop` where only one was given."""
