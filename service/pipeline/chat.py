@@ -7,24 +7,21 @@ Knows no gRPC: it takes and gives messages, and raises the engine's errors with 
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
-from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sluice.v1 import chat_pb2, tool_pb2
+from sluice.v1 import chat_pb2, content_pb2, tool_pb2
 
-from service.engine.errors import DeadlineExceeded, InvalidRequest, PromptTooLong
+from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import Tokenizer
 from service.engine.types import GenerationRequest
 from service.pipeline.constraint import GrammarCompiler
 from service.pipeline.control_tokens import ControlTokens
 from service.pipeline.conversation import template_messages, template_tools
 from service.pipeline.effort import Effort
-from service.pipeline.errors import TemplateRefused, UnsupportedConstraint, UnsupportedFeature
+from service.pipeline.errors import TemplateRefused, UnsupportedFeature
 from service.pipeline.grammar import Grammar, ToolRules, constraint_grammar, tool_grammar
 from service.pipeline.parameters import resolve_sampling, resolve_stopping, to_engine_sampling, to_engine_stopping
 from service.pipeline.prepared_chat import AnswerForm, PreparedChat
@@ -33,24 +30,25 @@ from service.pipeline.serving import resolve_serving
 from service.pipeline.template import ChatTemplate
 from service.pipeline.thinking import ReasoningBudgets, ThinkingTokens
 from service.pipeline.tool_syntax import NAMED_ARGUMENTS, ToolSyntax, tool_syntax
+from service.pipeline.truncation import PromptRoom, fit_last_text, fit_messages
+from service.pipeline.workers import PipelineLimits, Workers
 
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineLimits:
-    """Seconds that one request may spend on the worker threads, and how many of these there are for each purpose."""
+class _Prompt:
+    """A rendered conversation."""
 
-    max_render_s: float = 10.0
-    max_compile_s: float = 5.0
-    num_threads: int = 2
+    text: str
+    token_ids: list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
     """What comes of a request before anything is compiled."""
 
-    prompt_token_ids: list[int]
+    prompt: _Prompt
     thinking: Thinking
     grammar: Grammar | None
 
@@ -78,7 +76,6 @@ class ChatPipeline:
         self._tokenizer = tokenizer
         self._max_model_len = max_model_len
         self._default_system_prompt = default_system_prompt
-        self._limits = limits or PipelineLimits()
         self._markers = markers or reasoning_markers(template.source)
         self._syntax = syntax or tool_syntax(template.source)
         # Templates that look whether arguments are a string take them as they were written.
@@ -86,9 +83,8 @@ class ChatPipeline:
         self._control_tokens = ControlTokens(tokenizer, template.source)
         thinking = ThinkingTokens(tokenizer, self._markers, eos_token_ids) if self._markers else None
         self._effort = Effort(template, self._markers, thinking, budgets or ReasoningBudgets())
-        self._compiler = GrammarCompiler(tokenizer, self._control_tokens, eos_token_ids)
-        self._renderers = ThreadPoolExecutor(self._limits.num_threads, thread_name_prefix="chat-template")
-        self._compilers = ThreadPoolExecutor(self._limits.num_threads, thread_name_prefix="grammar")
+        self.compiler = GrammarCompiler(tokenizer, self._control_tokens, eos_token_ids)
+        self.workers = Workers(limits or PipelineLimits())
 
     @property
     def supports_tools(self) -> bool:
@@ -102,29 +98,22 @@ class ChatPipeline:
 
     def close(self) -> None:
         """Stop the worker threads; no request may be prepared after."""
-        self._renderers.shutdown(wait=False, cancel_futures=True)
-        self._compilers.shutdown(wait=False, cancel_futures=True)
+        self.workers.close()
 
     async def prepare(
-        self, request: chat_pb2.ChatRequest, request_id: str, deadline: float | None = None
+        self, request: chat_pb2.ChatRequest, request_id: str, deadline: float | None = None, *, cuts_text: bool = False
     ) -> PreparedChat:
         """Make a validated request ready to run. `deadline` is a `time.monotonic()` instant in seconds.
 
-        Raises InvalidRequest, or one of its subclasses in `pipeline.errors`, naming the field, PromptTooLong, and
-        DeadlineExceeded.
+        Where the request truncates, its conversation loses its oldest messages, or, with `cuts_text`, its last message
+        the beginning of its text. Raises InvalidRequest, or one of its subclasses in `pipeline.errors`, naming the
+        field, PromptTooLong, and DeadlineExceeded.
         """
         serving = resolve_serving(request.serving, deadline)
+        room = PromptRoom.of(self._max_model_len, request.stopping, truncates=serving.truncates)
         rules = self._tool_rules(request)
-        draft = await self._run(
-            self._renderers,
-            lambda: self._draft(request, rules),
-            self._limits.max_render_s,
-            deadline,
-            TemplateRefused("messages", f"the chat template ran longer than {self._limits.max_render_s:g} s"),
-        )
-        num_prompt_tokens = len(draft.prompt_token_ids)
-        if num_prompt_tokens >= self._max_model_len:
-            raise PromptTooLong("messages", num_prompt_tokens, self._max_model_len - 1)
+        draft = await self._render(lambda: self._draft(request, rules, room, cuts_text=cuts_text), deadline)
+        num_prompt_tokens = len(draft.prompt.token_ids)
         vocab_size = self._tokenizer.vocab_size
         sampling = resolve_sampling(request.sampling, vocab_size)
         stopping = resolve_stopping(
@@ -133,17 +122,10 @@ class ChatPipeline:
         answer = None
         if draft.grammar is not None:
             grammar = draft.grammar
-            refusal = f"the constraint took longer than {self._limits.max_compile_s:g} s to compile"
-            answer = await self._run(
-                self._compilers,
-                lambda: self._compiler.compile(grammar),
-                self._limits.max_compile_s,
-                deadline,
-                UnsupportedConstraint(grammar.field, refusal),
-            )
+            answer = await self.workers.compile(lambda: self.compiler.compile(grammar), deadline, grammar.field)
         generation = GenerationRequest(
             request_id=request_id,
-            prompt_token_ids=draft.prompt_token_ids,
+            prompt_token_ids=draft.prompt.token_ids,
             sampling=to_engine_sampling(sampling),
             stopping=to_engine_stopping(stopping),
             n=request.n if request.HasField("n") else 1,
@@ -158,6 +140,17 @@ class ChatPipeline:
         names = [function.name for _, function in rules.tools] if rules else []
         form = AnswerForm(self._markers, draft.thinking, rules.syntax if rules else None, names)
         return PreparedChat(generation, sampling, stopping, self._tokenizer, form)
+
+    async def count(self, request: chat_pb2.ChatRequest, deadline: float | None = None) -> int:
+        """How many tokens a validated request's prompt has, though they be too many. Raises as `prepare` does."""
+        rules = self._tool_rules(request)
+        prompt = await self._render(lambda: self._prompt(request, request.messages, rules), deadline)
+        return len(prompt.token_ids)
+
+    async def _render(self, work: Callable[[], _Result], deadline: float | None) -> _Result:
+        limit_s = self.workers.limits.max_render_s
+        refusal = TemplateRefused("messages", f"the chat template ran longer than {limit_s:g} s")
+        return await self.workers.render(work, deadline, refusal)
 
     def _tool_rules(self, request: chat_pb2.ChatRequest) -> ToolRules | None:
         """What calls the request allows; None for none."""
@@ -180,27 +173,43 @@ class ChatPipeline:
             field="tools",
         )
 
-    def _draft(self, request: chat_pb2.ChatRequest, rules: ToolRules | None) -> _Draft:
-        """On a worker thread: render and encode the prompt, and write the grammar."""
-        messages = template_messages(
-            request.messages,
+    def _draft(
+        self, request: chat_pb2.ChatRequest, rules: ToolRules | None, room: PromptRoom, *, cuts_text: bool
+    ) -> _Draft:
+        """On a worker thread: render and encode the prompt, cut it if need be, and write the grammar."""
+
+        def render(messages: Sequence[content_pb2.Message]) -> _Prompt:
+            return self._prompt(request, messages, rules)
+
+        if cuts_text:
+            prompt = fit_last_text(request.messages, self._tokenizer, self._control_tokens, render, room)
+        else:
+            prompt = fit_messages(request.messages, render, room)
+        room.check(prompt.token_ids, "messages")
+        return _Draft(prompt, self._effort.thinking(prompt.text), self._grammar(request, rules))
+
+    def _prompt(
+        self, request: chat_pb2.ChatRequest, messages: Sequence[content_pb2.Message], rules: ToolRules | None
+    ) -> _Prompt:
+        """On a worker thread: render and encode `messages` as if they were the request's."""
+        plain = template_messages(
+            messages,
             default_system_prompt=self._default_system_prompt,
             markers=self._markers,
             parse_arguments=self._parse_arguments,
         )
         tools = template_tools(request.tools) if rules else None
-        marks = self._control_tokens.draw_marks([messages, tools])
+        marks = self._control_tokens.draw_marks([plain, tools])
         try:
-            prompt = self._template.render(
-                self._control_tokens.mark(messages, marks),
+            text = self._template.render(
+                self._control_tokens.mark(plain, marks),
                 self._control_tokens.mark(tools, marks),
                 self._effort.variables(request.reasoning_effort),
             )
         except TemplateRefused as error:
             words = re.sub("|".join(marks), "", str(error))
             raise TemplateRefused(error.field, words) from error
-        token_ids = self._control_tokens.encode(prompt, marks)
-        return _Draft(token_ids, self._effort.thinking(prompt), self._grammar(request, rules))
+        return _Prompt(text, self._control_tokens.encode(text, marks))
 
     def _grammar(self, request: chat_pb2.ChatRequest, rules: ToolRules | None) -> Grammar | None:
         content = constraint_grammar(request.output_constraint) if request.HasField("output_constraint") else None
@@ -217,21 +226,3 @@ class ChatPipeline:
         if rules is not None:
             markers += [rules.syntax.begin, rules.syntax.end, NAMED_ARGUMENTS]
         return any(self._control_tokens.ids.get(marker) in self._tokenizer.special_token_ids for marker in markers)
-
-    async def _run(
-        self,
-        pool: ThreadPoolExecutor,
-        work: Callable[[], _Result],
-        limit_s: float,
-        deadline: float | None,
-        too_long: InvalidRequest,
-    ) -> _Result:
-        """Do `work` on a thread of `pool`. A thread can't be stopped: past the limit it is left to itself."""
-        room_s = limit_s if deadline is None else min(limit_s, deadline - time.monotonic())
-        try:
-            async with asyncio.timeout(room_s):
-                return await asyncio.get_running_loop().run_in_executor(pool, work)
-        except TimeoutError:
-            if deadline is not None and time.monotonic() >= deadline:
-                raise DeadlineExceeded("the deadline passed before the request was ready to run") from None
-            raise too_long from None
