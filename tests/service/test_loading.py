@@ -29,7 +29,9 @@ def loaded(chat: ChatSettings, folder: Path = DEMO_FOLDER) -> ServedModel:
     settings = ModelSettings(
         name="demo", path=str(folder), dtype="auto", device="cpu", engine=EngineSettings(num_blocks=64), chat=chat
     )
-    return load_model(settings, Nobody())
+    model = load_model(settings, Nobody())
+    assert isinstance(model, ServedModel)
+    return model
 
 
 async def prompt_length(model: ServedModel, *roles_and_texts: tuple[content_pb2.Role, str]) -> int:
