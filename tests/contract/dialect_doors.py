@@ -1,0 +1,172 @@
+"""Every path of the REST API that takes a body, with one that works, and the shape of its dialect's errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+Body = dict[str, Any]
+MODEL = "sluice-demo"
+EMBEDDER = "all-minilm-l6-v2"
+QUERY = "?api-version=2024-05-01-preview"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an error body tells: a text for people, and the field at fault, where the dialect has a place for it."""
+
+    message: str
+    field: str | None = None
+
+
+@dataclass(frozen=True)
+class Door:
+    """One path. `good` is a body that it answers; `range` and `kind` change it to one with a bad value or type.
+
+    `in_path` tells that the model's name is in the path, not in the body. `streaming` is what makes the path stream,
+    or None. `has_text` tells where a text stands that may be too long.
+    """
+
+    path: str
+    good: Body
+    read: Callable[[httpx.Response], Told]
+    required: str
+    range: tuple[str, Body]
+    kind: tuple[str, Body]
+    unknown: Body | str
+    too_long: Body | None = None
+    other_task: Body | str | None = None
+    streaming: Body | None = None
+    statuses: dict[int, int] = field(default_factory=dict)  # 400 → what the dialect has instead, for values
+
+
+def openai(answer: httpx.Response) -> Told:
+    """`{"error": {"message", "type", "param", "code"}}`."""
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"]
+    return Told(error["message"], error["param"])
+
+
+def databricks(answer: httpx.Response) -> Told:
+    """`{"error_code", "message"}`."""
+    body = answer.json()
+    assert set(body) == {"error_code", "message"}
+    assert body["error_code"].isupper()
+    return Told(body["message"])
+
+
+def azure(answer: httpx.Response) -> Told:
+    """`{"error", "message", "status"}`, more by status, and the header."""
+    body = answer.json()
+    assert body["status"] == answer.status_code
+    assert body["error"]
+    assert answer.headers["x-ms-error-code"]
+    if answer.status_code == 422:
+        return Told(body["message"], ".".join(map(str, body["detail"]["loc"])))
+    return Told(body["message"])
+
+
+def triton(answer: httpx.Response) -> Told:
+    """`{"error", "error_type"}`."""
+    body = answer.json()
+    assert set(body) == {"error", "error_type"}
+    assert body["error_type"]
+    return Told(body["error"])
+
+
+LONG = "word " * 4000
+MESSAGES = [{"role": "user", "content": "Hello!"}]
+LONG_MESSAGES = [{"role": "user", "content": LONG}]
+HOT = ("temperature", {"temperature": 3})
+TEXT_NUMBER = ("temperature", {"temperature": "1"})
+WIDE = ("dimensions", {"dimensions": 0})
+NO_NUMBER = ("dimensions", {"dimensions": "64"})
+STREAM = {"stream": True, "max_tokens": 1500}
+
+
+def _chat(path: str, read: Callable[[httpx.Response], Told], **more: Any) -> Door:
+    body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 2}
+    more = {"unknown": {"model": "nobody"}, "streaming": STREAM, "other_task": {"model": EMBEDDER}, **more}
+    return Door(path, body, read, "messages", HOT, TEXT_NUMBER, too_long={"messages": LONG_MESSAGES}, **more)
+
+
+def _complete(path: str, read: Callable[[httpx.Response], Told], **more: Any) -> Door:
+    body = {"model": MODEL, "prompt": "One, two,", "max_tokens": 2}
+    more = {"unknown": {"model": "nobody"}, "streaming": STREAM, "other_task": {"model": EMBEDDER}, **more}
+    return Door(path, body, read, "prompt", HOT, TEXT_NUMBER, too_long={"prompt": LONG}, **more)
+
+
+def _embed(path: str, read: Callable[[httpx.Response], Told], **more: Any) -> Door:
+    body = {"model": EMBEDDER, "input": ["a cat"]}
+    more = {"range": WIDE, "kind": NO_NUMBER, "unknown": {"model": "nobody"}, "other_task": {"model": MODEL}, **more}
+    return Door(path, body, read, "input", too_long={"input": [LONG]}, **more)
+
+
+def _respond(path: str, read: Callable[[httpx.Response], Told]) -> Door:
+    body = {"model": MODEL, "input": "Hello!", "max_output_tokens": 2}
+    return Door(
+        path,
+        body,
+        read,
+        "input",
+        HOT,
+        TEXT_NUMBER,
+        {"model": "nobody"},
+        {"input": LONG},
+        {"model": EMBEDDER},
+        {"stream": True, "max_output_tokens": 1500},
+    )
+
+
+def _generate(path: str) -> Door:
+    body = {"text_input": "One, two,", "parameters": {"max_new_tokens": 2}}
+    return Door(
+        f"/v2/models/{MODEL}/{path}",
+        body,
+        triton,
+        "text_input",
+        ("parameters.temperature", {"parameters": {"temperature": 0}}),
+        ("parameters.temperature", {"parameters": {"temperature": "1"}}),
+        f"/v2/models/nobody/{path}",
+        {"text_input": LONG},
+        f"/v2/models/{EMBEDDER}/{path}",
+        {"parameters": {"max_new_tokens": 1500}} if path == "generate_stream" else None,
+    )
+
+
+_INVOKE = "/serving-endpoints/{}/invocations"
+_BASE = "/serving-endpoints"
+_UNPROCESSABLE = {400: 422}
+
+DOORS = [
+    _chat("/v1/chat/completions", openai),
+    _complete("/v1/completions", openai),
+    _embed("/v1/embeddings", openai),
+    _respond("/v1/responses", openai),
+    _chat(_INVOKE.format(MODEL), databricks, unknown=_INVOKE.format("nobody"), other_task=_INVOKE.format(EMBEDDER)),
+    _complete(
+        f"{_INVOKE.format(MODEL)}?", databricks, unknown=_INVOKE.format("nobody"), other_task=_INVOKE.format(EMBEDDER)
+    ),
+    _embed(
+        _INVOKE.format(EMBEDDER),
+        databricks,
+        unknown=_INVOKE.format("nobody"),
+        other_task=_INVOKE.format(MODEL),
+        range=("input", {"input": []}),
+        kind=("instruction", {"instruction": 5}),
+    ),
+    _chat(f"{_BASE}/chat/completions", databricks),
+    _complete(f"{_BASE}/completions", databricks),
+    _embed(f"{_BASE}/embeddings", databricks),
+    _respond(f"{_BASE}/responses", databricks),
+    _chat(f"/chat/completions{QUERY}", azure, statuses=_UNPROCESSABLE),
+    _chat(f"/models/chat/completions{QUERY}", azure, statuses=_UNPROCESSABLE),
+    _embed(f"/embeddings{QUERY}", azure, statuses=_UNPROCESSABLE),
+    _embed(f"/models/embeddings{QUERY}", azure, statuses=_UNPROCESSABLE),
+    _generate("generate"),
+    _generate("generate_stream"),
+]

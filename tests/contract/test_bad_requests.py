@@ -1,0 +1,171 @@
+"""Bad requests, told once and driven through every path of every dialect of the whole product.
+
+Each gets its status, its dialect's shape, and a text that names the fault; and the next request works.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from tests.contract.dialect_doors import DOORS, Body, Door
+from tests.e2e.stack import Stack
+
+JSON = {"content-type": "application/json"}
+DOOR_NAMES = [f"{door.path} {door.required}" for door in DOORS]
+doors = pytest.mark.parametrize("door", DOORS, ids=DOOR_NAMES)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to spoil a good body's bytes, and what must be said of it."""
+
+    name: str
+    spoil: Callable[[bytes], bytes]
+    words: str
+    status: int = 400
+    content_type: str = "application/json"
+
+
+def with_field(name: str, value: str) -> Callable[[bytes], bytes]:
+    """Add a field by its JSON text."""
+    return lambda good: good[:-1] + f', "{name}": {value}}}'.encode()
+
+
+CASES = [
+    Case("empty", lambda _: b"", "line 1, column 1"),
+    Case("malformed", lambda good: good[:-1] + b",\n}", "line 2, column"),
+    Case("cut off", lambda good: good[:-1], "malformed JSON at line 1"),
+    Case("not an object", lambda _: b"[]", "must be an object, not a list"),
+    Case("NaN", with_field("x", "NaN"), "malformed JSON at line 1"),
+    Case("Infinity", with_field("x", "-Infinity"), "malformed JSON at line 1"),
+    Case("invalid UTF-8", lambda good: good[:-1] + b', "x": "\xff"}', "not valid UTF-8"),
+    Case("half a surrogate pair", with_field("x", '"\\ud800"'), "surrogate"),
+    Case("deep nesting", with_field("x", "[" * 50_000 + "]" * 50_000), "nested too deeply"),
+    Case("key twice", lambda good: good[:-1] + b"," + good[1:], "stands twice"),
+    Case("unknown field", with_field("colour", "1"), "colour"),
+    Case("not JSON", lambda good: good, "application/json", 415, "text/plain"),
+    Case("too large", lambda good: b" " * (17 << 20) + good, "16777216", 413),
+]
+
+
+@pytest.fixture(scope="module")
+def client(stack: Stack) -> Iterator[httpx.Client]:
+    """A client of the front door."""
+    with httpx.Client(base_url=stack.door, timeout=60) as client:
+        yield client
+
+
+def refused(client: httpx.Client, door: Door, body: Body | str, status: int, *words: str) -> httpx.Response:
+    """Send a changed body, or the good one to another path; see to the refusal and to the next request."""
+    path, change = (body, {}) if isinstance(body, str) else (door.path, body)
+    answer = client.post(path, json=door.good | change)
+    assert answer.status_code == status, answer.text
+    check_shape(door, answer, *words)
+    assert client.post(door.path, json=door.good).status_code == 200
+    return answer
+
+
+def check_shape(door: Door, answer: httpx.Response, *words: str) -> None:
+    """The dialect's shape and headers, and the words in its message."""
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-request-id"]
+    told = door.read(answer)
+    for each in words:
+        assert each in told.message, told
+
+
+@doors
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_bad_body_is_refused(client: httpx.Client, door: Door, case: Case) -> None:
+    """What is no JSON object of the right form is refused with the place of the fault."""
+    content = case.spoil(json.dumps(door.good).encode())
+    answer = client.post(door.path, content=content, headers={"content-type": case.content_type})
+    assert answer.status_code == case.status, answer.text
+    check_shape(door, answer, case.words)
+    assert client.post(door.path, json=door.good).status_code == 200
+
+
+@doors
+def test_missing_field_is_refused(client: httpx.Client, door: Door) -> None:
+    """The name of what is missing is told."""
+    body = {name: value for name, value in door.good.items() if name != door.required}
+    answer = client.post(door.path, json=body)
+    assert answer.status_code == 400, answer.text
+    check_shape(door, answer, door.required)
+
+
+@doors
+def test_value_out_of_range_is_refused(client: httpx.Client, door: Door) -> None:
+    """The field and its limit are told."""
+    name, change = door.range
+    answer = refused(client, door, change, door.statuses.get(400, 400), name)
+    assert door.read(answer).field in {None, name}
+
+
+@doors
+def test_wrong_type_is_refused(client: httpx.Client, door: Door) -> None:
+    """A text is no number: nothing is converted."""
+    name, change = door.kind
+    refused(client, door, change, 400, name, "must be a")
+
+
+@doors
+def test_unknown_model_is_not_found(client: httpx.Client, door: Door) -> None:
+    """The name that nobody has is told."""
+    refused(client, door, door.unknown, 404, "nobody")
+
+
+@doors
+def test_text_too_long_is_refused(client: httpx.Client, door: Door) -> None:
+    """The number of tokens and the limit are told."""
+    assert door.too_long
+    refused(client, door, door.too_long, door.statuses.get(400, 400), "tokens", "limit")
+
+
+@doors
+def test_model_of_another_task_is_refused(client: httpx.Client, door: Door) -> None:
+    """A model that makes vectors doesn't chat, and the other way round."""
+    assert door.other_task
+    refused(client, door, door.other_task, 404 if door.statuses else 400, "sluice-demo" if "input" in door.good else "")
+
+
+@doors
+def test_wrong_method_is_refused(client: httpx.Client, door: Door) -> None:
+    """The methods that there are stand in a header."""
+    answer = client.put(door.path, json=door.good)
+    assert answer.status_code == 405, answer.text
+    assert answer.headers["allow"] == "POST"
+    check_shape(door, answer, "PUT")
+
+
+@pytest.mark.parametrize("prefix", ["/v1", "/serving-endpoints", "/api/2.0", "/models", "/v2", ""])
+def test_unknown_path_is_not_found(client: httpx.Client, prefix: str) -> None:
+    """The path is told, in the shape of the dialect whose beginning it has."""
+    read = next((door.read for door in DOORS if prefix and door.path.startswith(f"{prefix}/")), DOORS[0].read)
+    read = DOORS[4].read if prefix == "/api/2.0" else read
+    answer = client.post(f"{prefix}/nowhere", json={})
+    assert answer.status_code == 404
+    assert "/nowhere" in read(answer).message
+
+
+@pytest.mark.parametrize("door", [d for d in DOORS if d.streaming is not None], ids=lambda door: door.path)
+def test_reader_that_stops_reading_harms_nobody(stack: Stack, client: httpx.Client, door: Door) -> None:
+    """While one reader of a stream takes nothing, others are served; when he leaves, all that he had is free."""
+    body = json.dumps(door.good | (door.streaming or {})).encode()
+    head = (
+        f"POST {door.path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    with socket.socket() as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before it connects: it bounds the window
+        reader.connect(("127.0.0.1", stack.ports["envoy"]))
+        reader.sendall(head.encode() + body)
+        time.sleep(0.05)
+        assert client.post(door.path, json=door.good).status_code == 200
+    stack.until_idle()
