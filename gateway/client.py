@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -35,6 +35,14 @@ class Caller:
 
     request_id: str
     authorization: str | None = None
+
+    @classmethod
+    def of(cls, request_id: str, headers: Mapping[str, str]) -> Caller:
+        """By the headers, names in lower case. The key in `api-key`, as Azure's clients send it, is a bearer token."""
+        authorization = headers.get("authorization")
+        if authorization is None and (key := headers.get("api-key")) is not None:
+            authorization = f"Bearer {key}"
+        return cls(request_id, authorization)
 
 
 class ServiceClient:

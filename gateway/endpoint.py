@@ -14,14 +14,14 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from google.protobuf.message import Message
 from starlette.datastructures import Headers, QueryParams
 from starlette.types import Receive, Scope, Send
 
 from gateway.body import CallerLeft, disconnected, read_json_body
-from gateway.client import Caller, ServiceClient
+from gateway.client import Caller
 from gateway.config import Settings
 from gateway.dialects.call import Arrival, Call, Refusal, ServiceRequest, Translator, ends_answer
 from gateway.dialects.failure import Failure, Reason
@@ -32,17 +32,29 @@ _LAST_WORDS_S = 1.0
 _STALL_GRACE_S = 5.0  # what a reader has to take in the end of a stream whose deadline has passed
 
 
+class GenerationClient(Protocol):
+    """What an endpoint asks for answers: a ServiceClient, or one that does something first."""
+
+    async def call(self, request: Message, caller: Caller, affinity: str = "") -> Any:
+        """The whole answer. Raises Failure."""
+
+    def stream(
+        self, request: Message, caller: Caller, affinity: str = ""
+    ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[Message]]:
+        """The answer's events. Reading them raises what leaving the block turns into Failure."""
+
+
 @dataclass(frozen=True, slots=True)
 class GenerationEndpoint:
     """An ASGI application that answers one route in one dialect. `translator` makes a translator for each request."""
 
     translator: Callable[[], Translator]
-    client: ServiceClient
+    client: GenerationClient
     settings: Settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        caller = Caller(scope["state"]["request_id"], headers.get("authorization"))
+        caller = Caller.of(scope["state"]["request_id"], headers)
         translator = self.translator()
         try:
             body = await read_json_body(headers, receive, self.settings.max_body_bytes)

@@ -35,7 +35,7 @@ class LookupEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        caller = Caller(scope["state"]["request_id"], headers.get("authorization"))
+        caller = Caller.of(scope["state"]["request_id"], headers)
         try:
             body = b""
             if scope["method"] in _WITH_BODY:

@@ -1,0 +1,82 @@
+"""The Azure AI model inference API: its chat completion.
+
+Owns which parameters the API names itself; all others come by `extra-parameters`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from sluice.v1 import chat_pb2
+
+from gateway.dialects.azure_error import AzureErrors, error_body
+from gateway.dialects.azure_request import check_version, deployment, read_body
+from gateway.dialects.call import Arrival, Call
+from gateway.dialects.chat_body import ChatBody
+from gateway.dialects.chat_encoder import ChatEncoder
+from gateway.dialects.failure import Failure
+from gateway.dialects.stream_options import StreamOptions, wants_usage
+
+NAMED: Final = frozenset(
+    {
+        "model",
+        "messages",
+        "frequency_penalty",
+        "presence_penalty",
+        "max_tokens",
+        "response_format",
+        "seed",
+        "stop",
+        "stream",
+        "temperature",
+        "tools",
+        "tool_choice",
+        "top_p",
+    }
+)
+
+
+class AzureChatBody(ChatBody, kw_only=True):
+    """The body of `POST /chat/completions`. Those not in NAMED are extra parameters."""
+
+    model: str | None = None
+    stream_options: StreamOptions | None = None
+    parallel_tool_calls: bool | None = None
+
+    def to_chat(self, name: str) -> chat_pb2.ChatRequest:
+        """The contract's request to the deployment `name`, if one is asked for. Its model may be empty."""
+        request = self.to_request(self.model or "")
+        request.serving.deployment = name
+        if self.parallel_tool_calls is not None:
+            request.parallel_tool_calls = self.parallel_tool_calls
+        return request
+
+
+_DECODER: Final = msgspec.json.Decoder(AzureChatBody)
+
+
+class AzureEncoder(ChatEncoder):
+    """Azure's answers."""
+
+    takes_comments = False  # its clients raise on a line that is not data
+
+    def error(self, failure: Failure) -> bytes:
+        """The last event of a stream that failed. It has a name, since its clients skip data without choices."""
+        return b"event: error\ndata: " + error_body(failure) + b"\n\n"
+
+
+class AzureTranslator(AzureErrors):
+    """Translates one chat request."""
+
+    def parse(self, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
+        """Read a request. Raises Failure."""
+        self._body = arrival.body
+        check_version(arrival)
+        body = read_body(arrival, _DECODER, NAMED)
+        return Call(
+            request=body.to_chat(deployment(arrival)),
+            stream=bool(body.stream),
+            encoder=AzureEncoder(include_usage=wants_usage(body.stream_options, stream=body.stream)),
+            caller_name=body.caller_name,
+        )

@@ -1,0 +1,54 @@
+"""The Azure AI model inference API: its embeddings."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+from sluice.v1 import embedding_pb2
+
+from gateway.dialects.azure_error import AzureErrors
+from gateway.dialects.azure_request import check_version, deployment, read_body
+from gateway.dialects.call import Arrival, Call
+from gateway.dialects.embedding_body import EmbeddingBody
+from gateway.dialects.embedding_encoder import EmbeddingEncoder
+
+NAMED: Final = frozenset({"model", "input", "dimensions", "encoding_format", "input_type"})
+
+
+class AzureEmbeddingBody(EmbeddingBody, kw_only=True):
+    """The body of `POST /embeddings`. Those not in NAMED are extra parameters.
+
+    `input_type` has no effect: the models here make the same vector of a text whatever it is for.
+    """
+
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    input_type: Literal["text", "query", "document"] | None = None
+    instruction: str | None = None
+
+    def to_embedding(self, name: str) -> embedding_pb2.EmbedRequest:
+        """The contract's request to the deployment `name`, if one is asked for. Its model may be empty."""
+        request = self.to_request(self.model or "")
+        request.serving.deployment = name
+        request.instruction = self.instruction or ""
+        return request
+
+
+_DECODER: Final = msgspec.json.Decoder(AzureEmbeddingBody)
+
+
+class AzureEmbeddingTranslator(AzureErrors):
+    """Translates one request for vectors."""
+
+    def parse(self, arrival: Arrival) -> Call[embedding_pb2.EmbedRequest]:
+        """Read a request. Raises Failure."""
+        self._body = arrival.body
+        check_version(arrival)
+        body = read_body(arrival, _DECODER, NAMED)
+        return Call(
+            request=body.to_embedding(deployment(arrival)),
+            stream=False,
+            encoder=EmbeddingEncoder(as_base64=body.encoding_format == "base64"),
+            caller_name=body.caller_name,
+        )

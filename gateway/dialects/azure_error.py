@@ -1,0 +1,91 @@
+"""Errors of the Azure AI model inference API: the body by status, and the header that programs read.
+
+Owns what is 422 there: a body that has the right form, but a value that can't be served. Field names are the caller's.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import Any, Final
+
+import orjson
+
+from gateway.dialects.call import Refusal
+from gateway.dialects.failure import Failure, Reason
+
+_UNPROCESSABLE: Final = frozenset(
+    {
+        Reason.INVALID_FIELD,
+        Reason.UNSUPPORTED_FIELD,
+        Reason.UNSUPPORTED_MODALITY,
+        Reason.UNSUPPORTED_CONSTRAINT,
+        Reason.UNSUPPORTED_FEATURE,
+        Reason.CONSTRAINT_FAILED,
+        Reason.TEMPLATE_REFUSED,
+        Reason.PROMPT_TOO_LONG,
+    }
+)
+_CODES: Final = {  # where the code is not the status' own name
+    Reason.MODEL_NOT_FOUND: "unknown_model",
+    Reason.DEPLOYMENT_NOT_FOUND: "unknown_deployment",
+    Reason.UNSUPPORTED_TASK: "unsupported_modality",
+    Reason.PROMPT_TOO_LONG: "context_length_exceeded",
+    Reason.MALFORMED_JSON: "malformed_json",
+    Reason.MISSING_FIELD: "missing_parameter",
+    Reason.UNKNOWN_FIELD: "extra_parameter",
+    Reason.INVALID_TYPE: "invalid_type",
+    Reason.INVALID_FIELD: "invalid_value",
+}
+_LEFT: Final = "Client Closed Request"  # 499, which no standard names
+_MAX_VALUE_LENGTH: Final = 256  # of the offending value's text
+
+
+class AzureErrors:
+    """The half of a translator that tells errors. `_body` is what arrived, as far as it did."""
+
+    _body = b""
+
+    def refuse(self, failure: Failure) -> Refusal:
+        """The error body with its header."""
+        status = _to_status(failure)
+        headers = ((b"x-ms-error-code", _to_code(failure, status).encode()),)
+        return Refusal(status, error_body(failure, self._body), headers)
+
+
+def error_body(failure: Failure, body: bytes = b"") -> bytes:
+    """The error as JSON. `body` is the request's, for the value at fault."""
+    status = _to_status(failure)
+    error: dict[str, Any] = {"error": _phrase(status), "message": failure.message, "status": status}
+    if status == 422:
+        loc = (failure.field or "").split(".")
+        error = {"code": _to_code(failure, status), "detail": {"loc": loc, "value": _value_at(body, loc)}, **error}
+    elif status not in {401, 404, 429}:
+        error = {"code": _to_code(failure, status), "param": failure.field, **error}
+    return orjson.dumps(error)
+
+
+def _to_status(failure: Failure) -> int:
+    if failure.reason is Reason.UNSUPPORTED_TASK:
+        return 404
+    return 422 if failure.status == 400 and failure.reason in _UNPROCESSABLE else failure.status
+
+
+def _to_code(failure: Failure, status: int) -> str:
+    return _CODES.get(failure.reason) or _phrase(status).lower().replace(" ", "_").replace("-", "_")
+
+
+def _phrase(status: int) -> str:
+    return _LEFT if status == 499 else HTTPStatus(status).phrase
+
+
+def _value_at(body: bytes, loc: list[str]) -> str:
+    """The text of the value at `loc`, cut if it is long; empty if nothing is there."""
+    try:
+        value = json.loads(body)
+        for name in loc:
+            value = value[int(name)] if isinstance(value, list) else value[name]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text[:_MAX_VALUE_LENGTH]

@@ -1,0 +1,18 @@
+"""A model as the Azure AI model inference API describes it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import orjson
+from sluice.v1.endpoint_pb2 import Endpoint
+from sluice.v1.model_pb2 import TASK_CHAT, TASK_COMPLETION, TASK_EMBEDDING
+
+_TYPES: Final = {TASK_CHAT: "chat_completion", TASK_COMPLETION: "text_generation", TASK_EMBEDDING: "embeddings"}
+
+
+def to_info(endpoint: Endpoint) -> bytes:
+    """The body of `GET /info`."""
+    return orjson.dumps(
+        {"model_name": endpoint.name, "model_type": _TYPES[endpoint.task], "model_provider_name": "sluice"}
+    )

@@ -1,0 +1,59 @@
+"""What all requests of the Azure AI model inference API have beside their body.
+
+Owns the query's `api-version` and the headers: what becomes of parameters that the API doesn't name, and which
+deployment is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set as AbstractSet
+from typing import Final, TypeVar
+
+import msgspec
+
+from gateway.dialects.call import Arrival
+from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.json_body import decode
+
+BodyT = TypeVar("BodyT", bound=msgspec.Struct)
+
+_VERSION: Final = re.compile(r"\d{4}-\d{2}-\d{2}(-preview)?")
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def check_version(arrival: Arrival) -> None:
+    """Raise Failure unless the query has a version of the API; all of them are served alike."""
+    version = arrival.query.get("api-version")
+    if version is None:
+        raise Failure.of_field("api-version", "required in the query, but missing", Reason.MISSING_FIELD)
+    if _VERSION.fullmatch(version) is None:
+        text = "must have the form YYYY-MM-DD or YYYY-MM-DD-preview"
+        raise Failure.of_field("api-version", text, Reason.INVALID_TYPE)
+
+
+def read_body(arrival: Arrival, decoder: msgspec.json.Decoder[BodyT], named: AbstractSet[str]) -> BodyT:
+    """The body, by the header `extra-parameters`. `named` are the parameters that the API names.
+
+    `error`, the default, refuses all others; `ignore` and `drop` leave them out; `pass-through` takes every parameter
+    that the decoder's type has. Raises Failure.
+    """
+    mode = arrival.headers.get("extra-parameters", "error").strip().lower()
+    if mode not in {"error", "ignore", "drop", "pass-through"}:
+        text = "must be error, ignore, drop or pass-through"
+        raise Failure.of_field("extra-parameters", text, Reason.INVALID_TYPE)
+    if mode in {"ignore", "drop"}:
+        fields = decode(arrival.body, _FIELDS)
+        return decode(msgspec.json.encode({name: raw for name, raw in fields.items() if name in named}), decoder)
+    body = decode(arrival.body, decoder)
+    if mode == "error":
+        for name in body.__struct_fields__:
+            if name not in named and getattr(body, name) is not None:
+                text = "not a parameter of this API; to use it, send the header extra-parameters: pass-through"
+                raise Failure.of_field(name, text, Reason.UNKNOWN_FIELD)
+    return body
+
+
+def deployment(arrival: Arrival) -> str:
+    """The deployment that is asked for, or empty."""
+    return arrival.headers.get("azureml-model-deployment", "").strip()

@@ -1,0 +1,42 @@
+"""The routes of the Azure AI model inference API, at the root and under /models."""
+
+from __future__ import annotations
+
+from starlette.routing import Route
+
+from gateway.client import Caller, ServiceClient
+from gateway.config import Settings
+from gateway.dialects.azure import AzureTranslator
+from gateway.dialects.azure_embedding import AzureEmbeddingTranslator
+from gateway.dialects.azure_error import AzureErrors
+from gateway.dialects.azure_model import to_info
+from gateway.dialects.azure_request import check_version, deployment
+from gateway.dialects.call import Arrival
+from gateway.endpoint import GenerationEndpoint
+from gateway.lookup_endpoint import LookupEndpoint
+from gateway.model_choice import ChoosingClient
+from gateway.surface import Surface
+
+
+def azure_surface(client: ServiceClient, settings: Settings) -> Surface:
+    """Chat, embeddings and what is known of the model."""
+    refuse = AzureErrors().refuse
+    choosing = ChoosingClient(client)
+
+    async def info(arrival: Arrival, caller: Caller) -> bytes:
+        check_version(arrival)
+        return to_info(await choosing.default(deployment(arrival), caller))
+
+    chat = GenerationEndpoint(AzureTranslator, choosing, settings)
+    embeddings = GenerationEndpoint(AzureEmbeddingTranslator, choosing, settings)
+    lookup = LookupEndpoint(info, refuse, settings)
+    routes = [
+        route
+        for base in ("", "/models")
+        for route in (
+            Route(f"{base}/chat/completions", chat, methods=["POST"]),
+            Route(f"{base}/embeddings", embeddings, methods=["POST"]),
+            Route(f"{base}/info", lookup, methods=["GET"]),
+        )
+    ]
+    return Surface(routes, ("/chat", "/embeddings", "/info", "/models"), refuse)

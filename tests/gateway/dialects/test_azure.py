@@ -1,0 +1,223 @@
+"""The Azure AI model inference API: bodies, extra parameters, errors by status."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from sluice.v1 import chat_pb2, content_pb2, embedding_pb2
+
+from gateway.dialects.azure import NAMED, AzureEncoder, AzureTranslator
+from gateway.dialects.azure_embedding import AzureEmbeddingTranslator
+from gateway.dialects.call import Arrival, Call
+from gateway.dialects.failure import Failure, Reason
+from tests.gateway.fakes_raw import VECTORS
+
+VERSION = {"api-version": "2024-05-01-preview"}
+MESSAGES = [{"role": "user", "content": "hi"}]
+
+
+def arrival(headers: dict[str, str] | None = None, query: dict[str, str] | None = None, **fields: Any) -> Arrival:
+    """A valid chat request changed by `fields`."""
+    body = json.dumps({"messages": MESSAGES, **fields}).encode()
+    return Arrival(body, headers or {}, query=VERSION if query is None else query)
+
+
+def parse(headers: dict[str, str] | None = None, **fields: Any) -> Call[chat_pb2.ChatRequest]:
+    """The call of it."""
+    return AzureTranslator().parse(arrival(headers, **fields))
+
+
+def refuse(failure: Failure, sent: Arrival | None = None) -> tuple[int, dict[str, Any], str]:
+    """Status, body and error code of an answer to `sent`."""
+    translator = AzureTranslator()
+    translator.parse(sent or arrival())
+    refusal = translator.refuse(failure)
+    return refusal.status, json.loads(refusal.body), dict(refusal.headers)[b"x-ms-error-code"].decode()
+
+
+@pytest.mark.parametrize("version", ["2024-05-01", "2024-04-01-preview"])
+def test_versions_are_taken(version: str) -> None:
+    """Any date is a version, with or without -preview."""
+    assert AzureTranslator().parse(arrival(query={"api-version": version})).request.messages
+
+
+@pytest.mark.parametrize("version", [None, "", "latest", "2024-5-1", "2024-05-01-beta", "2024-05-01-preview\n"])
+def test_version_is_required(version: str | None) -> None:
+    """Without a version of the documented form the request is refused by its name."""
+    with pytest.raises(Failure) as caught:
+        AzureTranslator().parse(arrival(query={} if version is None else {"api-version": version}))
+    assert caught.value.field == "api-version"
+    assert refuse(caught.value)[0] == 400
+
+
+def test_named_parameters_have_effect() -> None:
+    """Every parameter that the API names works without any header."""
+    fields: dict[str, Any] = {
+        "model": "m", "frequency_penalty": 0.5, "presence_penalty": 0.5, "max_tokens": 5, "seed": 1, "stop": ["x"],
+        "stream": True, "temperature": 0.5, "tool_choice": "none", "top_p": 0.5,
+        "response_format": {"type": "json_object"}, "tools": [{"type": "function", "function": {"name": "f"}}],
+    }  # fmt: skip
+    assert {*fields, "messages"} == NAMED
+    plain = parse()
+    for name, value in fields.items():
+        call = parse(**{name: value})
+        assert (call.request, call.stream) != (plain.request, plain.stream), name
+
+
+@pytest.mark.parametrize("mode", [{}, {"extra-parameters": "error"}])
+@pytest.mark.parametrize("name", ["top_k", "n", "colour"])
+def test_extra_parameter_is_an_error_by_default(mode: dict[str, str], name: str) -> None:
+    """What the API doesn't name is 400, whether the server knows it or not."""
+    extra: dict[str, Any] = {name: 2}
+    sent = arrival(mode, **extra)
+    with pytest.raises(Failure) as caught:
+        AzureTranslator().parse(sent)
+    assert caught.value.field == name
+    status, body, code = refuse(caught.value, arrival())
+    assert (status, code, body["param"]) == (400, "extra_parameter", name)
+
+
+@pytest.mark.parametrize("mode", ["ignore", "drop"])
+def test_extra_parameter_is_left_out_if_asked(mode: str) -> None:
+    """Ignored parameters have no effect, not even by a bad type; named ones are still checked."""
+    call = parse({"extra-parameters": mode}, top_k=2, colour={"a": 1}, n="many")
+    assert call.request == parse().request
+    with pytest.raises(Failure) as caught:
+        parse({"extra-parameters": mode}, temperature="hot", colour=1)
+    assert caught.value.field == "temperature"
+
+
+def test_extra_parameters_pass_through() -> None:
+    """Every sampling parameter of the service can be passed; one that it doesn't have is an error."""
+    call = parse(
+        {"extra-parameters": "pass-through"},
+        top_k=2, min_p=0.5, typical_p=0.5, repetition_penalty=1.5, logit_bias={"5": 1}, watermark=True, min_tokens=1,
+        stop_token_ids=[3], ignore_eos=True, n=2, logprobs=True, top_logprobs=2, priority=1, cache_salt="t",
+        reasoning_effort="low", parallel_tool_calls=False,
+    )  # fmt: skip
+    given = {field.name for field, _ in call.request.sampling.ListFields()}
+    assert given == {"top_k", "min_p", "typical_p", "repetition_penalty", "logit_bias", "watermark"}
+    assert {field.name for field, _ in call.request.stopping.ListFields()} == {
+        "min_tokens", "stop_token_ids", "ignore_eos",
+    }  # fmt: skip
+    assert (call.request.n, call.request.logprobs.top_logprobs, call.request.parallel_tool_calls) == (2, 2, False)
+    assert call.request.reasoning_effort == chat_pb2.REASONING_EFFORT_LOW
+    with pytest.raises(Failure) as caught:
+        parse({"extra-parameters": "pass-through"}, colour=1)
+    assert caught.value.field == "colour"
+
+
+def test_unknown_mode_is_refused() -> None:
+    """The header has four values."""
+    with pytest.raises(Failure) as caught:
+        parse({"extra-parameters": "maybe"})
+    assert caught.value.field == "extra-parameters"
+
+
+def test_deployment_is_asked_for() -> None:
+    """The deployment's name goes to the service as it came."""
+    assert parse({"azureml-model-deployment": "blue"}).request.serving.deployment == "blue"
+    assert parse().request.serving.deployment == ""
+
+
+ERRORS = [
+    (401, Reason.UNAUTHENTICATED, 401, "unauthorized", {"error", "message", "status"}),
+    (403, Reason.PERMISSION_DENIED, 403, "forbidden", {"error", "message", "status", "code", "param"}),
+    (404, Reason.MODEL_NOT_FOUND, 404, "unknown_model", {"error", "message", "status"}),
+    (404, Reason.DEPLOYMENT_NOT_FOUND, 404, "unknown_deployment", {"error", "message", "status"}),
+    (404, Reason.ROUTE_NOT_FOUND, 404, "not_found", {"error", "message", "status"}),
+    (400, Reason.UNSUPPORTED_TASK, 404, "unsupported_modality", {"error", "message", "status"}),
+    (400, Reason.INVALID_FIELD, 422, "invalid_value", {"error", "message", "status", "code", "detail"}),
+    (400, Reason.PROMPT_TOO_LONG, 422, "context_length_exceeded", {"error", "message", "status", "code", "detail"}),
+    (400, Reason.UNSUPPORTED_MODALITY, 422, "unprocessable_entity", {"error", "message", "status", "code", "detail"}),
+    (400, Reason.MALFORMED_JSON, 400, "malformed_json", {"error", "message", "status", "code", "param"}),
+    (429, Reason.QUEUE_FULL, 429, "too_many_requests", {"error", "message", "status"}),
+    (499, Reason.CALLER_LEFT, 499, "client_closed_request", {"error", "message", "status", "code", "param"}),
+    (500, Reason.INTERNAL, 500, "internal_server_error", {"error", "message", "status", "code", "param"}),
+    (503, Reason.DRAINING, 503, "service_unavailable", {"error", "message", "status", "code", "param"}),
+    (504, Reason.DEADLINE_EXCEEDED, 504, "gateway_timeout", {"error", "message", "status", "code", "param"}),
+]
+
+
+@pytest.mark.parametrize(("status", "reason", "told", "code", "keys"), ERRORS, ids=[row[1].name for row in ERRORS])
+def test_error_has_its_documented_shape(status: int, reason: Reason, told: int, code: str, keys: set[str]) -> None:
+    """Each status has its fields, and the code stands in the header."""
+    answer = refuse(Failure(status, reason, "because"))
+    assert (answer[0], answer[2]) == (told, code)
+    assert set(answer[1]) == keys
+    assert (answer[1]["message"], answer[1]["status"]) == ("because", told)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "value"),
+    [
+        ({"temperature": 3}, "temperature", "3"),
+        ({"messages": [{"role": "user", "content": "naïve"}]}, "messages.0.content", "naïve"),
+        ({"response_format": {"type": "json_object"}}, "response_format", '{"type": "json_object"}'),
+        ({"stop": ["a", "b" * 300]}, "stop.1", "b" * 256),
+        ({}, "max_tokens", ""),
+        ({}, "messages.7.content", ""),
+        ({}, "messages.x", ""),
+    ],
+)
+def test_422_tells_place_and_value(fields: dict[str, Any], field: str, value: str) -> None:
+    """`detail` has the caller's path and the value that was sent there, cut if it is long."""
+    _, body, _ = refuse(Failure.of_field(field, "is wrong"), arrival(**fields))
+    assert body["detail"] == {"loc": field.split("."), "value": value}
+    assert body["message"] == f"{field}: is wrong"
+
+
+def test_malformed_body_is_told_without_a_value() -> None:
+    """A body that is no JSON is 400."""
+    translator = AzureTranslator()
+    with pytest.raises(Failure) as caught:
+        translator.parse(Arrival(b'{"messages": [', query=VERSION))
+    assert translator.refuse(caught.value).status == 400
+
+
+def test_answers_are_chat_completions() -> None:
+    """Whole answers are as documented; a stream has no comments, and a failed one ends with a named event."""
+    answer = chat_pb2.ChatResponse(
+        id="7", model="m", system_fingerprint="fp", choices=[chat_pb2.ChatChoice(
+            message=content_pb2.Message(content=[content_pb2.ContentPart(text="Hi")]),
+            finish_reason=chat_pb2.FINISH_REASON_STOP,
+        )],
+    )  # fmt: skip
+    body = json.loads(AzureEncoder().whole(answer))
+    assert {"id", "object", "created", "model", "choices", "usage", "system_fingerprint"} == set(body)
+    assert (body["object"], body["choices"][0]["message"]["content"]) == ("chat.completion", "Hi")
+    assert not AzureEncoder.takes_comments
+    name, data, *rest = AzureEncoder().error(Failure(500, Reason.INTERNAL, "no")).decode().split("\n")
+    assert (name, rest) == ("event: error", ["", ""])
+    assert json.loads(data.removeprefix("data: "))["message"] == "no"
+
+
+def embed(headers: dict[str, str] | None = None, **fields: Any) -> Call[embedding_pb2.EmbedRequest]:
+    """The call of a valid embedding request changed by `fields`."""
+    body = json.dumps({"input": ["a"], **fields}).encode()
+    return AzureEmbeddingTranslator().parse(Arrival(body, headers or {}, query=VERSION))
+
+
+def test_embedding_request() -> None:
+    """The named parameters are taken, `instruction` as an extra one, and the answer has an id."""
+    call = embed({"azureml-model-deployment": "blue"}, model="m", dimensions=4, input_type="query")
+    assert (call.request.model, call.request.dimensions, call.request.serving.deployment) == ("m", 4, "blue")
+    assert [prompt.text for prompt in call.request.inputs] == ["a"]
+    assert json.loads(call.encoder.whole(VECTORS))["id"] == "embd-1"
+    assert embed({"extra-parameters": "pass-through"}, instruction="q: ").request.instruction == "q: "
+    with pytest.raises(Failure) as caught:
+        embed(instruction="q: ")
+    assert caught.value.field == "instruction"
+
+
+def test_embedding_format_that_is_not_made_is_422() -> None:
+    """The API names formats that no model here makes."""
+    translator = AzureEmbeddingTranslator()
+    body = json.dumps({"input": ["a"], "encoding_format": "int8"}).encode()
+    with pytest.raises(Failure) as caught:
+        translator.parse(Arrival(body, query=VERSION))
+    refusal = translator.refuse(caught.value)
+    assert refusal.status == 422
+    assert json.loads(refusal.body)["detail"] == {"loc": ["encoding_format"], "value": "int8"}

@@ -1,0 +1,190 @@
+"""The Azure AI model inference API over real HTTP and gRPC: routes, the model that is meant, credentials, errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from sluice.v1 import model_pb2
+
+from gateway import model_choice
+from tests.gateway import fakes, fakes_raw
+from tests.gateway.conftest import Gateway
+
+QUERY = "api-version=2024-05-01-preview"
+CHAT = {"messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[fakes_raw.FakeRawService]:
+    """A scripted service with one chat model and one that makes vectors."""
+    service = fakes_raw.FakeRawService()
+    server, service.port = await fakes.start(service)
+    yield service
+    await server.stop(None)
+
+
+async def chat(
+    gateway: Gateway, base: str = "", headers: dict[str, str] | None = None, **fields: Any
+) -> httpx.Response:
+    """A chat request."""
+    return await gateway.http.post(f"{base}/chat/completions?{QUERY}", json=CHAT | fields, headers=headers or {})
+
+
+@pytest.mark.parametrize("base", ["", "/models"])
+async def test_chat(gateway: Gateway, base: str) -> None:
+    """A chat comes whole or streamed, without any comment."""
+    whole = await chat(gateway, base)
+    assert whole.status_code == 200
+    assert whole.json()["choices"][0]["message"]["content"] == "Hello"
+    stream = await chat(gateway, base, stream=True)
+    assert all(event.startswith("data: ") for event in stream.text.removesuffix("\n\n").split("\n\n"))
+    assert stream.text.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("base", ["", "/models"])
+async def test_embeddings(gateway: Gateway, service: fakes_raw.FakeRawService, base: str) -> None:
+    """Vectors come from the only model that makes them."""
+    answer = await gateway.http.post(f"{base}/embeddings?{QUERY}", json={"input": ["a", "b"]})
+    assert [each["embedding"] for each in answer.json()["data"]] == [[0.5, -0.25], [pytest.approx(0.1), 1.0]]
+    assert service.embeddings[0].model == "embedder"
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "name", "deployment", "asked"),
+    [
+        ([], None, None, "talker"),
+        ([], "gpt-9", None, "talker"),  # ignored: only one model is served
+        ([], "embedder", None, "embedder"),  # the service says what it can't do
+        ([], None, "talker", "talker"),
+        ([], None, "nothing", "talker"),  # the service says that it has no such deployment
+        (["second"], "gpt-9", None, "gpt-9"),  # the service says that it does not exist
+        (["second"], "second", None, "second"),
+        (["second"], None, "second", "second"),
+        (["ab:talker,second"], "ab", "second", "ab"),
+        (["ab:blue,green"], None, "green", "ab"),
+        (["ab:blue,green", "cd:green"], None, "green", "talker"),  # two endpoints have it
+    ],
+)
+async def test_model_that_is_meant(
+    gateway: Gateway, service: fakes_raw.FakeRawService, endpoints: list[str], name: str | None, *,
+    deployment: str | None, asked: str,
+) -> None:  # fmt: skip
+    """A known name is kept, a deployment leads to its endpoint, and the only model of the task takes the rest."""
+    for each in endpoints:
+        own, _, entities = each.partition(":")
+        names = entities.split(",") if entities else []
+        service.endpoints.append(fakes_raw.endpoint(own, model_pb2.TASK_CHAT, *names))
+    headers = {} if deployment is None else {"azureml-model-deployment": deployment}
+    answer = await chat(gateway, headers=headers, **({} if name is None else {"model": name}))
+    assert answer.status_code == 200
+    assert service.requests[0].model == asked
+    assert service.requests[0].serving.deployment == (deployment or "")
+    assert service.metadata[-1]["x-sluice-model"] == asked
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_model_must_be_named_among_several(
+    gateway: Gateway, service: fakes_raw.FakeRawService, *, stream: bool
+) -> None:
+    """With two chat models and no name, the request is refused by the parameter's name, and nothing is generated."""
+    service.endpoints.append(fakes_raw.endpoint("second", model_pb2.TASK_CHAT))
+    answer = await chat(gateway, stream=stream)
+    assert (answer.status_code, answer.json()["param"]) == (400, "model")
+    assert answer.headers["x-ms-error-code"] == "missing_parameter"
+    assert service.requests == []
+
+
+async def test_no_model_for_the_task(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
+    """Without any model of the kind, the route is 404."""
+    del service.endpoints[1]
+    answer = await chat(gateway)
+    assert (answer.status_code, answer.headers["x-ms-error-code"]) == (404, "unsupported_modality")
+
+
+async def test_endpoints_are_listed_once_for_a_while(
+    gateway: Gateway, service: fakes_raw.FakeRawService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests share the list until it is old; then it is asked for again."""
+    for _ in range(3):
+        assert (await chat(gateway)).status_code == 200
+    assert service.num_listed == 1
+    monkeypatch.setattr(model_choice, "_FRESH_S", 0.0)
+    assert (await chat(gateway)).status_code == 200
+    assert service.num_listed == 2
+
+
+async def test_info(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
+    """/info describes the chat model, or the deployment that is asked for."""
+    for base in ("", "/models"):
+        answer = await gateway.http.get(f"{base}/info?{QUERY}")
+        assert answer.json() == {
+            "model_name": "talker", "model_type": "chat_completion", "model_provider_name": "sluice",
+        }  # fmt: skip
+    answer = await gateway.http.get(f"/info?{QUERY}", headers={"azureml-model-deployment": "embedder"})
+    assert (answer.json()["model_name"], answer.json()["model_type"]) == ("embedder", "embeddings")
+    assert (await gateway.http.get("/info")).json()["param"] == "api-version"
+    service.endpoints.clear()
+
+
+async def test_nothing_is_served(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
+    """Without a model /info is 404."""
+    service.endpoints.clear()
+    answer = await gateway.http.get(f"/info?{QUERY}")
+    assert (answer.status_code, answer.headers["x-ms-error-code"]) == (404, "unknown_model")
+
+
+@pytest.mark.parametrize(
+    ("headers", "sent"),
+    [
+        ({"api-key": "k"}, "Bearer k"),
+        ({"authorization": "Bearer t"}, "Bearer t"),
+        ({"api-key": "k", "authorization": "Bearer t"}, "Bearer t"),
+    ],
+)
+async def test_credentials(gateway: Gateway, headers: dict[str, str], sent: str) -> None:
+    """A key reaches the service as a bearer token, for the list and for the chat; `authorization` goes before it."""
+    await chat(gateway, headers=headers)
+    assert [metadata["authorization"] for metadata in gateway.service.metadata] == [sent, sent]
+
+
+async def test_refusal_of_the_service(gateway: Gateway) -> None:
+    """A value that the service refuses is 422 with the caller's place and value, in Azure's shape."""
+    bad = fakes.bad_request(sampling__temperature="must be at most 2")
+    status = fakes.Status(grpc.StatusCode.INVALID_ARGUMENT, "", fakes.error_info("INVALID_FIELD"), bad)
+    gateway.service.script = fakes.play([status])
+    for stream in (False, True):
+        answer = await chat(gateway, temperature=3, stream=stream)
+        assert (answer.status_code, answer.headers["x-ms-error-code"]) == (422, "invalid_value")
+        assert answer.json()["detail"] == {"loc": ["temperature"], "value": "3"}
+
+
+async def test_failure_in_mid_stream(gateway: Gateway) -> None:
+    """A stream that fails ends with one named event and no [DONE]."""
+    gateway.service.script = fakes.play([fakes.STARTED, fakes.text("a"), fakes.Status(grpc.StatusCode.INTERNAL, "no")])
+    answer = await chat(gateway, stream=True)
+    *_, last, nothing = answer.text.split("\n\n")
+    assert nothing == ""
+    name, data = last.split("\n")
+    assert (name, json.loads(data.removeprefix("data: "))["status"]) == ("event: error", 500)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/chat/completions", 405, "method_not_allowed"),
+        ("POST", "/chat/completion", 404, "not_found"),
+        ("GET", "/models/x", 404, "not_found"),
+        ("POST", "/info", 405, "method_not_allowed"),
+    ],
+)
+async def test_wrong_route(gateway: Gateway, method: str, path: str, status: int, code: str) -> None:
+    """Unknown paths and wrong methods under Azure's prefixes are told in its shape."""
+    answer = await gateway.http.request(method, path)
+    assert (answer.status_code, answer.headers["x-ms-error-code"]) == (status, code)
+    assert answer.json()["status"] == status
+    assert ("allow" in answer.headers) == (status == 405)
