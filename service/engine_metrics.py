@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from opentelemetry.metrics import CallbackOptions, Histogram, Observation
+from opentelemetry.metrics import CallbackOptions, Observation
 
 from service.engine.types import EngineStats
-from service.telemetry import Telemetry
+from service.telemetry import Instruments, Telemetry
 
 _MODEL = "gen_ai.request.model"
 
@@ -36,7 +36,7 @@ class EngineMetrics:
     """The engines' series. `observer(model)` goes to the engine of that model, then `add` shows its stats."""
 
     def __init__(self, telemetry: Telemetry) -> None:
-        self._step_duration = telemetry.instruments.step_duration
+        self._instruments = telemetry.instruments
         self._stats: dict[str, Callable[[], EngineStats]] = {}
         for name, description, read in _GAUGES:
             telemetry.meter.create_observable_gauge(
@@ -47,9 +47,9 @@ class EngineMetrics:
                 f"sluice.engine.{name}", [self._callback(read)], description=description
             )
 
-    def observer(self, model: str) -> StepTimes:
+    def observer(self, model: str) -> StepHistograms:
         """Who is told of the steps of `model`'s engine."""
-        return StepTimes(model, self._step_duration)
+        return StepHistograms(model, self._instruments)
 
     def add(self, model: str, stats: Callable[[], EngineStats]) -> None:
         """Show `model`, whose engine's last stats `stats()` returns in any thread."""
@@ -62,16 +62,17 @@ class EngineMetrics:
         return observe
 
 
-class StepTimes:
-    """The times of one engine's steps; a `StepObserver`."""
+class StepHistograms:
+    """The times and sizes of one engine's steps; a `StepObserver`."""
 
-    def __init__(self, model: str, step_duration: Histogram) -> None:
+    def __init__(self, model: str, instruments: Instruments) -> None:
         self._attributes = {_MODEL: model}
-        self._step_duration = step_duration
+        self._instruments = instruments
         self._num_steps = 0
 
     def on_step(self, stats: EngineStats) -> None:
-        """Record the step's time, if there was one: a report may also tell of an expired deadline alone."""
+        """Record the step, if there was one: a report may also tell of an expired deadline alone."""
         if stats.num_steps > self._num_steps:
-            self._step_duration.record(stats.step_time_s, self._attributes)
+            self._instruments.step_duration.record(stats.step_time_s, self._attributes)
+            self._instruments.step_sequences.record(stats.step_sequences, self._attributes)
         self._num_steps = stats.num_steps

@@ -46,6 +46,7 @@ _FIRST_TOKEN_BUCKETS = (
 )  # fmt: skip
 _OUTPUT_TOKEN_BUCKETS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 _TOKEN_BUCKETS = tuple(4**power for power in range(14))
+_SEQUENCE_BUCKETS = tuple(2**power for power in range(11))
 _STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -59,6 +60,7 @@ class Instruments:
     time_per_output_token: Histogram
     token_usage: Histogram
     step_duration: Histogram
+    step_sequences: Histogram
 
 
 class Telemetry:
@@ -128,4 +130,7 @@ def _instruments(meter: Meter) -> Instruments:
         ),
         token_usage=histogram("gen_ai.client.token.usage", "{token}", _TOKEN_BUCKETS, "Tokens of a generation."),
         step_duration=histogram("sluice.engine.step.duration", "s", _STEP_BUCKETS, "Time of one engine step."),
+        step_sequences=histogram(
+            "sluice.engine.step.sequences", "{sequence}", _SEQUENCE_BUCKETS, "Sequences, or texts, of one engine step."
+        ),
     )

@@ -60,6 +60,7 @@ class EngineCore:
         self._num_computed_tokens = 0
         self._num_generated_tokens = 0
         self._step_tokens = 0
+        self._step_sequences = 0
         self._step_time_s = 0.0
 
     @property
@@ -102,8 +103,10 @@ class EngineCore:
                 self._accept(item, result, now, len(step.items), report)
         self._num_steps += 1
         self._step_tokens = step.num_tokens
+        self._step_sequences = len(step.items)
         self._num_computed_tokens += step.num_tokens
         self._step_time_s = now - began
+        self._scheduler.took(step, self._step_time_s)
         return report
 
     def stats(self) -> EngineStats:
@@ -117,6 +120,7 @@ class EngineCore:
             num_cached_blocks=scheduler.pool.num_cached_blocks,
             step_time_s=self._step_time_s,
             step_tokens=self._step_tokens,
+            step_sequences=self._step_sequences,
             num_steps=self._num_steps,
             num_preemptions=scheduler.num_preemptions,
             num_computed_tokens=self._num_computed_tokens,

@@ -113,6 +113,7 @@ async def test_metrics_show_the_engine() -> None:
             assert samples(run, f"sluice_engine_{name}") == {labels: value}, name
         num_steps = samples(run, "sluice_engine_steps_total")[labels]
         assert samples(run, "sluice_engine_step_duration_seconds_count") == {labels: num_steps}
+        assert samples(run, "sluice_engine_step_sequences_sum") == {labels: num_steps}  # one sequence in each
 
 
 async def test_bucket_boundaries_are_the_conventions() -> None:
