@@ -26,6 +26,10 @@ from sluice.v1 import (
     model_pb2_grpc,
     response_pb2,
     response_pb2_grpc,
+    text_generation_pb2,
+    text_generation_pb2_grpc,
+    token_pb2,
+    token_pb2_grpc,
     watermark_pb2,
     watermark_pb2_grpc,
 )
@@ -50,6 +54,8 @@ from service.servicers.endpoint_file import EndpointFile, EndpointFileError
 from service.servicers.endpoint_table import EndpointTable
 from service.servicers.model import ModelServicer
 from service.servicers.response import ResponseServicer
+from service.servicers.text_generation import TextGenerationServicer
+from service.servicers.token import TokenServicer
 from service.servicers.watermark import WatermarkServicer
 from service.telemetry import MetricsPage, Telemetry
 
@@ -63,6 +69,8 @@ SERVICES = tuple(
         endpoint_pb2.DESCRIPTOR,
         model_pb2.DESCRIPTOR,
         response_pb2.DESCRIPTOR,
+        text_generation_pb2.DESCRIPTOR,
+        token_pb2.DESCRIPTOR,
         watermark_pb2.DESCRIPTOR,
     )
     for name in file.services_by_name
@@ -80,6 +88,10 @@ _REQUESTS = (
     model_pb2.ListModelsRequest,
     model_pb2.GetModelRequest,
     response_pb2.CreateResponseRequest,
+    text_generation_pb2.GenerateTextRequest,
+    token_pb2.CountTokensRequest,
+    token_pb2.DetokenizeTextRequest,
+    token_pb2.TokenizeTextRequest,
     watermark_pb2.DetectWatermarkRequest,
 )
 _HEARTBEAT_CHECK_S = 1.0
@@ -124,6 +136,9 @@ class Server:
         model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(self.catalog), self._server)
         response = ResponseServicer(self.catalog, telemetry, capture_content=settings.capture_content)
         response_pb2_grpc.add_ResponseServiceServicer_to_server(response, self._server)
+        text = TextGenerationServicer(self.catalog, telemetry, capture_content=settings.capture_content)
+        text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(text, self._server)
+        token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(self.catalog), self._server)
         watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(self.catalog), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self.health.servicer, self._server)
         names = [*SERVICES, HEALTH_SERVICE, reflection.SERVICE_NAME]

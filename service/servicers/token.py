@@ -1,0 +1,71 @@
+"""sluice.v1.TokenService over the catalogue. Only the loop's thread runs it; texts are read on another."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sluice.v1 import chat_pb2, token_pb2, token_pb2_grpc
+
+from service.engine.errors import InvalidRequest
+from service.pipeline.chat import ChatPipeline
+from service.pipeline.token import detokenize, tokenize
+from service.servicers.catalog import Catalog
+from service.servicers.generation import Context
+
+
+class TokenServicer(token_pb2_grpc.TokenServiceServicer):
+    """Turns texts into a model's tokens and back; any model will do, those that make vectors too."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    async def TokenizeText(  # noqa: N802
+        self,
+        request: token_pb2.TokenizeTextRequest,
+        context: Context,  # noqa: ARG002
+    ) -> token_pb2.TokenizeTextResponse:
+        model = self._catalog.get(request.model)
+
+        def respond() -> token_pb2.TokenizeTextResponse:
+            token_ids = tokenize(model.tokenizer, request)
+            return token_pb2.TokenizeTextResponse(
+                model=model.name,
+                token_ids=token_ids,
+                tokens=map(model.tokenizer.token_bytes, token_ids),
+                max_model_len=model.description.max_model_len,
+            )
+
+        return await asyncio.to_thread(respond)
+
+    async def DetokenizeText(  # noqa: N802
+        self,
+        request: token_pb2.DetokenizeTextRequest,
+        context: Context,  # noqa: ARG002
+    ) -> token_pb2.DetokenizeTextResponse:
+        model = self._catalog.get(request.model)
+        skips = request.skip_special_tokens
+        text = await asyncio.to_thread(detokenize, model.tokenizer, request.token_ids, skip_special_tokens=skips)
+        return token_pb2.DetokenizeTextResponse(model=model.name, text=text)
+
+    async def CountTokens(  # noqa: N802
+        self,
+        request: token_pb2.CountTokensRequest,
+        context: Context,  # noqa: ARG002
+    ) -> token_pb2.CountTokensResponse:
+        if request.HasField("text"):
+            served = self._catalog.get(request.text.model)
+            num_tokens = len(await asyncio.to_thread(tokenize, served.tokenizer, request.text))
+        else:
+            served = model = self._catalog.generator(request.chat.model, request.chat.serving.deployment)
+            num_tokens = await _count(model.chat, request.chat)
+        return token_pb2.CountTokensResponse(
+            model=served.name, num_tokens=num_tokens, max_model_len=served.description.max_model_len
+        )
+
+
+async def _count(pipeline: ChatPipeline, chat: chat_pb2.ChatRequest) -> int:
+    try:
+        return await pipeline.count(chat)
+    except InvalidRequest as error:
+        error.field = f"chat.{error.field}"
+        raise

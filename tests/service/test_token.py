@@ -1,0 +1,173 @@
+"""TokenService on a real server: texts to tokens and back, and the length of prompts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
+import tokenizers
+from sluice.v1 import chat_pb2, content_pb2, token_pb2, token_pb2_grpc
+
+from service.engine.tokenizer import FastTokenizer
+from tests.pipeline.fakes import ADDED, CHATML, END, function, pipeline_of, tokenizer_of, user
+from tests.service.fakes import MODEL, refused, running
+
+NUM_MAX = 128  # tokens of the context of the tests' model
+
+
+@asynccontextmanager
+async def serving(source: str = CHATML) -> AsyncIterator[tuple[Any, FastTokenizer]]:
+    """A stub, and the tokenizer of the model that answers: a small one with a chat template."""
+    tokenizer = tokenizer_of(*ADDED)
+    pipeline = pipeline_of(source, tokenizer)
+    async with running() as run:
+        scripted = run.server.catalog.generator(MODEL)
+        run.server.catalog.add(replace(scripted, chat_pipeline=pipeline, tokenizer=tokenizer))
+        yield token_pb2_grpc.TokenServiceStub(run.channel), tokenizer
+        assert run.engine.stats().num_steps == 0
+
+
+def tokenize(text: str, **fields: Any) -> token_pb2.TokenizeTextRequest:
+    return token_pb2.TokenizeTextRequest(**{"model": MODEL, "text": text, **fields})
+
+
+def detokenize(token_ids: list[int], **fields: Any) -> token_pb2.DetokenizeTextRequest:
+    return token_pb2.DetokenizeTextRequest(**{"model": MODEL, "token_ids": token_ids, **fields})
+
+
+def count_chat(*messages: content_pb2.Message, **fields: Any) -> token_pb2.CountTokensRequest:
+    chat = chat_pb2.ChatRequest(**{"model": MODEL, "messages": messages, **fields})
+    return token_pb2.CountTokensRequest(chat=chat)
+
+
+@pytest.mark.parametrize("text", ["", "the name", "Grüße, 世界 🌍", "a<|im_end|>b", "long " * 50_000])
+async def test_a_text_comes_back_from_its_tokens(text: str) -> None:
+    """The tokens are the tokenizer's, their bytes add up to the text's, and the ids join to the same text."""
+    async with serving() as (stub, tokenizer):
+        split = await stub.TokenizeText(tokenize(text))
+        joined = await stub.DetokenizeText(detokenize(list(split.token_ids)))
+    assert list(split.token_ids) == tokenizer.encode(text)
+    assert b"".join(split.tokens).decode() == text
+    assert (split.model, split.max_model_len) == (MODEL, NUM_MAX)
+    assert (joined.model, joined.text) == (MODEL, text)
+
+
+async def test_tokens_around_a_text_are_added_unless_refused() -> None:
+    """What the tokenizer puts around a text is there by default, and counted."""
+    tokenizer = _with_begin(tokenizer_of(*ADDED))
+    async with running() as run:
+        run.server.catalog.add(replace(run.server.catalog.generator(MODEL), tokenizer=tokenizer))
+        stub = token_pb2_grpc.TokenServiceStub(run.channel)
+        whole = await stub.TokenizeText(tokenize("the"))
+        plain = await stub.TokenizeText(tokenize("the", add_special_tokens=False))
+        counted = await stub.CountTokens(token_pb2.CountTokensRequest(text=tokenize("the")))
+    assert whole.tokens[0] == b"<|im_start|>"
+    assert whole.token_ids[1:] == plain.token_ids
+    assert counted.num_tokens == len(whole.token_ids)
+
+
+def _with_begin(tokenizer: FastTokenizer) -> FastTokenizer:
+    """The tokenizer with a first token put before each text."""
+    backend = tokenizers.Tokenizer.from_str(tokenizer.json)
+    begin = "<|im_start|>"
+    backend.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"{begin} $A", special_tokens=[(begin, backend.token_to_id(begin))]
+    )
+    return FastTokenizer(backend.to_str())
+
+
+async def test_special_tokens_can_be_left_out_of_a_text() -> None:
+    """They are shown by default."""
+    async with serving() as (stub, tokenizer):
+        token_ids = tokenizer.encode(f"bye{END}")
+        shown = await stub.DetokenizeText(detokenize(token_ids))
+        hidden = await stub.DetokenizeText(detokenize(token_ids, skip_special_tokens=True))
+    assert (shown.text, hidden.text) == (f"bye{END}", "bye")
+
+
+async def test_broken_bytes_are_shown_as_such() -> None:
+    """A token with a part of a character becomes U+FFFD."""
+    async with serving() as (stub, tokenizer):
+        first = tokenizer.encode("🌍")[:1]
+        assert (await stub.DetokenizeText(detokenize(first))).text == "\ufffd"
+
+
+@pytest.mark.parametrize("num_turns", [1, 20])
+async def test_a_chat_is_counted_as_the_model_would_get_it(num_turns: int) -> None:
+    """The count is that of the rendered template; it may be above the context's length; nothing is generated."""
+    async with serving() as (stub, tokenizer):
+        response = await stub.CountTokens(count_chat(*[user("hello you")] * num_turns))
+        rendered = "<|im_start|>user\nhello you<|im_end|>\n" * num_turns + "<|im_start|>assistant\n"
+    assert response.num_tokens == len(tokenizer.encode(rendered))
+    assert (response.model, response.max_model_len) == (MODEL, NUM_MAX)
+    assert (response.num_tokens > NUM_MAX) == (num_turns > 1)
+
+
+async def test_tools_and_switches_count() -> None:
+    """A chat with tools has a longer prompt, and so has one that is not to think."""
+    async with serving() as (stub, _):
+        plain, with_tools, without_thinking = [
+            (await stub.CountTokens(count_chat(user("hello"), **fields))).num_tokens
+            for fields in ({}, {"tools": [function("weather")]}, {"reasoning_effort": chat_pb2.REASONING_EFFORT_NONE})
+        ]
+    assert with_tools > plain
+    assert without_thinking > plain
+
+
+BAD: list[tuple[str, Any, tuple[str, str]]] = [
+    ("TokenizeText", tokenize("x", model=""), ("model", "string.min_len")),
+    ("TokenizeText", tokenize("x" * 4_194_305), ("text", "string.max_len")),
+    ("DetokenizeText", detokenize([1, 2, 70_000]), ("token_ids[2]", "INVALID_FIELD")),
+    ("DetokenizeText", detokenize([0] * 1_048_577), ("token_ids", "repeated.max_items")),
+    ("CountTokens", token_pb2.CountTokensRequest(), ("prompt", "required")),
+    ("CountTokens", token_pb2.CountTokensRequest(text=tokenize("x", model="")), ("text.model", "string.min_len")),
+    ("CountTokens", count_chat(), ("chat.messages", "repeated.min_items")),
+]
+
+
+@pytest.mark.parametrize(("method", "request_", "violation"), BAD, ids=[f"{m}-{v[0]}" for m, _, v in BAD])
+async def test_bad_input_names_its_field(method: str, request_: Any, violation: tuple[str, str]) -> None:
+    """INVALID_ARGUMENT with the field's whole path and the rule."""
+    async with serving() as (stub, _):
+        refusal = await refused(getattr(stub, method)(request_))
+    assert (refusal.code, refusal.fields) == (grpc.StatusCode.INVALID_ARGUMENT, [violation])
+
+
+async def test_a_chat_that_the_template_refuses_is_not_counted() -> None:
+    """The error names the conversation's place in the request."""
+    async with serving("{{ raise_exception('no more than one turn') }}") as (stub, _):
+        refusal = await refused(stub.CountTokens(count_chat(user("hello"))))
+    assert (refusal.code, refusal.fields) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        [("chat.messages", "TEMPLATE_REFUSED")],
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "request_"),
+    [
+        ("TokenizeText", tokenize("x", model="nobody")),
+        ("DetokenizeText", detokenize([1], model="nobody")),
+        ("CountTokens", token_pb2.CountTokensRequest(text=tokenize("x", model="nobody"))),
+        ("CountTokens", count_chat(user("x"), model="nobody")),
+    ],
+)
+async def test_an_unknown_model_is_not_found(method: str, request_: Any) -> None:
+    """NOT_FOUND with the name that was asked for."""
+    async with serving() as (stub, _):
+        refusal = await refused(getattr(stub, method)(request_))
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
+    assert refusal.info.metadata["model"] == "nobody"
+
+
+async def test_a_draining_server_counts_no_more() -> None:
+    """UNAVAILABLE, as for every other call."""
+    async with running() as run:
+        await run.server.drain()
+        stub = token_pb2_grpc.TokenServiceStub(run.channel)
+        refusal = await refused(stub.TokenizeText(tokenize("x")))
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
