@@ -42,14 +42,11 @@ class AzureChatBody(ChatBody, kw_only=True):
 
     model: str | None = None
     stream_options: StreamOptions | None = None
-    parallel_tool_calls: bool | None = None
 
     def to_chat(self, name: str) -> chat_pb2.ChatRequest:
         """The contract's request to the deployment `name`, if one is asked for. Its model may be empty."""
         request = self.to_request(self.model or "")
         request.serving.deployment = name
-        if self.parallel_tool_calls is not None:
-            request.parallel_tool_calls = self.parallel_tool_calls
         return request
 
 

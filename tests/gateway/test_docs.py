@@ -3,46 +3,85 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from gateway.dialects.call import Arrival
+from gateway.dialects.azure import NAMED, AzureChatBody, AzureTranslator
+from gateway.dialects.azure_embedding import NAMED as NAMED_EMBEDDING
+from gateway.dialects.azure_embedding import AzureEmbeddingBody, AzureEmbeddingTranslator
+from gateway.dialects.call import Arrival, Translator
 from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.openai import ChatCompletionBody, OpenAITranslator
+from gateway.dialects.openai_completion import OpenAICompletionBody, OpenAICompletionTranslator
+from gateway.dialects.openai_embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "api.md"
-BASE = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+MESSAGES = {"messages": [{"role": "user", "content": "hi"}]}
+AZURE: dict[str, Any] = {
+    "headers": {"extra-parameters": "pass-through"},
+    "query": {"api-version": "2024-05-01-preview"},
+}
 
 
-def rows() -> list[tuple[str, dict[str, Any], str]]:
-    """(field, example, effect) of the table of fields."""
-    section = DOCS.read_text().partition("### Fields of `POST /v1/chat/completions`")[2].partition("\n###")[0]
-    table = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
-    return [(cells[0].strip("| `"), json.loads("{" + cells[1].strip("`") + "}"), cells[2]) for cells in table]
+@dataclass(frozen=True)
+class Table:
+    """A table of fields: its route, the type that has them, who reads it, a valid body, and what else is sent."""
+
+    route: str
+    body: type[msgspec.Struct]
+    translator: Callable[[], Translator]
+    base: dict[str, Any]
+    sent: dict[str, Any] = field(default_factory=dict)
+
+    def rows(self) -> list[tuple[str, dict[str, Any], str, str]]:
+        """(field, example, effect, note) of each row."""
+        section = DOCS.read_text().partition(f"### Fields of `{self.route}`\n")[2].partition("\n###")[0]
+        table = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
+        return [(c[0].strip("| `"), json.loads("{" + c[1].strip("`") + "}"), c[2], c[3].strip(" |")) for c in table]
+
+    def effect(self, fields: dict[str, Any]) -> tuple[object, ...]:
+        """All that a body decides."""
+        call = self.translator().parse(Arrival(json.dumps(self.base | fields).encode(), **self.sent))
+        return call.request, call.stream, call.affinity, vars(call.encoder)
 
 
-def effect(fields: dict[str, Any]) -> tuple[object, ...]:
-    """All that a body decides."""
-    call = OpenAITranslator().parse(Arrival(json.dumps(BASE | fields).encode()))
-    return call.request, call.stream, call.affinity, vars(call.encoder)
+TABLES = [
+    Table("POST /v1/chat/completions", ChatCompletionBody, OpenAITranslator, {"model": "m", **MESSAGES}),
+    Table("POST /v1/completions", OpenAICompletionBody, OpenAICompletionTranslator, {"model": "m", "prompt": "hi"}),
+    Table("POST /v1/embeddings", OpenAIEmbeddingBody, OpenAIEmbeddingTranslator, {"model": "m", "input": "hi"}),
+    Table("POST /chat/completions", AzureChatBody, AzureTranslator, MESSAGES, AZURE),
+    Table("POST /embeddings", AzureEmbeddingBody, AzureEmbeddingTranslator, {"input": "hi"}, AZURE),
+]
+ROWS = [(table, *row[:3]) for table in TABLES for row in table.rows()]
 
 
-def test_table_has_every_field() -> None:
+@pytest.mark.parametrize("table", TABLES, ids=[table.route for table in TABLES])
+def test_table_has_every_field(table: Table) -> None:
     """The table and the model of the body have the same fields."""
-    assert sorted(name for name, _, _ in rows()) == sorted(f.name for f in msgspec.structs.fields(ChatCompletionBody))
+    assert sorted(row[0] for row in table.rows()) == sorted(f.name for f in msgspec.structs.fields(table.body))
 
 
-@pytest.mark.parametrize(("name", "example", "said"), rows(), ids=[row[0] for row in rows()])
-def test_row_is_true(name: str, example: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(
+    ("table", "name", "example", "said"), ROWS, ids=[f"{table.route} {name}" for table, name, *_ in ROWS]
+)
+def test_row_is_true(table: Table, name: str, example: dict[str, Any], said: str) -> None:
     """A field that is used changes the call, one without effect does not, and a refused one is refused by name."""
     rest = {other: value for other, value in example.items() if other != name}
     if said == "refused":
         with pytest.raises(Failure) as caught:
-            effect(example)
+            table.effect(example)
         assert (caught.value.reason, caught.value.field) == (Reason.UNSUPPORTED_FIELD, name)
     else:
         assert said in {"used", "none"}
-        assert (effect(example) != effect(rest)) == (said == "used")
+        assert (table.effect(example) != table.effect(rest)) == (said == "used")
+
+
+@pytest.mark.parametrize(("table", "named"), [(TABLES[3], NAMED), (TABLES[4], NAMED_EMBEDDING)])
+def test_azure_tables_mark_extra_fields(table: Table, named: frozenset[str]) -> None:
+    """What Azure's API doesn't name is marked so."""
+    assert {name for name, _, _, note in table.rows() if not note.startswith("extra")} == named

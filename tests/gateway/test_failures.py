@@ -22,6 +22,7 @@ STATUSES = [  # API.md 1.4
     (Code.UNAUTHENTICATED, 401, "invalid_request_error", "invalid_api_key"),
     (Code.PERMISSION_DENIED, 403, "permission_error", None),
     (Code.NOT_FOUND, 404, "invalid_request_error", "model_not_found"),
+    (Code.ALREADY_EXISTS, 409, "invalid_request_error", None),
     (Code.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "rate_limit_exceeded"),
     (Code.CANCELLED, 499, "request_cancelled", None),
     (Code.UNAVAILABLE, 503, "server_error", None),
