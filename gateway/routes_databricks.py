@@ -14,6 +14,7 @@ from gateway.dialects.databricks_chat import DatabricksChatTranslator
 from gateway.dialects.databricks_completion import DatabricksCompletionTranslator
 from gateway.dialects.databricks_embedding import DatabricksEmbeddingTranslator
 from gateway.dialects.databricks_error import DatabricksErrors
+from gateway.dialects.databricks_response import DatabricksResponseTranslator
 from gateway.endpoint import GenerationEndpoint
 from gateway.surface import Surface
 
@@ -29,6 +30,7 @@ def databricks_surface(client: ServiceClient, settings: Settings) -> Surface:
         post("chat/completions", DatabricksChatTranslator),
         post("completions", DatabricksCompletionTranslator),
         post("embeddings", DatabricksEmbeddingTranslator),
+        post("responses", DatabricksResponseTranslator),
         post("{name:path}/invocations", InvocationTranslator),
     ]
     return Surface(routes, ("/serving-endpoints",), DatabricksErrors().refuse)

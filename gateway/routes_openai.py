@@ -11,6 +11,7 @@ from gateway.dialects.openai import OpenAITranslator
 from gateway.dialects.openai_completion import OpenAICompletionTranslator
 from gateway.dialects.openai_embedding import OpenAIEmbeddingTranslator
 from gateway.dialects.openai_model import to_model, to_model_list
+from gateway.dialects.openai_response import OpenAIResponseTranslator
 from gateway.endpoint import GenerationEndpoint
 from gateway.lookup_endpoint import LookupEndpoint
 from gateway.surface import Surface
@@ -30,6 +31,7 @@ def openai_surface(client: ServiceClient, settings: Settings) -> Surface:
         Route("/v1/chat/completions", GenerationEndpoint(OpenAITranslator, client, settings), methods=["POST"]),
         Route("/v1/completions", GenerationEndpoint(OpenAICompletionTranslator, client, settings), methods=["POST"]),
         Route("/v1/embeddings", GenerationEndpoint(OpenAIEmbeddingTranslator, client, settings), methods=["POST"]),
+        Route("/v1/responses", GenerationEndpoint(OpenAIResponseTranslator, client, settings), methods=["POST"]),
         Route("/v1/models", LookupEndpoint(list_models, refuse, settings), methods=["GET"]),
         Route("/v1/models/{model:path}", LookupEndpoint(get_model, refuse, settings), methods=["GET"]),
     ]

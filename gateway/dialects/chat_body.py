@@ -19,7 +19,7 @@ from gateway.dialects.contract_limit import check_length, put
 from gateway.dialects.failure import Failure
 from gateway.dialects.sampling_body import CALLER_NAMES, SamplingBody
 
-_EFFORTS: Final = {
+EFFORTS: Final = {
     "none": chat_pb2.REASONING_EFFORT_NONE,
     "minimal": chat_pb2.REASONING_EFFORT_LOW,
     "low": chat_pb2.REASONING_EFFORT_LOW,
@@ -77,7 +77,7 @@ class ChatBody(SamplingBody, kw_only=True):
         if self.parallel_tool_calls is not None:
             request.parallel_tool_calls = self.parallel_tool_calls
         if self.reasoning_effort is not None:
-            request.reasoning_effort = _EFFORTS[self.reasoning_effort]
+            request.reasoning_effort = EFFORTS[self.reasoning_effort]
         return request
 
     def caller_name(self, field: str) -> str:

@@ -14,15 +14,11 @@ from sluice.v1 import chat_pb2
 from gateway.dialects.call import Arrival, Call
 from gateway.dialects.chat_body import ChatBody
 from gateway.dialects.chat_encoder import ChatEncoder
-from gateway.dialects.chat_message import is_given
 from gateway.dialects.databricks_error import DatabricksErrors, DatabricksStreamErrors
 from gateway.dialects.databricks_target import check_extra_params, endpoint_name, wants_stream
-from gateway.dialects.failure import Failure
+from gateway.dialects.databricks_tool import check_tools
 from gateway.dialects.json_body import decode
 from gateway.dialects.stream_options import StreamOptions, wants_usage
-
-_MAX_TOOLS: Final = 32
-_MAX_PROPERTIES: Final = 15
 
 
 class DatabricksChatBody(ChatBody, kw_only=True):
@@ -39,23 +35,12 @@ class DatabricksChatBody(ChatBody, kw_only=True):
     def check(self) -> None:
         """Raise Failure for more tools, or more parameters of one, than are documented."""
         check_extra_params(self.extra_params)
-        tools = self.tools or []
-        if len(tools) > _MAX_TOOLS:
-            raise Failure.of_field("tools", f"must have at most {_MAX_TOOLS} items")
-        for i, tool in enumerate(tools):
-            if _num_properties(tool.function.parameters) > _MAX_PROPERTIES:
-                field = f"tools.{i}.function.parameters.properties"
-                raise Failure.of_field(field, f"must have at most {_MAX_PROPERTIES} keys")
-
-
-class _Parameters(msgspec.Struct):
-    """Of a function's JSON Schema, what is counted."""
-
-    properties: dict[str, msgspec.Raw] = {}
+        check_tools(
+            [(f"tools.{i}.function.parameters", tool.function.parameters) for i, tool in enumerate(self.tools or ())]
+        )
 
 
 _DECODER: Final = msgspec.json.Decoder(DatabricksChatBody)
-_PARAMETERS: Final = msgspec.json.Decoder(_Parameters)
 
 
 class BaseChatEncoder(DatabricksStreamErrors, ChatEncoder):
@@ -84,13 +69,3 @@ class DatabricksChatTranslator(DatabricksErrors):
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )
-
-
-def _num_properties(parameters: msgspec.Raw) -> int:
-    """How many there are at a schema's top. What is no such schema has none; the service says what is wrong with it."""
-    if not is_given(parameters):
-        return 0
-    try:
-        return len(_PARAMETERS.decode(parameters).properties)
-    except msgspec.ValidationError:
-        return 0

@@ -93,7 +93,7 @@ class ResponseChat:
                 message.content.add(text=item.function_call_output.output)
                 output = f"{path}.function_call_output.output"
                 self._turns.append(_Turn(message, path, "function_call_output", [output]))
-            case _:
+            case _ if item.reasoning.text:
                 message = self._assistant(path, "reasoning").message
                 before = message.reasoning + _BETWEEN_THOUGHTS if message.HasField("reasoning") else ""
                 message.reasoning = before + item.reasoning.text

@@ -68,6 +68,7 @@ def turns_of(*items: Item, **fields: Any) -> list[str]:
         ([text("assistant", "a"), call("1"), text("assistant", "b")], None, ["assistant: a | b -> 1 f1{}"]),
         ([thought("a"), thought("b"), text("assistant", "c")], None, ["assistant: <a\nb> c"]),
         ([text("assistant", "a"), thought("b"), text("assistant", "c")], None, ["assistant: a", "assistant: <b> c"]),
+        ([thought(""), text("user", "hi"), thought("")], None, ["user: hi"]),
         ([thought("cut off"), text("user", "go on")], None, ["assistant: <cut off> ", "user: go on"]),
     ],
 )  # fmt: skip

@@ -1,0 +1,23 @@
+"""Databricks: its responses. Their fields are those of the OpenAI style; limits and errors are its own."""
+
+from __future__ import annotations
+
+from gateway.dialects.databricks_error import DatabricksErrors
+from gateway.dialects.databricks_tool import check_tools
+from gateway.dialects.response_body import ResponseBody
+from gateway.dialects.response_reader import ResponseReader
+
+
+class DatabricksResponseTranslator(DatabricksErrors, ResponseReader):
+    """Translates one request for a response."""
+
+    def check(self, body: ResponseBody) -> None:
+        """Raise Failure for more tools, or more parameters of one, than are documented."""
+        check_tools(
+            [
+                (f"tools.{i}.parameters", tool.parameters)
+                if tool.function is None
+                else (f"tools.{i}.function.parameters", tool.function.parameters)
+                for i, tool in enumerate(body.tools or ())
+            ]
+        )

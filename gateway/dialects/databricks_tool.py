@@ -1,0 +1,45 @@
+"""Databricks: how many functions a model may be offered, and how many parameters each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from gateway.dialects.chat_message import is_given
+from gateway.dialects.failure import Failure
+
+_MAX_TOOLS: Final = 32
+_MAX_PROPERTIES: Final = 15
+
+
+class _Parameters(msgspec.Struct):
+    """Of a function's JSON Schema, what is counted."""
+
+    properties: dict[str, msgspec.Raw] = {}
+
+
+_PARAMETERS: Final = msgspec.json.Decoder(_Parameters)
+
+
+def check_tools(parameters: Sequence[tuple[str, msgspec.Raw]]) -> None:
+    """Raise Failure for more functions, or more parameters of one, than are documented.
+
+    `parameters` has each function's JSON Schema after the caller's path of it.
+    """
+    if len(parameters) > _MAX_TOOLS:
+        raise Failure.of_field("tools", f"must have at most {_MAX_TOOLS} items")
+    for path, schema in parameters:
+        if _num_properties(schema) > _MAX_PROPERTIES:
+            raise Failure.of_field(f"{path}.properties", f"must have at most {_MAX_PROPERTIES} keys")
+
+
+def _num_properties(schema: msgspec.Raw) -> int:
+    """How many there are at a schema's top. What is no such schema has none; the service says what is wrong with it."""
+    if not is_given(schema):
+        return 0
+    try:
+        return len(_PARAMETERS.decode(schema).properties)
+    except msgspec.ValidationError:
+        return 0

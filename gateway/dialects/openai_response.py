@@ -1,0 +1,10 @@
+"""The OpenAI style: its responses. docs/api.md has the table of their fields, and a test tries every row of it."""
+
+from __future__ import annotations
+
+from gateway.dialects.openai_error import OpenAIErrors
+from gateway.dialects.response_reader import ResponseReader
+
+
+class OpenAIResponseTranslator(OpenAIErrors, ResponseReader):
+    """Translates one request for a response."""
