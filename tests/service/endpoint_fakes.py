@@ -7,15 +7,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from grpc import aio
 from sluice.v1 import chat_pb2_grpc, endpoint_pb2, endpoint_pb2_grpc, model_pb2, model_pb2_grpc
 
 from service.config import ModelSettings
+from service.engine.encoder_core import TokenIds, Vector
+from service.engine.encoder_engine import EncoderEngine
 from service.engine.engine import Engine, StepObserver
+from service.pipeline.embedding import EmbeddingPipeline
 from service.server import Server
 from service.servicers.catalog import ServedEncoder, ServedModel
 from service.telemetry import Telemetry
-from tests.engine.fakes import ByteTokenizer
+from tests.engine.fakes import ByteTokenizer, config_of
 from tests.service.fakes import PlainPipeline, ScriptedRunner, scripted_engine, served, settings_of
 
 GENERATES = (model_pb2.TASK_CHAT, model_pb2.TASK_COMPLETION)
@@ -26,6 +30,7 @@ class Serving:
     """A server on a free port; its models say their own names."""
 
     server: Server
+    port: int
     runners: dict[str, ScriptedRunner]
     engines: dict[str, Engine]
     chat: Any
@@ -57,6 +62,13 @@ class Serving:
         return endpoint
 
 
+class LengthRunner:
+    """An encoder's computing half whose vector of an input is its number of tokens."""
+
+    def run(self, inputs: Sequence[TokenIds]) -> Sequence[Vector]:
+        return [np.array([len(tokens)], np.float32) for tokens in inputs]
+
+
 def entities_of(*shares: tuple[str, str, int]) -> list[endpoint_pb2.ServedEntity]:
     """Entities (name, model, percentage)."""
     return [
@@ -73,7 +85,10 @@ def both(first: int = 50, second: int = 50) -> list[tuple[str, str, int]]:
 def encoder(name: str) -> ServedEncoder:
     """A model that makes vectors, as far as the catalogue looks at one."""
     description = model_pb2.Model(name=name, tasks=[model_pb2.TASK_EMBEDDING])
-    return ServedEncoder(description, scripted_engine(ScriptedRunner()), ByteTokenizer())
+    tokenizer = ByteTokenizer()
+    engine = EncoderEngine(LengthRunner(), config_of(), vocab_size=tokenizer.vocab_size)
+    engine.start()
+    return ServedEncoder(description, engine, EmbeddingPipeline(tokenizer, engine.max_model_len, 1), tokenizer)
 
 
 @asynccontextmanager
@@ -100,6 +115,7 @@ async def serving(
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             yield Serving(
                 server,
+                port,
                 runners,
                 engines,
                 chat_pb2_grpc.ChatServiceStub(channel),

@@ -1,0 +1,182 @@
+"""What callers of Databricks' REST API send to make an endpoint, or to put other models behind one.
+
+Owns these bodies, their mapping to the contract's requests, and the way back for field names. What sizes, names or
+describes the hardware of others is taken without effect; what would promise something that is not kept is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+from sluice.v1 import endpoint_pb2
+
+from gateway.dialects.caller_name import dotted
+from gateway.dialects.chat_message import is_given
+from gateway.dialects.contract_limit import check_length, put
+from gateway.dialects.failure import Failure, Reason
+
+_REFUSED_OF_ENTITY: Final = {
+    "environment_vars": "models have no environment",
+    "external_model": "only models that this server has loaded can be served",
+    "instance_profile_arn": "models have no instance profile",
+}
+_REFUSED_OF_CONFIG: Final = {
+    "auto_capture_config": "requests are not captured",
+    "served_models": "deprecated; use served_entities",
+}
+_REFUSED_OF_ENDPOINT: Final = {
+    "ai_gateway": "limits and guardrails are not kept for each endpoint",
+    "email_notifications": "this server sends no mail",
+    "rate_limits": "limits are not kept for each endpoint",
+    "telemetry_config": "telemetry is the operator's to set",
+}
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]")
+_ENTITY: Final = re.compile(r"^entities\.(\d+)(?:\.(\w+))?$")
+
+
+def _raw() -> msgspec.Raw:
+    return msgspec.Raw()
+
+
+class ServedEntityBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A model behind an endpoint. Only `entity_name`, the model's name, and `name` have effect."""
+
+    entity_name: str
+    name: str | None = None
+    entity_version: str | None = None
+    burst_scaling_enabled: bool | None = None
+    max_provisioned_concurrency: int | None = None
+    max_provisioned_throughput: int | None = None
+    min_provisioned_concurrency: int | None = None
+    min_provisioned_throughput: int | None = None
+    provisioned_model_units: int | None = None
+    scale_to_zero_enabled: bool | None = None
+    workload_size: str | None = None
+    workload_type: str | None = None
+    environment_vars: msgspec.Raw = msgspec.field(default_factory=_raw)
+    external_model: msgspec.Raw = msgspec.field(default_factory=_raw)
+    instance_profile_arn: msgspec.Raw = msgspec.field(default_factory=_raw)
+
+    @property
+    def given_name(self) -> str:
+        """Its name within the endpoint: the model's, as far as it may stand there, if none is given."""
+        return _UNFIT.sub("-", self.entity_name) if self.name is None else self.name
+
+
+class RouteBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A share of the traffic; `served_model_name` is the older name of `served_entity_name`."""
+
+    traffic_percentage: int
+    served_entity_name: str | None = None
+    served_model_name: str | None = None
+
+
+class TrafficBody(msgspec.Struct, forbid_unknown_fields=True):
+    """All shares. An entity without a route gets none."""
+
+    routes: list[RouteBody] | None = None
+
+
+class ConfigBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The body of `PUT /api/2.0/serving-endpoints/{name}/config`, and a part of that which makes an endpoint."""
+
+    served_entities: list[ServedEntityBody]
+    traffic_config: TrafficBody | None = None
+    name: str | None = None
+    auto_capture_config: msgspec.Raw = msgspec.field(default_factory=_raw)
+    served_models: msgspec.Raw = msgspec.field(default_factory=_raw)
+
+    def to_update(self, name: str) -> endpoint_pb2.UpdateEndpointRequest:
+        """The contract's request for the endpoint `name`. Raises Failure."""
+        return endpoint_pb2.UpdateEndpointRequest(name=name, entities=self.to_entities(name, ""))
+
+    def to_entities(self, name: str, prefix: str) -> list[endpoint_pb2.ServedEntity]:
+        """The contract's entities of the endpoint `name`. `prefix` stands before field names. Raises Failure."""
+        _refuse(self, _REFUSED_OF_CONFIG, prefix)
+        if self.name not in {None, name}:
+            raise Failure.of_field(f"{prefix}name", "differs from the endpoint's name; it can be left out")
+        field = f"{prefix}served_entities"
+        check_length(endpoint_pb2.CreateEndpointRequest, "entities", self.served_entities, field)
+        for i, each in enumerate(self.served_entities):
+            _refuse(each, _REFUSED_OF_ENTITY, f"{field}.{i}.")
+        entities = [
+            endpoint_pb2.ServedEntity(name=each.given_name, model=each.entity_name) for each in self.served_entities
+        ]
+        if self.routes:
+            self._share(entities, prefix)
+        elif len(entities) == 1:
+            entities[0].traffic_percentage = 100
+        elif entities:
+            text = "required where there are several served_entities"
+            raise Failure.of_field(f"{prefix}traffic_config.routes", text, Reason.MISSING_FIELD)
+        return entities
+
+    @property
+    def routes(self) -> list[RouteBody]:
+        """The shares as given."""
+        return (self.traffic_config and self.traffic_config.routes) or []
+
+    def caller_name(self, field: str, prefix: str = "") -> str:
+        """The caller's name of the contract's `field`: `entities[0].model` → `served_entities.0.entity_name`."""
+        entity = _ENTITY.match(dotted(field))
+        if entity is None:
+            return f"{prefix}served_entities" if field == "entities" else field
+        index, part = int(entity[1]), entity[2]
+        if part == "traffic_percentage":
+            name = self.served_entities[index].given_name
+            for i, route in enumerate(self.routes):
+                if name == _target(route):
+                    return f"{prefix}traffic_config.routes.{i}.traffic_percentage"
+        part = "entity_name" if part == "model" else part
+        return ".".join(each for each in (f"{prefix}served_entities.{index}", part) if each is not None)
+
+    def _share(self, entities: list[endpoint_pb2.ServedEntity], prefix: str) -> None:
+        by_name = {entity.name: entity for entity in entities}
+        for i, route in enumerate(self.routes):
+            field = f"{prefix}traffic_config.routes.{i}"
+            name = _target(route)
+            if name is None:
+                raise Failure.of_field(f"{field}.served_entity_name", "required, but missing", Reason.MISSING_FIELD)
+            entity = by_name.pop(name, None)
+            if entity is None:
+                text = "must be the name of one of served_entities, each named once"
+                raise Failure.of_field(f"{field}.served_entity_name", text)
+            put(entity, "traffic_percentage", route.traffic_percentage, f"{field}.traffic_percentage")
+
+
+class EndpointBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The body of `POST /api/2.0/serving-endpoints`."""
+
+    name: str
+    config: ConfigBody
+    budget_policy_id: str | None = None
+    description: str | None = None
+    route_optimized: bool | None = None
+    tags: list[dict[str, str]] | None = None
+    ai_gateway: msgspec.Raw = msgspec.field(default_factory=_raw)
+    email_notifications: msgspec.Raw = msgspec.field(default_factory=_raw)
+    rate_limits: msgspec.Raw = msgspec.field(default_factory=_raw)
+    telemetry_config: msgspec.Raw = msgspec.field(default_factory=_raw)
+
+    def to_create(self) -> endpoint_pb2.CreateEndpointRequest:
+        """The contract's request. Raises Failure."""
+        _refuse(self, _REFUSED_OF_ENDPOINT, "")
+        return endpoint_pb2.CreateEndpointRequest(
+            name=self.name, entities=self.config.to_entities(self.name, "config.")
+        )
+
+    def caller_name(self, field: str) -> str:
+        """The caller's name of the contract's `field`."""
+        return self.config.caller_name(field, "config.")
+
+
+def _target(route: RouteBody) -> str | None:
+    return route.served_model_name if route.served_entity_name is None else route.served_entity_name
+
+
+def _refuse(body: msgspec.Struct, reasons: dict[str, str], prefix: str) -> None:
+    for name, why in reasons.items():
+        if is_given(getattr(body, name)):
+            raise Failure.of_field(f"{prefix}{name}", f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
