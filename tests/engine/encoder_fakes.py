@@ -1,0 +1,149 @@
+"""What the encoder's tests run on: a runner whose vectors can be computed by hand, and small encoders of real kinds."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from collections.abc import Sequence as Rows
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+import torch
+import transformers
+
+from service.engine.config import EngineConfig
+from service.engine.encoder_core import EncodingRequest, TokenIds, Vector
+from service.engine.encoder_engine import EncoderEngine
+from service.engine.engine import StepObserver
+from tests.engine.fakes import ByteTokenizer
+
+NUM_DIMENSIONS = 4
+VOCAB_SIZE = 258
+BEGIN, FINISH = 256, 257
+
+
+class FramedTokenizer(ByteTokenizer):
+    """Token i is byte i; a text stands between two control tokens where they are asked for."""
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        ids = super().encode(text)
+        return [BEGIN, *ids, FINISH] if add_special_tokens else ids
+
+
+def vector_of(token_ids: Rows[int] | TokenIds) -> list[float]:
+    """What `HandRunner` makes of an input: its length, sum, first and last."""
+    return [len(token_ids), float(sum(token_ids)), float(token_ids[0]), float(token_ids[-1])]
+
+
+class HandRunner:
+    """Computes `vector_of`, and remembers its batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[list[int]]] = []
+        self.fail_with: BaseException | None = None
+        self.entered = threading.Event()
+        self.gate = threading.Event()  # each batch waits for it
+        self.gate.set()
+        self.max_runs: int | None = None  # the gate closes itself after so many batches
+
+    def run(self, inputs: Rows[TokenIds]) -> list[Vector]:
+        self.entered.set()
+        if len(self.batches) == self.max_runs:
+            self.gate.clear()
+        assert self.gate.wait(60)
+        if self.fail_with is not None:
+            raise self.fail_with
+        self.batches.append([each.tolist() for each in inputs])
+        return [np.array(vector_of(each), dtype=np.float32) for each in inputs]
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Batches wait until the end of the block."""
+        self.gate.clear()
+        try:
+            yield
+        finally:
+            self.gate.set()
+
+
+def ids(*lengths: int, token_id: int = 1) -> list[TokenIds]:
+    """Inputs of those lengths."""
+    return [np.full(length, token_id, dtype=np.int64) for length in lengths]
+
+
+def encoding(*lengths: int, token_id: int = 1, **fields: Any) -> EncodingRequest:
+    """A request of inputs of those lengths."""
+    return EncodingRequest(**{"request_id": "r", "inputs": ids(*lengths, token_id=token_id), **fields})
+
+
+def hand_engine(runner: HandRunner, observer: StepObserver | None = None, **sizes: Any) -> EncoderEngine:
+    """An engine on `runner`; not started."""
+    config = EngineConfig(**{"max_model_len": 16, **sizes})
+    return EncoderEngine(runner, config, vocab_size=VOCAB_SIZE, observer=observer)
+
+
+@asynccontextmanager
+async def started(**fields: Any) -> AsyncIterator[tuple[EncoderEngine, HandRunner]]:
+    """A running engine and its runner."""
+    runner = HandRunner()
+    async with hand_engine(runner, **fields) as engine:
+        try:
+            yield engine, runner
+        finally:
+            runner.gate.set()
+
+
+_SIZES: dict[str, Any] = {
+    "vocab_size": 101,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 40,
+}
+_ROBERTA = {**_SIZES, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+CONFIGS: dict[str, Any] = {
+    "bert": lambda: transformers.BertConfig(**_SIZES),
+    "roberta": lambda: transformers.RobertaConfig(**_ROBERTA),
+    "mpnet": lambda: transformers.MPNetConfig(**_ROBERTA),
+    "distilbert": lambda: transformers.DistilBertConfig(
+        vocab_size=101, dim=32, hidden_dim=48, n_layers=2, n_heads=4, max_position_embeddings=40
+    ),
+    "qwen3": lambda: transformers.Qwen3Config(**_SIZES, num_key_value_heads=2, head_dim=8, pad_token_id=0),
+}
+
+
+def save_encoder(kind: str, folder: Path, **files: Any) -> Any:
+    """Save a random encoder of `CONFIGS` with a tokenizer of words w0, w1, …; return its model.
+
+    `files` are JSON files by their names without the ending; `pooling` stands for 1_Pooling/config.json.
+    """
+    torch.manual_seed(0)
+    model: Any = transformers.AutoModel.from_config(CONFIGS[kind]())  # type: ignore[no-untyped-call]
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, mean=float(parameter.dim() == 1), std=0.15)
+    model.save_pretrained(folder)
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"w{i}": i for i in range(101)}, unk_token="w3"))  # noqa: S106
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    words.post_processor = tokenizers.processors.TemplateProcessing(
+        single="w5 $A w6", special_tokens=[("w5", 5), ("w6", 6)]
+    )
+    words.save(str(folder / "tokenizer.json"))
+    for name, value in files.items():
+        file = folder / ("1_Pooling/config.json" if name == "pooling" else f"{name}.json")
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(value))
+    return model.eval()
+
+
+def modules(*kinds: str) -> list[dict[str, Any]]:
+    """What modules.json has for those modules."""
+    paths = {"Transformer": "", "Pooling": "1_Pooling"}
+    return [
+        {"idx": index, "path": paths.get(kind, f"{index}_{kind}"), "type": f"sentence_transformers.models.{kind}"}
+        for index, kind in enumerate(kinds)
+    ]

@@ -1,0 +1,149 @@
+"""The encoder's step: whose input comes next, what fits into a batch, and who is not computed any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.engine.encoder_core import Abort, Add, EncoderCore, EncoderReport, EncodingJob
+from tests.engine.encoder_fakes import HandRunner, encoding, vector_of
+from tests.engine.fakes import Clock
+
+
+class Bench:
+    """A core on a runner by hand; jobs are told apart by their inputs' only token."""
+
+    def __init__(self, max_batch_tokens: int) -> None:
+        self.clock = Clock()
+        self.runner = HandRunner()
+        self.core = EncoderCore(self.runner, max_batch_tokens, self.clock)
+        self.vectors: dict[EncodingJob, dict[int, list[float]]] = {}
+
+    def add(self, *lengths: int, token_id: int = 1, **fields: Any) -> EncodingJob:
+        job = EncodingJob(encoding(*lengths, token_id=token_id, **fields), self.clock.now)
+        self.core.receive(Add(job))
+        return job
+
+    def step(self) -> EncoderReport:
+        report = self.core.step()
+        for job, index, vector in report.vectors:
+            assert self.vectors.setdefault(job, {}).setdefault(index, vector.tolist()) == vector.tolist()
+        return report
+
+    def run(self) -> list[list[int]]:
+        """All batches until nothing is left: the token of each input."""
+        while self.core.has_work:
+            self.step()
+        return [[each[0] for each in batch] for batch in self.runner.batches]
+
+
+def test_core_computes_every_input_once() -> None:
+    """Each job gets a vector for each of its inputs, whatever the batches were."""
+    bench = Bench(max_batch_tokens=7)
+    jobs = [bench.add(3, 1, 7, 2, token_id=1), bench.add(5, token_id=2), bench.add(1, 1, 1, token_id=3)]
+    bench.run()
+    for job in jobs:
+        inputs = job.request.inputs
+        assert bench.vectors[job] == {index: vector_of(each) for index, each in enumerate(inputs)}
+    assert sum(map(len, bench.runner.batches)) == 8
+    assert bench.core.stats().num_waiting == 0
+
+
+def test_batches_take_one_input_of_each_job_in_turn() -> None:
+    """A job of many inputs shares each batch with those of a few, and who came last in one batch isn't first again."""
+    bench = Bench(max_batch_tokens=4)
+    bench.add(*[1] * 7, token_id=1)
+    bench.add(1, 1, 1, token_id=2)
+    bench.add(1, token_id=3)
+    assert bench.run() == [[1, 2, 3, 1], [2, 1, 2, 1], [1, 1, 1]]
+
+
+def test_turns_go_on_from_batch_to_batch() -> None:
+    """With more jobs than a batch holds, each gets its turn before any gets its second."""
+    bench = Bench(max_batch_tokens=2)
+    for token_id in (1, 2, 3):
+        bench.add(1, 1, token_id=token_id)
+    assert bench.run() == [[1, 2], [3, 1], [2, 3]]
+
+
+def test_late_job_of_one_input_passes_a_large_one() -> None:
+    """What comes while thousands of inputs wait is in the next batch."""
+    bench = Bench(max_batch_tokens=8)
+    bench.add(*[8] * 2000, token_id=1)
+    bench.step()
+    late = bench.add(1, token_id=2)
+    bench.step()
+    bench.step()
+    assert late in bench.vectors
+
+
+@pytest.mark.parametrize(
+    ("max_batch_tokens", "lengths", "batches"),
+    [
+        (8, [8, 1], [[8], [1]]),
+        (8, [3, 5, 1], [[3, 5], [1]]),
+        (8, [9, 1], [[9], [1]]),
+        (1, [1, 1], [[1], [1]]),
+    ],
+    ids=["full", "exactly", "one above the limit", "one each"],
+)
+def test_batch_holds_its_tokens(max_batch_tokens: int, lengths: list[int], batches: list[list[int]]) -> None:
+    """No batch exceeds the limit, but for a single input that does by itself."""
+    bench = Bench(max_batch_tokens)
+    bench.add(*lengths)
+    bench.run()
+    assert [[len(each) for each in batch] for batch in bench.runner.batches] == batches
+
+
+def test_lower_priority_value_comes_first() -> None:
+    """All inputs of the lower value precede those of a higher one, whenever they came."""
+    bench = Bench(max_batch_tokens=2)
+    bench.add(1, 1, token_id=1)
+    bench.add(1, 1, 1, token_id=2, priority=-1)
+    assert bench.run() == [[2, 2], [2, 1], [1]]
+
+
+def test_aborted_job_is_not_computed() -> None:
+    """What its caller left is dropped, once begun too, and aborting it again, or after its end, does nothing."""
+    bench = Bench(max_batch_tokens=2)
+    left = bench.add(1, 1, 1, token_id=1)
+    ended = bench.add(1, token_id=2)
+    bench.step()
+    for _ in range(2):
+        bench.core.receive(Abort(left))
+        bench.core.receive(Abort(ended))
+    assert not bench.core.has_work
+    assert bench.core.stats().num_waiting == 0
+    assert bench.run() == [[1, 2]]
+
+
+def test_job_past_its_deadline_is_not_computed() -> None:
+    """It ends with the next step, begun or not; the others of the batch are computed."""
+    bench = Bench(max_batch_tokens=4)
+    late = bench.add(1, 1, token_id=1, deadline=bench.clock.now + 5)
+    begun = bench.add(4, 4, token_id=2, deadline=bench.clock.now + 7)
+    bench.add(1, token_id=3)
+    bench.clock.now += 5
+    assert bench.step().expired == [late]
+    bench.step()
+    bench.clock.now += 5
+    report = bench.step()
+    assert report.expired == [begun]
+    assert late not in bench.vectors
+    assert not bench.core.has_work
+    assert bench.runner.batches == [[[2] * 4], [[3]]]
+
+
+def test_stats_count_inputs_and_tokens() -> None:
+    """What waits is counted by inputs; steps, their sizes and all tokens are those computed."""
+    bench = Bench(max_batch_tokens=4)
+    bench.add(3, 1, 2)
+    assert bench.core.stats().num_waiting == 3
+    bench.step()
+    stats = bench.core.stats()
+    assert (stats.num_waiting, stats.num_steps, stats.step_sequences, stats.step_tokens) == (1, 1, 2, 4)
+    bench.step()
+    stats = bench.core.stats()
+    assert (stats.num_waiting, stats.num_steps, stats.step_sequences, stats.step_tokens) == (0, 2, 1, 2)
+    assert stats.num_computed_tokens == 6
