@@ -200,7 +200,7 @@ async def until_ready(settings: Settings) -> None:
 
 def greeting(settings: Settings) -> str:
     """What a newcomer needs to go on."""
-    door, name = f"http://{settings.host}:{settings.envoy_port}", next(iter(settings.model))
+    door, name = f"http://{settings.host}:{settings.envoy_port}", next(iter(settings.model), "sluice-demo")
     body = json.dumps({"model": name, "stream": True, "messages": [{"role": "user", "content": "Hello! Who are you?"}]})
     return f"""
 sluice is ready.
