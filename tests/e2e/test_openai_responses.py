@@ -1,0 +1,131 @@
+"""The official OpenAI client's responses, unchanged but for its base URL, through Envoy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pydantic
+import pytest
+from openai.types.responses import Response
+
+from tests.e2e.stack import Stack
+
+MODEL = "sluice-demo"
+QUESTION = "What is the capital of France?"
+GREEDY: dict[str, Any] = {"model": MODEL, "temperature": 0, "max_output_tokens": 200}
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "Get the current weather in a city.",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
+
+
+class Place(pydantic.BaseModel):
+    """What a structured answer looks like."""
+
+    city: str
+    population: int
+
+
+@pytest.fixture(params=["v1", "serving-endpoints"])
+def client(
+    stack: Stack, request: pytest.FixtureRequest
+) -> Iterator[Any]:  # its overloads know only OpenAI's models
+    """A client of the front door, at each base URL that has responses."""
+    with openai.OpenAI(base_url=f"{stack.door}/{request.param}", api_key="unused", max_retries=0) as client:
+        yield client
+
+
+def test_whole_and_streamed_responses_are_the_same(client: Any) -> None:
+    """`create`, its stream and the stream helper tell one text, one usage and every default that is in force."""
+    whole = client.responses.create(**GREEDY, input=QUESTION, instructions="Be kind.", metadata={"run": "7"})
+    Response.model_validate(whole.model_dump())
+    assert (whole.status, whole.model, whole.instructions, whole.metadata) == (
+        "completed", MODEL, "Be kind.", {"run": "7"},
+    )  # fmt: skip
+    assert whole.output_text
+    assert whole.usage.total_tokens == whole.usage.input_tokens + whole.usage.output_tokens > 0
+    events = list(client.responses.create(**GREEDY, input=QUESTION, instructions="Be kind.", stream=True))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert [event.type for event in events][:2] == ["response.created", "response.in_progress"]
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == whole.output_text
+    assert events[-1].response.output_text == whole.output_text
+    assert events[-1].response.usage.output_tokens == whole.usage.output_tokens
+    with client.responses.stream(**GREEDY, input=QUESTION, instructions="Be kind.") as stream:
+        for event in stream:
+            if event.type == "response.output_text.done":
+                assert event.text == whole.output_text
+        assert stream.get_final_response().output_text == whole.output_text
+
+
+def test_parse_gives_a_model(client: Any) -> None:
+    """`parse` and the stream helper make the answer an object of the caller's own type."""
+    asked = {**GREEDY, "input": "Tell me about Oslo.", "text_format": Place}
+    parsed = client.responses.parse(**asked)
+    assert isinstance(parsed.output_parsed, Place)
+    with client.responses.stream(**asked) as stream:
+        assert stream.get_final_response().output_parsed == parsed.output_parsed
+
+
+def test_call_and_its_output_go_round(client: Any) -> None:
+    """A demanded call is valid by its schema; the answer's items and the call's output are the next input."""
+    items: list[Any] = [{"role": "user", "content": "How is the weather in Oslo?"}]
+    first = client.responses.create(**GREEDY, input=items, tools=[WEATHER], tool_choice="required", max_tool_calls=1)
+    (call,) = [item for item in first.output if item.type == "function_call"]
+    assert (call.name, list(json.loads(call.arguments))) == ("get_weather", ["city"])
+    items += first.output
+    items.append({"type": "function_call_output", "call_id": call.call_id, "output": '{"temperature": 3}'})
+    second = client.responses.create(**GREEDY, input=items, tools=[WEATHER], tool_choice="none")
+    assert (second.status, [item.type for item in second.output][-1]) == ("completed", "message")
+    named = {"type": "function", "name": "get_weather"}
+    with client.responses.stream(**GREEDY, input="Rain?", tools=[WEATHER], tool_choice=named) as stream:
+        done = [event for event in stream if event.type == "response.function_call_arguments.done"]
+    assert [event.name for event in done] == ["get_weather"]
+
+
+def test_logprobs_and_a_limit(client: Any) -> None:
+    """Logprobs come where they are asked for; a response that was cut off says by what."""
+    cut = client.responses.create(
+        **GREEDY | {"max_output_tokens": 3}, input=QUESTION, include=["message.output_text.logprobs"], top_logprobs=2
+    )
+    assert (cut.status, cut.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert cut.usage.output_tokens == 3
+    tokens = [each for item in cut.output if item.type == "message" for each in item.content[0].logprobs]
+    assert all(len(each.top_logprobs) == 2 for each in tokens)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"temperature": 3}, openai.BadRequestError, "temperature"),
+        ({"input": []}, openai.BadRequestError, "input"),
+        ({"store": True}, openai.BadRequestError, "store"),
+        ({"previous_response_id": "resp_1"}, openai.BadRequestError, "previous_response_id"),
+        ({"tools": [{"type": "web_search"}]}, openai.BadRequestError, "tools.0.type"),
+        ({"input": [{"type": "function_call_output", "call_id": "x", "output": ""}]}, openai.BadRequestError,
+         "input.0.call_id"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x/y.png"}]}]},
+         openai.BadRequestError, "input.0.content.0.image_url"),
+        ({"input": "word " * 4000}, openai.BadRequestError, "2047"),
+        ({"model": "nobody"}, openai.NotFoundError, "nobody"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("stream", [False, True])
+def test_errors_name_the_field(
+    client: Any, change: dict[str, Any], error: type[openai.APIStatusError], words: str, *, stream: bool
+) -> None:
+    """A bad value is the client's typed error, streamed or not, in the caller's names."""
+    with pytest.raises(error) as caught:
+        client.responses.create(**GREEDY | {"input": QUESTION} | change, stream=stream)
+    body: Any = caught.value.response.json()
+    assert words in json.dumps(body)
