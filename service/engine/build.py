@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import GenerationConfig
 
 from service.engine.config import EngineConfig
@@ -54,11 +53,13 @@ def build_engine(
     *,
     compute_dtype: ComputeDtype = "auto",
     device: str = "auto",
+    cache_share: float = 1.0,
     observer: StepObserver | None = None,
 ) -> BuiltEngine:
     """Load `model`, a folder or a hub id, and size the engine for it. Raises ModelLoadError for whatever is wrong.
 
-    `device` is a torch device or "auto": CUDA if there is one, else the CPU.
+    `device` is a torch device or "auto": CUDA if there is one, else the CPU. Its cache takes at most `cache_share` of
+    the memory that is left for caches, so that engines built later have theirs.
     """
     target = choose_device(device)
     folder = find_folder(model)
@@ -75,7 +76,8 @@ def build_engine(
     with load_progress(model, checkpoint.num_bytes) as on_read:
         checkpoint.on_read = on_read
         backend = load_backend(model_config, checkpoint, dtype, target, max_model_len)
-    num_blocks = config.num_blocks or _num_blocks(config, max_model_len, backend.bytes_per_slot, target, folder)
+    room = int(cache_bytes(target) * cache_share)
+    num_blocks = config.num_blocks or _num_blocks(config, max_model_len, backend.bytes_per_slot, room, folder)
     resolved = replace(config, num_blocks=num_blocks, max_model_len=max_model_len, num_threads=num_threads)
     runner = ModelRunner(
         backend, num_blocks, config.block_size, target, watermark=config.watermark, num_threads=num_threads
@@ -100,12 +102,10 @@ def build_engine(
     )
 
 
-def _num_blocks(
-    config: EngineConfig, max_model_len: int, bytes_per_slot: int, device: torch.device, folder: Path
-) -> int:
-    """As many as memory allows, and no more than all sequences of a full batch need at their longest."""
+def _num_blocks(config: EngineConfig, max_model_len: int, bytes_per_slot: int, room: int, folder: Path) -> int:
+    """As many as fit into `room` bytes, and no more than all sequences of a full batch need at their longest."""
     useful = config.max_batch_sequences * -(-max_model_len // config.block_size)
-    affordable = cache_bytes(device) // (bytes_per_slot * config.block_size)
+    affordable = room // (bytes_per_slot * config.block_size)
     if affordable < 1:
         raise ModelLoadError(f"no memory is left for the cache of {folder}")
     return min(useful, affordable)

@@ -45,7 +45,7 @@ def edit_json(file: Path, **values: object) -> None:
 
 async def test_build_serves(folder: Path) -> None:
     """The built engine generates, and tells what it is."""
-    built = build_engine(str(folder), SMALL)
+    built = build_engine(str(folder), SMALL, compute_dtype="float32")
     assert built.info.architecture == "Qwen3ForCausalLM"
     assert (built.info.max_model_len, built.info.vocab_size) == (MAX_POSITIONS, VOCAB_SIZE)
     assert (built.info.dtype, built.info.device) == ("float32", "cpu")
@@ -110,11 +110,22 @@ def test_build_sizes_the_cache(
     config = EngineConfig(max_batch_sequences=4)
     if expected is None:
         with pytest.raises(ModelLoadError, match="no memory is left"):
-            build_engine(str(folder), config)
+            build_engine(str(folder), config, compute_dtype="float32")
         return
-    built = build_engine(str(folder), config)
+    built = build_engine(str(folder), config, compute_dtype="float32")
     expected = min(expected, available // 2 // (1536 * 16))
     assert built.config.num_blocks == built.runner.num_blocks == expected
+
+
+@pytest.mark.parametrize(("cache_share", "expected"), [(1.0, 30), (0.5, 15), (0.1, 3)])
+def test_build_leaves_cache_memory_to_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, cache_share: float, expected: int
+) -> None:
+    """Of the memory for caches, here 30 blocks of 16 tokens, an engine takes its share."""
+    monkeypatch.setattr(memory, "_available_host_bytes", lambda: 2 * 30 * 16 * 1536)
+    config = EngineConfig(max_batch_sequences=4)
+    built = build_engine(str(folder), config, compute_dtype="float32", cache_share=cache_share)
+    assert built.config.num_blocks == expected
 
 
 def test_memory_is_told_in_bytes() -> None:
@@ -142,19 +153,19 @@ def test_build_bounds_the_context(folder: Path) -> None:
 
 def test_fingerprint_tells_what_decides_the_numbers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Equal for the same files elsewhere, different for another compute type, configuration or weights."""
-    first = build_engine(str(folder), SMALL).info.fingerprint
+    first = build_engine(str(folder), SMALL, compute_dtype="float32").info.fingerprint
     copy = tmp_path_factory.mktemp("copy")
     for file in folder.iterdir():
         (copy / file.name).write_bytes(file.read_bytes())
-    assert build_engine(str(copy), SMALL).info.fingerprint == first
+    assert build_engine(str(copy), SMALL, compute_dtype="float32").info.fingerprint == first
     assert build_engine(str(folder), SMALL, compute_dtype="bfloat16").info.fingerprint != first
     edit_json(copy / "config.json", rms_norm_eps=1e-5)
-    assert build_engine(str(copy), SMALL).info.fingerprint != first
+    assert build_engine(str(copy), SMALL, compute_dtype="float32").info.fingerprint != first
     (copy / "config.json").write_bytes((folder / "config.json").read_bytes())
-    assert build_engine(str(copy), SMALL).info.fingerprint == first
+    assert build_engine(str(copy), SMALL, compute_dtype="float32").info.fingerprint == first
     weights = load_file(copy / "model.safetensors")
     save_file({name: tensor + 1 for name, tensor in weights.items()}, copy / "model.safetensors")
-    assert build_engine(str(copy), SMALL).info.fingerprint != first
+    assert build_engine(str(copy), SMALL, compute_dtype="float32").info.fingerprint != first
 
 
 def test_build_refuses_what_it_cannot_load(folder: Path) -> None:
