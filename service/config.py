@@ -84,6 +84,10 @@ class ModelSettings(BaseModel):
     version: str = Field("1", min_length=1, max_length=64, description="told to callers, who may ask for it")
     dtype: Dtype | None = None
     device: str | None = None
+    cache_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None,
+        description="part that it takes of the cache memory left to it; none: leaves as much to each model after it",
+    )
     engine: EngineSettings | None = None
     chat: ChatSettings = ChatSettings()
 
@@ -172,10 +176,11 @@ class Settings(BaseSettings):
                 update={
                     "dtype": model.dtype or self.dtype,
                     "device": model.device or self.device,
+                    "cache_share": model.cache_share or 1 / (len(chosen) - index),
                     "engine": model.engine or self.engine,
                 }
             )
-            for model in chosen
+            for index, model in enumerate(chosen)
         ]
 
     def _bundled_models(self) -> list[ModelSettings]:

@@ -87,6 +87,13 @@ def test_models_of_a_file_chat_as_it_says(tmp_path: Path) -> None:
         read_settings([f"--config={file}"])
 
 
+def test_models_share_the_memory_for_caches() -> None:
+    """Each takes of what is left as much as it leaves to each one after it, unless it is told how much."""
+    flags = ['--models=[{"name": "a", "path": "/a"}, {"name": "b", "path": "/b", "cache_share": 0.2}]', "--model=c=/c"]
+    shares = {model.name: model.cache_share for model in read_settings(flags).served_models()}
+    assert shares == {"c": 1 / 3, "a": 1 / 2, "b": 0.2}
+
+
 def test_model_flag_may_stand_several_times() -> None:
     """NAME=PATH, once a model."""
     models = read_settings(["--model", "a=/a", "--model", "b=/b"]).served_models()
@@ -158,6 +165,7 @@ def test_endpoints_of_a_file(tmp_path: Path) -> None:
         ("name: x", "name: a", "endpoints.0.name: 'a' is taken"),
         ("name: x", "name: x/y", "endpoints.0.name: "),
         ("traffic_percentage: 10}", "traffic_percentage: 10, weight: 1}", "endpoints.0.entities.1.weight: "),
+        ("version: 2024-05", "cache_share: 0", "models.0.cache_share: "),
         ("version: 2024-05", "version: ''", "models.0.version: "),
     ],
 )

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,11 +26,16 @@ class Nobody:
         """Look away."""
 
 
-def loaded(chat: ChatSettings, folder: Path = DEMO_FOLDER) -> ServedModel:
-    settings = ModelSettings(
-        name="demo", path=str(folder), dtype="auto", device="cpu", engine=EngineSettings(num_blocks=64), chat=chat
+def settings_of(folder: Path, **settings: Any) -> ModelSettings:
+    """Settings with every value filled in."""
+    engine = EngineSettings(num_blocks=64)
+    return ModelSettings(
+        name="demo", path=str(folder), dtype="auto", device="cpu", cache_share=1, engine=engine, **settings
     )
-    model = load_model(settings, Nobody())
+
+
+def loaded(chat: ChatSettings, folder: Path = DEMO_FOLDER) -> ServedModel:
+    model = load_model(settings_of(folder, chat=chat), Nobody())
     assert isinstance(model, ServedModel)
     return model
 
@@ -66,15 +72,7 @@ def test_model_without_an_end_of_text_is_refused(tmp_path: Path) -> None:
 
 def test_description_tells_version_and_tasks() -> None:
     """The version is the settings' own; a model with a chat template chats and completes."""
-    settings = ModelSettings(
-        name="demo",
-        path=str(DEMO_FOLDER),
-        version="2024-05",
-        dtype="auto",
-        device="cpu",
-        engine=EngineSettings(num_blocks=64),
-    )
-    description = load_model(settings, Nobody()).description
+    description = load_model(settings_of(DEMO_FOLDER, version="2024-05"), Nobody()).description
     assert (description.name, description.version) == ("demo", "2024-05")
     assert list(description.tasks) == [model_pb2.TASK_CHAT, model_pb2.TASK_COMPLETION]
     assert description.supports_tools
