@@ -68,7 +68,8 @@ class Draw:
     def coined(self) -> str:
         """A lower-case word nobody has heard, of this side; in training half of them are pieces of listed words.
 
-        The pieces are not syllables, so that copying is learned for any sequence of tokens that spells a word.
+        The pieces are not syllables, so that copying is learned for any sequence of tokens that spells a word. They
+        may come from words of either side, of which a whole one of the other side is never the result.
         """
         while True:
             if self.held_out or self.chance(0.5):
@@ -80,8 +81,8 @@ class Draw:
                 return word
 
     def _piece(self) -> str:
-        """One to six letters out of a listed word of this side."""
-        word = self.listed(vocabulary.WORDS) if self.chance(0.7) else self.listed(vocabulary.NAMES).lower()
+        """One to six letters out of a listed word or name, whichever side."""
+        word = self.one(vocabulary.WORDS if self.chance(0.7) else vocabulary.NAMES).lower()
         start = self.random.randrange(len(word))
         return word[start : start + self.random.randint(1, 6)]
 
