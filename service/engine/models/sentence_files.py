@@ -55,11 +55,14 @@ class SentenceFiles:
         body = kinds_and_folders[0][1]
         files = sorted(body.glob(_BODY_FILES))
         settings = _read(files[0], dict) if files else {}
+        max_seq_length = settings.get("max_seq_length")
+        if max_seq_length is not None and (not isinstance(max_seq_length, int) or max_seq_length < 1):
+            raise ModelLoadError(f"{files[0]}: max_seq_length must be a number of tokens, not {max_seq_length!r}")
         return cls(
             body,
             pooling=_pooling(kinds_and_folders[1][1] / "config.json"),
             normalises="Normalize" in kinds,
-            max_seq_length=settings.get("max_seq_length"),
+            max_seq_length=max_seq_length,
             lowers_case=bool(settings.get("do_lower_case")),
         )
 
@@ -81,7 +84,7 @@ def _pooling(file: Path) -> Pooling:
     if settings.get("include_prompt") is False:
         raise ModelLoadError(f"{file}: pooling that leaves out the instruction can't be served")
     modes = settings.get("pooling_mode") or [mode for flag, mode in _POOLING_FLAGS.items() if settings.get(flag)]
-    names = [modes] if isinstance(modes, str) else modes
+    names = modes if isinstance(modes, list) else [modes]
     for pooling in get_args(Pooling):
         if names == [pooling]:
             return pooling  # type: ignore[no-any-return]  # get_args gives the literal's own values

@@ -1,0 +1,220 @@
+"""Encoders: their vectors are those of an independent computation, alone and in batches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+from service.config import embedding_folder
+from service.engine.build_encoder import BuiltEncoder, build_encoder
+from service.engine.config import EngineConfig
+from service.engine.encoder_core import EncodingRequest, Vector
+from service.engine.encoder_runner import BatchEncoder, padded_batches
+from service.engine.errors import ModelLoadError
+from service.engine.models.encoder import load_encoder
+from service.engine.models.pooling import pool
+from service.engine.models.sentence_files import SentenceFiles
+from tests.engine.encoder_fakes import CONFIGS, modules, save_encoder
+
+torch.set_num_threads(1)
+
+TEXTS = [
+    "Hello world",
+    "The quick brown fox jumps over the lazy dog.",
+    "  Ünïcode — naïve café 東京 🙂  ",
+    "a",
+    " ",
+    "[SEP] spelled out [CLS]\n\ttabs",
+    "word " * 600,
+    "x" * 300,
+    *("token " * count for count in range(1, 60, 7)),
+]
+
+
+def bundled() -> Path:
+    folder = embedding_folder()
+    assert folder is not None
+    return folder
+
+
+@torch.inference_mode()
+def reference(folder: Path, texts: list[str], max_length: int) -> Tensor:
+    """As the model's card computes it: tokenize with padding and truncation, average over the mask, normalise."""
+    tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
+    model: Any = transformers.AutoModel.from_pretrained(folder).eval()
+    encoded = tokenizer(texts, padding=True, truncation=True, max_length=max_length, return_tensors="pt")
+    states = model(**encoded).last_hidden_state
+    mask = encoded["attention_mask"].unsqueeze(-1).expand(states.size()).float()
+    means = torch.sum(states * mask, 1) / torch.clamp(mask.sum(1), min=1e-9)
+    return torch.nn.functional.normalize(means, p=2, dim=1)
+
+
+async def vectors(built: BuiltEncoder, *requests: list[list[int]]) -> list[list[Vector]]:
+    """What the engine makes of requests, one after the other."""
+    async with built.engine as engine:
+        return [
+            list((await engine.encode(EncodingRequest("r", [np.array(ids) for ids in inputs]))).vectors)
+            for inputs in requests
+        ]
+
+
+async def test_bundled_model_makes_the_vectors_of_its_card() -> None:
+    """Within 1e-5, whole batch and one by one, texts cut at 256 tokens."""
+    built = build_encoder(bundled(), EngineConfig(), device="cpu")
+    assert (built.num_dimensions, built.info.max_model_len) == (384, 256)
+    inputs = [built.tokenizer.encode(text, add_special_tokens=True) for text in TEXTS]
+    inputs = [ids if len(ids) <= 256 else [*ids[:255], ids[-1]] for ids in inputs]
+    (batched, *alone) = await vectors(built, inputs, *([ids] for ids in inputs))
+    expected = reference(bundled(), TEXTS, 256).numpy()
+    assert np.abs(np.array(batched) - expected).max() < 1e-5
+    assert np.abs(np.array([each for (each,) in alone]) - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_encoder_equals_the_model_alone(kind: str, pooling: str, tmp_path: Path) -> None:
+    """Each family's vectors in padded batches are what transformers' model gives for each text without padding."""
+    model = save_encoder(kind, tmp_path)
+    files = SentenceFiles(tmp_path, pooling=pooling)  # type: ignore[arg-type]  # it is one of them
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    runner = BatchEncoder(load_encoder(config, files, torch.float32, torch.device("cpu")), num_threads=1)
+    rng = np.random.default_rng(0)
+    inputs = [rng.integers(7, 101, length) for length in (1, 30, 2, 2, 17, 30, 5, 12, 3)]
+    for ids, vector in zip(inputs, runner.run(inputs), strict=True):
+        with torch.inference_mode():
+            states = model(input_ids=torch.from_numpy(ids)[None]).last_hidden_state[0]
+        expected = {"mean": states.mean(0), "cls": states[0], "lasttoken": states[-1]}[pooling]
+        assert np.abs(vector - expected.numpy()).max() < 1e-5
+        assert np.abs(vector).max() > 0.01
+
+
+def test_pooling_leaves_padding_out() -> None:
+    """By hand: two texts of two and one tokens; what stands in the padding doesn't count."""
+    states = torch.tensor([[[1.0, 2.0], [3.0, 6.0]], [[5.0, 7.0], [1e9, 1e9]]])
+    lengths = torch.tensor([2, 1])
+    assert pool(states, lengths, "mean").tolist() == [[2.0, 4.0], [5.0, 7.0]]
+    assert pool(states, lengths, "cls").tolist() == [[1.0, 2.0], [5.0, 7.0]]
+    assert pool(states, lengths, "lasttoken").tolist() == [[3.0, 6.0], [5.0, 7.0]]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "free", "batches"),
+    [
+        ([], 0, []),
+        ([5, 5, 5], 0, [[0, 1, 2]]),
+        ([1, 9, 1, 9], 0, [[1, 3], [0, 2]]),
+        ([1, 9, 1, 9], 100, [[1, 3, 0, 2]]),
+        ([8, 7, 6, 5], 0, [[0, 1, 2], [3]]),
+    ],
+    ids=["none", "equal", "two lengths", "padding is free", "similar"],
+)
+def test_padded_batches_hold_similar_lengths(lengths: list[int], free: int, batches: list[list[int]]) -> None:
+    """The longest first; a batch ends where padding would cost more than a batch of its own."""
+    assert list(padded_batches(lengths, free)) == batches
+
+
+@pytest.mark.parametrize(("kind", "length"), [("bert", 40), ("roberta", 38), ("mpnet", 38), ("distilbert", 40)])
+def test_length_is_what_the_positions_allow(kind: str, length: int, tmp_path: Path) -> None:
+    """RoBERTa's kin give two of their positions away; a text of the full length is encoded."""
+    save_encoder(kind, tmp_path)
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    encoder = load_encoder(config, SentenceFiles(tmp_path), torch.float32, torch.device("cpu"))
+    assert encoder.max_positions == length
+    assert BatchEncoder(encoder).run([np.full(length, 7)])[0].shape == (32,)
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted", "length"),
+    [
+        ({"max_seq_length": 16}, None, 16),
+        ({}, None, 40),
+        ({"max_seq_length": 16}, 8, 8),
+        ({"max_seq_length": 99}, None, 40),
+    ],
+)
+def test_folder_decides_the_length(settings: dict[str, int], wanted: int | None, length: int, tmp_path: Path) -> None:
+    """sentence_bert_config.json, else the positions; the engine's setting may be shorter."""
+    pooling = {"pooling_mode_mean_tokens": True}
+    files = {"modules": modules("Transformer", "Pooling"), "pooling": pooling, "sentence_bert_config": settings}
+    save_encoder("bert", tmp_path, **files)
+    built = build_encoder(tmp_path, EngineConfig(max_model_len=wanted), device="cpu")
+    assert built.engine.max_model_len == built.info.max_model_len == length
+
+
+def test_length_above_the_folders_is_refused(tmp_path: Path) -> None:
+    """Positions that were never trained, or don't exist, are not for serving."""
+    save_encoder("bert", tmp_path)
+    with pytest.raises(ModelLoadError, match=r"max_model_len 41 exceeds the length that .* takes, 40"):
+        build_encoder(tmp_path, EngineConfig(max_model_len=41), device="cpu")
+
+
+async def test_folder_decides_pooling_and_normalisation(tmp_path: Path) -> None:
+    """CLS and unit length, as its modules say."""
+    files = {
+        "modules": modules("Transformer", "Pooling", "Normalize"),
+        "pooling": {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
+        "sentence_bert_config": {"max_seq_length": 16},
+    }
+    model = save_encoder("bert", tmp_path, **files)
+    built = build_encoder(tmp_path, EngineConfig(), device="cpu")
+    ((vector,),) = await vectors(built, [[5, 9, 20, 6]])
+    with torch.inference_mode():
+        state = model(input_ids=torch.tensor([[5, 9, 20, 6]])).last_hidden_state[0, 0]
+    assert np.abs(vector - (state / state.norm()).numpy()).max() < 1e-6
+
+
+def test_fingerprint_tells_pooling_apart(tmp_path: Path) -> None:
+    """The same weights with another pooling are another model."""
+    pooling = {"pooling_mode_mean_tokens": True}
+    save_encoder("bert", tmp_path, modules=modules("Transformer", "Pooling"), pooling=pooling)
+    first = build_encoder(tmp_path, EngineConfig(), device="cpu").info
+    (tmp_path / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode": "cls"}))
+    second = build_encoder(tmp_path, EngineConfig(), device="cpu").info
+    assert first.fingerprint != second.fingerprint
+    assert (first.architecture, first.num_parameters) == (second.architecture, second.num_parameters)
+    assert first.architecture == "BertModel"
+
+
+def test_head_of_a_checkpoint_is_left_out(tmp_path: Path) -> None:
+    """A model that was trained to fill in words, stored with its head and without a pooler, makes the same vectors."""
+    torch.manual_seed(0)
+    model: Any = transformers.BertForMaskedLM(CONFIGS["bert"]())
+    model.eval()
+    model.save_pretrained(tmp_path)
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    runner = BatchEncoder(load_encoder(config, SentenceFiles(tmp_path), torch.float32, torch.device("cpu")))
+    with torch.inference_mode():
+        expected = model.bert(input_ids=torch.tensor([[9, 8, 7]])).last_hidden_state[0].mean(0)
+    assert np.abs(runner.run([np.array([9, 8, 7])])[0] - expected.numpy()).max() < 1e-6
+
+
+def test_missing_weights_are_refused(tmp_path: Path) -> None:
+    """A layer that the file lacks would be random."""
+    save_encoder("bert", tmp_path)
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    config.num_hidden_layers = 3
+    with pytest.raises(ModelLoadError, match=r"missing tensors: .*layer\.2"):
+        load_encoder(config, SentenceFiles(tmp_path), torch.float32, torch.device("cpu"))
+
+
+def test_encoder_with_a_decoder_is_refused(tmp_path: Path) -> None:
+    """T5 and its kin aren't served."""
+    config = transformers.T5Config(vocab_size=101, d_model=32, d_ff=48, num_layers=1, num_heads=2, d_kv=8)
+    with pytest.raises(ModelLoadError, match="an encoder and a decoder"):
+        load_encoder(config, SentenceFiles(tmp_path), torch.float32, torch.device("cpu"))
+
+
+def test_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
+    """An id without a row of the embedding would end the engine."""
+    save_encoder("bert", tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 100}))
+    with pytest.raises(ModelLoadError, match="the tokenizer has 101 ids, the model only 100"):
+        build_encoder(tmp_path, EngineConfig(), device="cpu")
