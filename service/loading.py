@@ -1,7 +1,7 @@
 """From a model's settings to a model that can be served.
 
 Owns the choice between the kinds of models, which is the folder's, and for those that generate the joining of engine,
-chat pipeline and description. Runs on a worker thread at start; importing it imports torch.
+pipelines and description. Runs on a worker thread at start; importing it imports torch.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from service.engine.model_source import find_folder
 from service.engine.models.sentence_files import is_encoder
 from service.loading_encoder import load_encoder
 from service.pipeline.chat import ChatPipeline
+from service.pipeline.completion import CompletionPipeline
 from service.pipeline.reasoning import ReasoningMarkers
 from service.pipeline.template import ChatTemplate, NoChatTemplate
 from service.pipeline.thinking import ReasoningBudgets
@@ -50,7 +51,8 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> Served:
         raise ModelLoadError(f"{built.folder}: neither generation_config.json nor config.json has an eos_token_id")
     chat = _chat_pipeline(settings, built)
     detector = WatermarkDetector(built.tokenizer, built.config.watermark)
-    return ServedModel(_description(settings, built, chat), built.engine, chat, detector, built.tokenizer)
+    completion = CompletionPipeline(built.tokenizer, built.engine.max_model_len, built.eos_token_ids, chat)
+    return ServedModel(_description(settings, built, chat), built.engine, chat, completion, detector, built.tokenizer)
 
 
 def _chat_pipeline(settings: ModelSettings, built: BuiltEngine) -> ChatPipeline | None:

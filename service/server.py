@@ -18,6 +18,8 @@ from grpc_reflection.v1alpha import reflection
 from sluice.v1 import (
     chat_pb2,
     chat_pb2_grpc,
+    completion_pb2,
+    completion_pb2_grpc,
     embedding_pb2,
     embedding_pb2_grpc,
     endpoint_pb2,
@@ -48,6 +50,7 @@ from service.interceptors.tracing import Tracing
 from service.interceptors.validation import Validation
 from service.servicers.catalog import Catalog, Served
 from service.servicers.chat import ChatServicer
+from service.servicers.completion import CompletionServicer
 from service.servicers.embedding import EmbeddingServicer
 from service.servicers.endpoint import EndpointServicer, new_endpoint
 from service.servicers.endpoint_file import EndpointFile, EndpointFileError
@@ -65,6 +68,7 @@ SERVICES = tuple(
     file.services_by_name[name].full_name
     for file in (
         chat_pb2.DESCRIPTOR,
+        completion_pb2.DESCRIPTOR,
         embedding_pb2.DESCRIPTOR,
         endpoint_pb2.DESCRIPTOR,
         model_pb2.DESCRIPTOR,
@@ -79,6 +83,7 @@ HEALTH_SERVICE = "grpc.health.v1.Health"
 
 _REQUESTS = (
     chat_pb2.ChatRequest,
+    completion_pb2.CompleteRequest,
     embedding_pb2.EmbedRequest,
     endpoint_pb2.CreateEndpointRequest,
     endpoint_pb2.DeleteEndpointRequest,
@@ -130,6 +135,8 @@ class Server:
         )
         chat = ChatServicer(self.catalog, telemetry, capture_content=settings.capture_content)
         chat_pb2_grpc.add_ChatServiceServicer_to_server(chat, self._server)
+        completion = CompletionServicer(self.catalog, telemetry, capture_content=settings.capture_content)
+        completion_pb2_grpc.add_CompletionServiceServicer_to_server(completion, self._server)
         embedding = EmbeddingServicer(self.catalog, telemetry)
         embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(embedding, self._server)
         endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(self.catalog), self._server)

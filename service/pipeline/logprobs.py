@@ -1,4 +1,4 @@
-"""Logprobs of the tokens that make an answer's content.
+"""Logprobs of the tokens that make an answer's content, or its prompt.
 
 Owns the queue of tokens whose characters are not all told yet; one object a choice. A token is a content token if at
 least one of its characters, or a byte of one, is in the content. It is told with the content that has its last
@@ -8,6 +8,7 @@ character, or, where only its first characters are content, as soon as the other
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from sluice.v1 import logprobs_pb2
 
@@ -40,16 +41,27 @@ class ContentLogprobs:
             while self._content and self._content[0].end <= span.start:
                 self._content.popleft()
             if self._content and self._content[0].start < span.end and span.start < span.end:
-                taken.append(self._to_proto(logprob))
+                taken.append(_to_proto(self._tokenizer, logprob))
         return taken
 
-    def _to_proto(self, logprob: types.TokenLogprob) -> logprobs_pb2.TokenLogprob:
-        message = self._token(logprob.token_id, logprob.logprob)
-        message.top_logprobs.extend(self._token(token_id, value) for token_id, value in logprob.top)
-        return message
 
-    def _token(self, token_id: int, logprob: float) -> logprobs_pb2.TokenLogprob:
-        data = self._tokenizer.token_bytes(token_id)
-        return logprobs_pb2.TokenLogprob(
-            token=data.decode(errors="replace"), token_id=token_id, logprob=logprob, bytes=data
-        )
+def prompt_logprobs_of(
+    tokenizer: Tokenizer, token_ids: Sequence[int], found: Sequence[types.TokenLogprob]
+) -> list[logprobs_pb2.TokenLogprob]:
+    """Those of a prompt's tokens. `found` are those of all after the first; without them there are none to tell."""
+    if len(found) != len(token_ids) - 1:
+        return []
+    return [_token(tokenizer, token_ids[0], 0.0), *(_to_proto(tokenizer, logprob) for logprob in found)]
+
+
+def _to_proto(tokenizer: Tokenizer, logprob: types.TokenLogprob) -> logprobs_pb2.TokenLogprob:
+    message = _token(tokenizer, logprob.token_id, logprob.logprob)
+    message.top_logprobs.extend(_token(tokenizer, token_id, value) for token_id, value in logprob.top)
+    return message
+
+
+def _token(tokenizer: Tokenizer, token_id: int, logprob: float) -> logprobs_pb2.TokenLogprob:
+    data = tokenizer.token_bytes(token_id)
+    return logprobs_pb2.TokenLogprob(
+        token=data.decode(errors="replace"), token_id=token_id, logprob=logprob, bytes=data
+    )

@@ -32,7 +32,7 @@ def resolve_sampling(given: sampling_pb2.SamplingParams, vocab_size: int) -> sam
     if not resolved.HasField("seed"):
         resolved.seed = secrets.randbits(63)
     for token_id in given.logit_bias:
-        _check_token(token_id, f"sampling.logit_bias[{token_id}]", vocab_size)
+        check_token(token_id, f"sampling.logit_bias[{token_id}]", vocab_size)
     return resolved
 
 
@@ -47,7 +47,7 @@ def resolve_stopping(
     resolved.MergeFrom(given)
     resolved.max_tokens = min(given.max_tokens, max_new_tokens) if given.HasField("max_tokens") else max_new_tokens
     for index, token_id in enumerate(given.stop_token_ids):
-        _check_token(token_id, f"stopping.stop_token_ids[{index}]", vocab_size)
+        check_token(token_id, f"stopping.stop_token_ids[{index}]", vocab_size)
     return resolved
 
 
@@ -79,6 +79,7 @@ def to_engine_stopping(resolved: sampling_pb2.StopParams) -> types.StopParams:
     )
 
 
-def _check_token(token_id: int, field: str, vocab_size: int) -> None:
+def check_token(token_id: int, field: str, vocab_size: int) -> None:
+    """Raise InvalidRequest naming `field` for a token that the model doesn't have."""
     if token_id >= vocab_size:
         raise InvalidRequest(field, f"there is no token {token_id}; the vocabulary has {vocab_size} tokens")

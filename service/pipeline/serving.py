@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from sluice.v1 import serving_pb2
 
 # What is kept of the time before a call's deadline to end the answer and to send it: gRPC cancels the call right at it.
-_MIN_MARGIN_S = 0.1
+_MIN_MARGIN_S = 0.2
 _MAX_MARGIN_S = 1.0
-_MARGIN = 0.05
+_MARGIN = 0.1
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import Tokenizer
 from service.errors import DeploymentNotFound, ModelNotFound, UnsupportedTask
 from service.pipeline.chat import ChatPipeline
+from service.pipeline.completion import CompletionPipeline
 from service.pipeline.embedding import EmbeddingPipeline
 from service.pipeline.watermark import WatermarkDetector
 from service.servicers.endpoint_table import EndpointTable
@@ -35,6 +36,7 @@ class ServedModel:
     description: model_pb2.Model
     engine: Engine
     chat_pipeline: ChatPipeline | None
+    completion: CompletionPipeline
     watermark: WatermarkDetector
     tokenizer: Tokenizer
 
@@ -52,6 +54,7 @@ class ServedModel:
     async def close(self) -> None:
         """End its engine and its threads."""
         await self.engine.close()
+        self.completion.close()
         if self.chat_pipeline is not None:
             self.chat_pipeline.close()
 

@@ -1,4 +1,4 @@
-"""The content of a chat as span attributes, for those who opted in.
+"""The content of chats and completions as span attributes, for those who opted in.
 
 Owns the JSON that the GenAI conventions ask for. Made and used in one call, on the loop's thread.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sluice.v1 import chat_pb2, content_pb2
+from sluice.v1 import chat_pb2, completion_pb2, content_pb2, prompt_pb2
 
+from service.pipeline.completion_fold import CompletionFold
 from service.pipeline.fold import ChatFold
 
 
@@ -31,10 +32,32 @@ class ChatContent:
             {**_message(choice.message), "finish_reason": finish_reason_name(choice.finish_reason)}
             for choice in self._fold.response.choices
         ]
-        return {
-            "gen_ai.input.messages": json.dumps(inputs, ensure_ascii=False),
-            "gen_ai.output.messages": json.dumps(outputs, ensure_ascii=False),
-        }
+        return _attributes(inputs, outputs)
+
+
+class CompletionContent:
+    """A request's prompts, and their continuations as they grow. The text of a choice that never ended is left out."""
+
+    def __init__(self, request: completion_pb2.CompleteRequest) -> None:
+        self._request = request
+        self._fold = CompletionFold()
+
+    def add(self, event: completion_pb2.StreamCompleteResponse) -> None:
+        """Note what an event adds to the answer."""
+        self._fold.add(event)
+
+    def attributes(self) -> dict[str, str]:
+        """`gen_ai.input.messages` and `gen_ai.output.messages`, each a JSON list; a prompt is a user's message."""
+        inputs = [{"role": "user", "parts": [_prompt_part(prompt)]} for prompt in self._request.prompts]
+        outputs = [
+            {
+                "role": "assistant",
+                "parts": [{"type": "text", "content": choice.text}],
+                "finish_reason": finish_reason_name(choice.finish_reason),
+            }
+            for choice in self._fold.response.choices
+        ]
+        return _attributes(inputs, outputs)
 
 
 def finish_reason_name(reason: chat_pb2.FinishReason) -> str:
@@ -53,6 +76,19 @@ def part_attribute(part: content_pb2.ContentPart) -> dict[str, str]:
             return {"type": "uri", "modality": "document", "uri": part.file.url}
         case _:
             return {"type": "file", "modality": "document", "file_id": part.file.file_id}
+
+
+def _attributes(inputs: list[dict[str, Any]], outputs: list[dict[str, Any]]) -> dict[str, str]:
+    return {
+        "gen_ai.input.messages": json.dumps(inputs, ensure_ascii=False),
+        "gen_ai.output.messages": json.dumps(outputs, ensure_ascii=False),
+    }
+
+
+def _prompt_part(prompt: prompt_pb2.Prompt) -> dict[str, Any]:
+    if prompt.HasField("token_ids"):
+        return {"type": "token_ids", "content": list(prompt.token_ids.ids)}
+    return {"type": "text", "content": prompt.text}
 
 
 def _message(message: content_pb2.Message) -> dict[str, Any]:

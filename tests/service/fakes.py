@@ -28,9 +28,11 @@ from service.engine.scheduler import Step
 from service.engine.sequence import Sequence
 from service.engine.types import GenerationOutput, GenerationRequest, SamplingParams, StopParams
 from service.engine.watermark import Watermark
+from service.pipeline.completion import CompletionPipeline
 from service.pipeline.prepared_chat import AnswerForm, PreparedChat
 from service.pipeline.reasoning import Thinking
 from service.pipeline.watermark import WatermarkDetector
+from service.pipeline.workers import PipelineLimits, Workers
 from service.server import LoadModel, Server
 from service.servicers.catalog import ServedModel
 from service.telemetry import Telemetry
@@ -58,9 +60,11 @@ class PlainPipeline:
     fail_after_leaving: Exception | None = None
     entered: asyncio.Event = field(default_factory=asyncio.Event)
     before_events: Callable[[], None] = lambda: None
+    workers: Workers = field(default_factory=lambda: Workers(PipelineLimits()))
+    compiler: None = None
 
     def close(self) -> None:
-        """There is nothing to close."""
+        self.workers.close()
 
     async def prepare(self, request: chat_pb2.ChatRequest, request_id: str, deadline: float | None) -> PlainChat:
         self.entered.set()
@@ -226,7 +230,10 @@ def served(name: str, engine: Engine, pipeline: PlainPipeline) -> ServedModel:
     """The model as the servicers see it."""
     description = model_pb2.Model(name=name, architecture="Scripted", system_fingerprint="fp", max_model_len=128)
     detector = WatermarkDetector(ByteTokenizer(), Watermark())
-    return ServedModel(description, engine, pipeline, detector, ByteTokenizer())  # type: ignore[arg-type]  # the pipeline's shape
+    tokenizer = ByteTokenizer()
+    chat: Any = pipeline  # its shape is enough
+    completion = CompletionPipeline(tokenizer, engine.max_model_len, [END], chat)
+    return ServedModel(description, engine, chat, completion, detector, tokenizer)
 
 
 def request(text: str = "hi", **fields: Any) -> chat_pb2.ChatRequest:
