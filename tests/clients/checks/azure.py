@@ -109,14 +109,14 @@ def check_errors(url: str, _: str) -> None:
         chats(url).complete(messages=MESSAGES, model=MODEL, temperature=3)
     except HttpResponseError as error:
         assert error.status_code in {400, 422}, error.status_code
-        assert "temperature" in error.message, error.message
+        assert "temperature" in str(error), error
         assert error.response.headers["x-ms-error-code"]
     else:
         raise AssertionError
     try:
         chats(url).complete(messages=MESSAGES, model="nobody")
     except ResourceNotFoundError as error:
-        assert "nobody" in error.message, error.message
+        assert "nobody" in str(error), error
     else:
         raise AssertionError
     assert chats(url).complete(messages=MESSAGES, model=MODEL, max_tokens=1).choices

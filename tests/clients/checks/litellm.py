@@ -32,7 +32,7 @@ def check_openai_provider(url: str, _: str) -> None:
 
 def check_azure_ai_provider(url: str, _: str) -> None:
     """Chat in Azure's dialect."""
-    both_ways(f"azure_ai/{MODEL}", api_base=url, api_key="unused")
+    both_ways(f"azure_ai/{MODEL}", api_base=url, api_key="unused", api_version="2024-05-01-preview")
 
 
 def check_databricks_provider(url: str, _: str) -> None:
