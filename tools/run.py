@@ -49,6 +49,9 @@ class Settings(BaseSettings):
         default={},
         description="NAME=FOLDER of each model to serve, or NAME=ORG/MODEL on the model hub; none: the bundled ones",
     )
+    endpoints_file: Path = Field(
+        ROOT / ".cache" / "endpoints.json", description="keeps the endpoints that callers make"
+    )
     otlp_endpoint: str | None = Field(
         None,
         validation_alias=AliasChoices("otlp_endpoint", "SLUICE_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
@@ -96,7 +99,7 @@ def collector_address(endpoint: str) -> tuple[str, int]:
 
 
 def check(settings: Settings) -> None:
-    """Refuse what could only fail later and less clearly."""
+    """Refuse what could only fail later and less clearly, and make the folder of the endpoints' file."""
     for name, port in settings.ports().items():
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -110,12 +113,17 @@ def check(settings: Settings) -> None:
         may_be_hub_id = model.count("/") == 1 and model[0] not in "./~" and not Path(model).exists()
         if not may_be_hub_id and not Path(model, "config.json").is_file():
             raise RunError(f"model {name}: {model} holds no config.json")
+    try:
+        settings.endpoints_file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"endpoints_file {settings.endpoints_file}: {error.strerror}") from error
 
 
 def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
     """Each child's command line, in the order of their start."""
     service = [sys.executable, "-m", "service", "--host", settings.host, "--port", str(settings.service_port)]
     service += ["--metrics-port", str(settings.service_metrics_port)]
+    service += ["--endpoints-file", str(settings.endpoints_file.resolve())]
     for name, model in settings.model.items():
         service += ["--model", f"{name}={model}"]
     gateway = [sys.executable, "-m", "gateway", "--host", settings.host, "--port", str(settings.gateway_port)]

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
@@ -27,11 +28,17 @@ def free_ports(count: int) -> list[int]:
 
 
 class Stack:
-    """One run of tools/run.py. Its output is collected line by line."""
+    """One run of tools/run.py. Its output is collected line by line.
 
-    def __init__(self, *options: str, ports: dict[str, int] | None = None) -> None:
+    Endpoints are kept in `endpoints_file`, for this run only if none is given.
+    """
+
+    def __init__(self, *options: str, ports: dict[str, int] | None = None, endpoints_file: Path | None = None) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="sluice-stack-")
+        kept = endpoints_file or Path(self._folder.name) / "endpoints.json"
         self.ports = ports or dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
         flags = [f"--{name.replace('_', '-')}-port={port}" for name, port in self.ports.items()]
+        flags.append(f"--endpoints-file={kept}")
         self.process = subprocess.Popen(
             [sys.executable, "tools/run.py", *flags, *options],
             cwd=ROOT,
@@ -116,3 +123,4 @@ class Stack:
             self._reader.join()
             assert self.process.stdout is not None
             self.process.stdout.close()
+            self._folder.cleanup()

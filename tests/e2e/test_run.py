@@ -69,6 +69,14 @@ def test_run_refuses_a_missing_folder(tmp_path: Path) -> None:
     assert stack.output == f"run: model other: {tmp_path / 'nowhere'} holds no config.json\n"
 
 
+def test_run_refuses_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    """Where the endpoints' file can't be is one line with its path."""
+    (tmp_path / "file").touch()
+    stack = Stack(endpoints_file=tmp_path / "file" / "endpoints.json")
+    assert stack.wait() == 1
+    assert stack.output == f"run: endpoints_file {tmp_path / 'file' / 'endpoints.json'}: File exists\n"
+
+
 def test_run_refuses_a_bad_setting() -> None:
     """A value that is no port is one line with the setting's name, and code 2."""
     stack = Stack("--gateway-port=99999")
