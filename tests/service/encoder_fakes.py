@@ -1,0 +1,90 @@
+"""A server with an encoder by hand and a scripted model, for the tests of embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from grpc import aio
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc, model_pb2, model_pb2_grpc
+
+from service.config import ModelSettings
+from service.engine.encoder_engine import EncoderEngine
+from service.engine.engine import StepObserver
+from service.pipeline.embedding import EmbeddingPipeline
+from service.server import Server
+from service.servicers.catalog import Served, ServedEncoder
+from service.telemetry import Telemetry
+from tests.engine.encoder_fakes import NUM_DIMENSIONS, FramedTokenizer, HandRunner, hand_engine
+from tests.engine.fakes import until
+from tests.service.fakes import MODEL, PlainPipeline, ScriptedRunner, scripted_engine, served, settings_of
+
+ENCODER = "encoder"
+
+
+@dataclass
+class RunningEncoder:
+    """The server and all that a test wants to look at."""
+
+    server: Server
+    telemetry: Telemetry
+    engine: EncoderEngine
+    runner: HandRunner
+    spans: InMemorySpanExporter
+    embeddings: Any
+    models: Any
+    chat: Any
+
+    async def until_idle(self) -> None:
+        """Return when nobody is served and nothing waits; fail if that never comes."""
+        await until(lambda: not self.engine._pending and not self.engine.stats().num_waiting)
+
+
+def embed(*texts: str, **fields: Any) -> embedding_pb2.EmbedRequest:
+    """A valid request."""
+    return embedding_pb2.EmbedRequest(**{"model": ENCODER, "inputs": [{"text": text} for text in texts], **fields})
+
+
+@asynccontextmanager
+async def running_encoder(engine: dict[str, int] | None = None, **settings: Any) -> AsyncIterator[RunningEncoder]:
+    """The server, stopped at the end."""
+    spans = InMemorySpanExporter()
+    telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])
+    chosen = settings_of(**{"model": {ENCODER: "nowhere", MODEL: "nowhere"}, **settings})
+    server = Server(chosen, telemetry)
+    runner = HandRunner()
+    made: list[EncoderEngine] = []
+
+    async def load(model: ModelSettings, observer: StepObserver) -> Served:
+        if model.name == MODEL:
+            return served(MODEL, scripted_engine(ScriptedRunner("hello"), observer), PlainPipeline())
+        made.append(hand_engine(runner, observer, **engine or {}))
+        description = model_pb2.Model(
+            name=ENCODER, tasks=[model_pb2.TASK_EMBEDDING], embedding_dimensions=NUM_DIMENSIONS
+        )
+        tokenizer = FramedTokenizer()
+        pipeline = EmbeddingPipeline(tokenizer, made[0].max_model_len, NUM_DIMENSIONS)
+        return ServedEncoder(description, made[0], pipeline, tokenizer)
+
+    port = await server.start()
+    await server.load(chosen.served_models(), load)
+    try:
+        async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield RunningEncoder(
+                server,
+                telemetry,
+                made[0],
+                runner,
+                spans,
+                embedding_pb2_grpc.EmbeddingServiceStub(channel),
+                model_pb2_grpc.ModelServiceStub(channel),
+                chat_pb2_grpc.ChatServiceStub(channel),
+            )
+    finally:
+        runner.gate.set()
+        await server.close()
+        telemetry.shutdown()
