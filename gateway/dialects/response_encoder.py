@@ -32,6 +32,7 @@ _KINDS: Final = {  # the contract's events → the type of the caller's
     "completed": "response.completed",
     "incomplete": "response.incomplete",
 }
+_WRITERS: Final[dict[str, Callable[[Any], Any]]] = {"item": to_item, "part": to_part, "logprobs": to_token_list}
 _RESPONSES: Final = frozenset({"created", "in_progress", "completed", "incomplete"})
 _REASONING: Final = frozenset({"reasoning_text_delta", "reasoning_text_done"})
 _TEXT_DELTA: Final = _KINDS["output_text_delta"]
@@ -45,12 +46,6 @@ class ResponseEncoder:
 
     def __init__(self, response: ResponseObject) -> None:
         self._response = response
-        self._writers: dict[str, Callable[[Any], Any]] = {
-            "response": response.write,
-            "item": to_item,
-            "part": to_part,
-            "logprobs": to_token_list,
-        }
         self._so_far: dict[str, Any] = {}  # the response as it was last told, with the items that are done
         self._call_name = ""  # of the last call that began
         self._num_events = 0
@@ -81,13 +76,13 @@ class ResponseEncoder:
     def _fields(self, event: StreamResponseResponse, kind: str) -> dict[str, Any]:
         """What the event tells beside its type and number: the contract's fields have the callers' names."""
         inner = getattr(event, kind)
-        fields = {
-            field.name: self._writers.get(field.name, _same)(getattr(inner, field.name))
-            for field in inner.DESCRIPTOR.fields
-        }
         if kind in _RESPONSES:
-            self._so_far = fields["response"]
-        elif kind == "output_item_added":
+            self._so_far = self._response.write(inner.response)
+            return {"response": self._so_far}
+        fields = {
+            field.name: _WRITERS.get(field.name, _same)(getattr(inner, field.name)) for field in inner.DESCRIPTOR.fields
+        }
+        if kind == "output_item_added":
             self._call_name = inner.item.function_call.name
         elif kind == "output_item_done":
             self._so_far["output"].append(fields["item"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sluice.v1 import chat_pb2, response_item_pb2
@@ -23,13 +24,18 @@ _INCOMPLETE_REASONS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class ResponseObject:
-    """Writes the responses of one request, with what they tell of it."""
+    """Writes the responses of one request, with what they tell of it: `echo`, and the numbers that were given."""
 
-    def __init__(self, body: ResponseBody) -> None:
-        self._echo = body.echo()
-        self._temperature = body.temperature
-        self._top_p = body.top_p
+    temperature: float | None
+    top_p: float | None
+    echo: dict[str, Any]
+
+    @classmethod
+    def of(cls, body: ResponseBody) -> ResponseObject:
+        """The writer for a request."""
+        return cls(body.temperature, body.top_p, body.echo())
 
     def write(self, response: response_item_pb2.Response) -> dict[str, Any]:
         """The object. Parameters are those in force; a number that was given is told as it was given."""
@@ -47,9 +53,9 @@ class ResponseObject:
             "output": [to_item(item) for item in response.output],
             "usage": to_usage(response.usage) if response.HasField("usage") else None,
             "metadata": dict(response.metadata),
-            "temperature": sampling.temperature if self._temperature is None else self._temperature,
-            "top_p": sampling.top_p if self._top_p is None else self._top_p,
-            **self._echo,
+            "temperature": sampling.temperature if self.temperature is None else self.temperature,
+            "top_p": sampling.top_p if self.top_p is None else self.top_p,
+            **self.echo,
         }
 
 

@@ -26,7 +26,7 @@ class ResponseReader:
         return Call(
             request=body.to_request(),
             stream=bool(body.stream),
-            encoder=ResponseEncoder(ResponseObject(body)),
+            encoder=ResponseEncoder(ResponseObject.of(body)),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )

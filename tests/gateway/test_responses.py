@@ -1,0 +1,186 @@
+"""Responses over real HTTP and gRPC: streamed and whole, failing before and after the first event, and left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import httpx
+import openai
+import pytest
+
+from tests.gateway import fakes
+from tests.gateway.conftest import Gateway, soon, until
+from tests.gateway.response_fakes import GOLDEN, FakeResponseService, recorded
+
+Code = grpc.StatusCode
+PATHS = ["/v1/responses", "/serving-endpoints/responses"]
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[FakeResponseService]:
+    """A service with responses."""
+    service = FakeResponseService()
+    server, service.port = await fakes.start(service)
+    yield service
+    await server.stop(None)
+
+
+async def ask(gateway: Gateway, path: str = PATHS[0], **fields: Any) -> httpx.Response:
+    return await gateway.http.post(path, json={"model": "m", "input": "hi", **fields})
+
+
+def data_of(answer: httpx.Response) -> list[dict[str, Any]]:
+    """The JSON of a stream's events."""
+    lines = [line for line in answer.text.splitlines() if line.startswith("data: ")]
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_stream_bytes(gateway: Gateway, path: str) -> None:
+    """A stream is a comment and the recorded events, each with its `event:` line; no `[DONE]` follows."""
+    answer = await ask(gateway, path, stream=True)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert answer.content == b": keep-alive\n\n" + (GOLDEN / "text.sse.txt").read_bytes()
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("stream", [None, False])
+async def test_whole_is_the_default(gateway: Gateway, path: str, stream: bool | None) -> None:  # noqa: FBT001
+    """Without `stream: true` the answer is one object, whatever the caller accepts."""
+    answer = await gateway.http.post(
+        path, json={"model": "m", "input": "hi", "stream": stream}, headers={"accept": "*/*"}
+    )
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    body = answer.json()
+    assert (body["object"], body["status"], body["id"]) == ("response", "completed", "resp_0af3")
+    assert body["output"][0]["content"][0]["text"] == "Hello"
+
+
+async def test_incomplete_stream_ends_well(gateway: Gateway, service: FakeResponseService) -> None:
+    """A response that was cut off has its own terminal event, and the stream isn't a failed one."""
+    service.events = recorded("cut_off")
+    *_, last = data_of(await ask(gateway, stream=True))
+    assert last["type"] == "response.incomplete"
+    assert last["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert (await ask(gateway)).json()["status"] == "incomplete"
+
+
+async def test_request_reaches_service(gateway: Gateway, service: FakeResponseService) -> None:
+    """The service gets the request, and what routes it."""
+    answer = await ask(gateway, model="org/a", prompt_cache_key="user 1", max_output_tokens=5)
+    assert answer.status_code == 200
+    (request,) = service.asked
+    assert (request.model, request.max_output_tokens) == ("org/a", 5)
+    assert service.metadata[0]["x-sluice-model"] == "org%2Fa"
+    assert service.metadata[0]["x-sluice-affinity"] == "user%201"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", PATHS)
+async def test_error_before_the_first_event_is_a_status(
+    gateway: Gateway, service: FakeResponseService, path: str, *, stream: bool
+) -> None:
+    """HTTP's status, the dialect's body, and the field as the caller wrote it."""
+    details = [fakes.error_info("UNSUPPORTED_MODALITY"), fakes.bad_request(**{"input[0].message.content[0]": "no"})]
+    service.events = [fakes.Status(Code.INVALID_ARGUMENT, "no", *details)]
+    answer = await ask(gateway, path, stream=stream, input=[{"role": "user", "content": "hi"}])
+    assert answer.status_code == 400
+    body = answer.json()
+    if path == PATHS[0]:
+        assert (body["error"]["param"], body["error"]["code"]) == ("input.0.content", "unsupported_value")
+    else:
+        assert body == {"error_code": "INVALID_PARAMETER_VALUE", "message": "input.0.content: no"}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_overload_says_when_to_retry(
+    gateway: Gateway, service: FakeResponseService, path: str, *, stream: bool
+) -> None:
+    """429 with the service's time, streamed or not."""
+    service.events = [fakes.Status(Code.RESOURCE_EXHAUSTED, "full", fakes.retry_info(2.5))]
+    answer = await ask(gateway, path, stream=stream)
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "3")
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_failure_after_the_first_event_is_the_last_one(
+    gateway: Gateway, service: FakeResponseService, path: str
+) -> None:
+    """One `response.failed` with the error, the cost and what was done, and then the end."""
+    begun = recorded("text")[:5]
+    usage = type(begun[0])(sequence_number=5, usage=fakes.USAGE)
+    service.events = [*begun, usage, fakes.Status(Code.INTERNAL, "secret", fakes.error_info("INTERNAL", "other"))]
+    answer = await ask(gateway, path, stream=True)
+    assert answer.status_code == 200
+    told = data_of(answer)
+    assert [data["sequence_number"] for data in told] == list(range(6))
+    assert [data["type"] for data in told].count("response.failed") == 1
+    response = told[-1]["response"]
+    assert (response["status"], response["error"]["code"]) == ("failed", "server_error")
+    assert response["usage"]["output_tokens"] == fakes.USAGE.completion_tokens
+    assert "secret" not in answer.text
+
+
+async def test_stream_without_its_end_has_failed(gateway: Gateway, service: FakeResponseService) -> None:
+    """A service that stops in the middle, with whatever status, gave no whole answer."""
+    service.events = recorded("text")[:-1]
+    assert data_of(await ask(gateway, stream=True))[-1]["type"] == "response.failed"
+
+
+@pytest.mark.parametrize(
+    ("call", "body", "status"),
+    [
+        ("GET responses", b"", 405),
+        ("GET responses/resp_1", b"", 404),
+        ("POST responses", b"{", 400),
+        ("POST responses", b"[]", 400),
+    ],
+)
+@pytest.mark.parametrize("base", ["/v1", "/serving-endpoints"])
+async def test_errors_of_the_path_have_its_shape(
+    gateway: Gateway, base: str, call: str, body: bytes, status: int
+) -> None:
+    """What no service is asked for is told in the dialect of the path; stored responses are nowhere."""
+    method, path = call.split()
+    headers = {"content-type": "application/json"}
+    answer = await gateway.http.request(method, f"{base}/{path}", content=body, headers=headers)
+    assert answer.status_code == status
+    assert set(answer.json()) == ({"error"} if base == "/v1" else {"error_code", "message"})
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("num_events", [0, 2, 5])
+async def test_hang_up_cancels(
+    gateway: Gateway, service: FakeResponseService, num_events: int, *, stream: bool
+) -> None:
+    """Closing the connection cancels the call, before and after the first event and the first text."""
+    service.events = [*recorded("text")[:num_events], None]
+    body = json.dumps({"model": "m", "input": "hi", "stream": stream}).encode()
+    head = f"POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    _, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    writer.write(head.encode() + b"\r\n\r\n" + body)
+    await soon(service.begun.wait())
+    await until(lambda: service.num_sent == num_events)
+    assert not service.cancelled.is_set()
+    writer.close()
+    await soon(service.cancelled.wait())
+
+
+async def test_openai_client_sees_a_failed_response(gateway: Gateway, service: FakeResponseService) -> None:
+    """OpenAI's client gets the failure as an event, and its stream ends."""
+    service.events = [*recorded("reasoning")[:4], fakes.Status(Code.UNAVAILABLE, "gone")]
+    base_url = f"http://127.0.0.1:{gateway.port}/v1"
+    async with openai.AsyncOpenAI(base_url=base_url, api_key="unused", max_retries=0) as client:
+        stream = await client.responses.create(model="m", input="hi", stream=True)
+        kinds = [event.type async for event in stream]
+        last: Any = kinds[-1]
+        assert last == "response.failed"
+        with pytest.raises(openai.BadRequestError) as caught:
+            await client.responses.create(model="m", input="hi", store=True)
+        assert caught.value.param == "store"
