@@ -1,7 +1,7 @@
 """Which model is meant where a dialect lets the caller leave its name out.
 
 Owns the rule: a name that is served is kept; an asked-for deployment leads to the endpoint that has it; else the only
-model of the task answers, whatever name was given. Owns a short-lived list of the endpoints. Used on the event loop.
+model of the task answers, whatever name was given if no other model is served, and if none was given otherwise. Owns a short-lived list of the endpoints. Used on the event loop.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def _choose(endpoints: Sequence[Endpoint], name: str, deployment: str, task: Tas
         if len(owners) == 1:
             return owners[0]
     models = [each.name for each in endpoints if each.is_model and each.task == task]
-    if len(models) == 1:
+    num_served = sum(each.is_model for each in endpoints)
+    if len(models) == 1 and (not name or num_served == 1):
         return models[0]
     if name:
         return name  # the service says that it does not exist

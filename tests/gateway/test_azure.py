@@ -58,7 +58,8 @@ async def test_embeddings(gateway: Gateway, service: fakes_raw.FakeRawService, b
     ("endpoints", "name", "deployment", "asked"),
     [
         ([], None, None, "talker"),
-        ([], "gpt-9", None, "talker"),  # ignored: only one model is served
+        (["-embedder"], "gpt-9", None, "talker"),  # ignored: only one model is served
+        ([], "gpt-9", None, "gpt-9"),  # the service says that it does not exist
         ([], "embedder", None, "embedder"),  # the service says what it can't do
         ([], None, "talker", "talker"),
         ([], None, "nothing", "talker"),  # the service says that it has no such deployment
@@ -76,6 +77,9 @@ async def test_model_that_is_meant(
 ) -> None:  # fmt: skip
     """A known name is kept, a deployment leads to its endpoint, and the only model of the task takes the rest."""
     for each in endpoints:
+        if each.startswith("-"):
+            service.endpoints = [known for known in service.endpoints if known.name != each[1:]]
+            continue
         own, _, entities = each.partition(":")
         names = entities.split(",") if entities else []
         service.endpoints.append(fakes_raw.endpoint(own, model_pb2.TASK_CHAT, *names))
