@@ -226,7 +226,11 @@ async def spans_of(run: RunningEncoder, num: int) -> dict[str, Any]:
 
 async def test_telemetry_tells_of_an_embedding(caplog: pytest.LogCaptureFixture) -> None:
     """Its span with stages, its histograms, the engine's series and the call's log line; nothing of the text."""
-    labels = {"gen_ai_operation_name": "embeddings", "gen_ai_request_model": ENCODER}
+    labels = {
+        "gen_ai_operation_name": "embeddings",
+        "gen_ai_request_model": ENCODER,
+        "gen_ai_token_type": "input",
+    }
     with caplog.at_level(logging.INFO):
         async with running_encoder() as run:
             response = await run.embeddings.Embed(embed("ab", "c", dimensions=2))
@@ -247,12 +251,12 @@ async def test_telemetry_tells_of_an_embedding(caplog: pytest.LogCaptureFixture)
     }
     assert {spans[name].parent.span_id for name in ("queue", "encode")} == {span.context.span_id}
     ((found, value),) = usage.items()
-    assert (dict(found) | labels, value) == (dict(found), 7)
-    assert dict(found)["gen_ai_token_type"] == "input"
+    assert labels.items() <= set(found)
+    assert value == 7
     assert list(durations.values()) == [1]
     own = frozenset({("gen_ai_request_model", ENCODER)})
     assert (steps[own], tokens[own]) == (2, 7)
-    (fields,) = [record.fields for record in caplog.records if record.name == "sluice.access"]
+    (fields,) = [vars(record)["fields"] for record in caplog.records if record.name == "sluice.access"]
     assert (fields["model"], fields["prompt_tokens"]) == (ENCODER, 7)
     assert "completion_tokens" not in fields
 
@@ -289,5 +293,6 @@ async def test_bundled_encoder_is_loaded_by_its_folder() -> None:
         encoded = await engine.encode(await model.embeddings.prepare(texts, "r"))
     cat, kitten, rates = encoded.vectors
     assert np.dot(cat, cat) == pytest.approx(1, abs=1e-5)
-    assert np.dot(cat, kitten) > 0.4 > 0.2 > np.dot(cat, rates)
+    assert np.dot(cat, kitten) > 0.4
+    assert np.dot(cat, rates) < 0.2
     model.embeddings.close()
