@@ -8,12 +8,9 @@ only where the request says so.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from gateway.dialects.call import Arrival
 from gateway.dialects.failure import Failure, Reason
-
-ACCEPTED_WITHOUT_EFFECT: Final = ("client_request_id", "usage_context", "user")  # nothing is recorded here
 
 
 def endpoint_name(arrival: Arrival, model: str | None) -> str:

@@ -17,8 +17,6 @@ from gateway.dialects.mindie_body import GenerateBody
 from gateway.dialects.mindie_encoder import MindieEncoder
 from gateway.dialects.mindie_error import MindieErrors
 
-ACCEPTED_WITHOUT_EFFECT: Final = ("stream", "parameters.batch_size")
-
 _DECODER: Final = msgspec.json.Decoder(GenerateBody)
 
 
