@@ -39,12 +39,13 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> Served:
     folder = find_folder(settings.path)
     if is_encoder(folder):
         return load_encoder(settings, folder, observer)
-    assert settings.dtype and settings.device and settings.engine  # noqa: S101, PT018
+    assert settings.dtype and settings.device and settings.cache_share and settings.engine  # noqa: S101, PT018
     built = build_engine(
         str(folder),
         settings.engine,
         compute_dtype=settings.dtype,
         device=settings.device,
+        cache_share=settings.cache_share,
         observer=observer,
     )
     if not built.eos_token_ids:  # an answer would have no end, and a grammar none to allow
