@@ -1,7 +1,8 @@
 """Which model is meant where a dialect lets the caller leave its name out.
 
 Owns the rule: a name that is served is kept; an asked-for deployment leads to the endpoint that has it; else the only
-model of the task answers, whatever name was given if no other model is served, and if none was given otherwise. Owns a short-lived list of the endpoints. Used on the event loop.
+model of the task answers where no name was given, and the only model of all whatever name was given. Owns a short-lived
+list of the endpoints. Used on the event loop.
 """
 
 from __future__ import annotations
@@ -84,12 +85,12 @@ def _choose(endpoints: Sequence[Endpoint], name: str, deployment: str, task: Tas
             return deployment
         if len(owners) == 1:
             return owners[0]
-    models = [each.name for each in endpoints if each.is_model and each.task == task]
-    num_served = sum(each.is_model for each in endpoints)
-    if len(models) == 1 and (not name or num_served == 1):
-        return models[0]
-    if name:
-        return name  # the service says that it does not exist
-    if not models:
+    models = [each for each in endpoints if each.is_model]
+    if name:  # ignored where there is only one model; else the service says that it does not exist
+        return models[0].name if len(models) == 1 else name
+    able = [each.name for each in models if each.task == task]
+    if not able:
         raise Failure(404, Reason.UNSUPPORTED_TASK, "no served model can do this")
-    raise Failure.of_field("model", "required, since several models are served", Reason.MISSING_FIELD)
+    if len(able) > 1:
+        raise Failure.of_field("model", "required, since several models are served", Reason.MISSING_FIELD)
+    return able[0]

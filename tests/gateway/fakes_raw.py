@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -63,7 +64,10 @@ class FakeRawService(
     embedding_pb2_grpc.EmbeddingServiceServicer,
     endpoint_pb2_grpc.EndpointServiceServicer,
 ):
-    """Answers by the constants above; `status` is raised instead, if there is one. Lists `endpoints`."""
+    """Answers by the constants above; `status` is raised instead, if there is one. Lists `endpoints`.
+
+    A call of a name in `held` waits until it is cancelled.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,54 +78,57 @@ class FakeRawService(
             endpoint("talker", model_pb2.TASK_CHAT),
         ]
         self.num_listed = 0
+        self.held: set[str] = set()
+        self.holding = asyncio.Event()
+        self.num_events = len(EVENTS)
         self.status: fakes.Status | None = None
 
     async def Complete(  # noqa: N802  the contract's name
         self, request: completion_pb2.CompleteRequest, context: Any
     ) -> completion_pb2.CompleteResponse:
-        await self._begin(context)
+        await self._begin(context, "Complete")
         self.completions.append(request)
         return WHOLE
 
     async def StreamComplete(  # noqa: N802  the contract's name
         self, request: completion_pb2.CompleteRequest, context: Any
     ) -> AsyncIterator[completion_pb2.StreamCompleteResponse]:
-        await self._begin(context)
+        await self._begin(context, "StreamComplete")
         self.completions.append(request)
-        for event in EVENTS:
+        for event in EVENTS[: self.num_events]:
             yield event
 
     async def Embed(  # noqa: N802  the contract's name
         self, request: embedding_pb2.EmbedRequest, context: Any
     ) -> embedding_pb2.EmbedResponse:
-        await self._begin(context)
+        await self._begin(context, "Embed")
         self.embeddings.append(request)
         return VECTORS
 
     async def ListEndpoints(  # noqa: N802  the contract's name
         self, request: endpoint_pb2.ListEndpointsRequest, context: Any
     ) -> endpoint_pb2.ListEndpointsResponse:
-        await self._begin(context)
+        await self._begin(context, "ListEndpoints")
         self.num_listed += 1
         return endpoint_pb2.ListEndpointsResponse(endpoints=self.endpoints)
 
     async def GetEndpoint(  # noqa: N802  the contract's name
         self, request: endpoint_pb2.GetEndpointRequest, context: Any
     ) -> endpoint_pb2.GetEndpointResponse:
-        await self._begin(context)
+        await self._begin(context, "GetEndpoint")
         return endpoint_pb2.GetEndpointResponse(endpoint=await self._found(request.name, context))
 
     async def CreateEndpoint(  # noqa: N802  the contract's name
         self, request: endpoint_pb2.CreateEndpointRequest, context: Any
     ) -> endpoint_pb2.CreateEndpointResponse:
-        await self._begin(context)
+        await self._begin(context, "CreateEndpoint")
         self.endpoints.append(endpoint_pb2.Endpoint(name=request.name, entities=request.entities))
         return endpoint_pb2.CreateEndpointResponse(endpoint=self.endpoints[-1])
 
     async def UpdateEndpoint(  # noqa: N802  the contract's name
         self, request: endpoint_pb2.UpdateEndpointRequest, context: Any
     ) -> endpoint_pb2.UpdateEndpointResponse:
-        await self._begin(context)
+        await self._begin(context, "UpdateEndpoint")
         found = await self._found(request.name, context)
         del found.entities[:]
         found.entities.extend(request.entities)
@@ -130,7 +137,7 @@ class FakeRawService(
     async def DeleteEndpoint(  # noqa: N802  the contract's name
         self, request: endpoint_pb2.DeleteEndpointRequest, context: Any
     ) -> endpoint_pb2.DeleteEndpointResponse:
-        await self._begin(context)
+        await self._begin(context, "DeleteEndpoint")
         self.endpoints.remove(await self._found(request.name, context))
         return endpoint_pb2.DeleteEndpointResponse()
 
@@ -141,7 +148,14 @@ class FakeRawService(
             await fakes.abort(context, fakes.Status(grpc.StatusCode.NOT_FOUND, words, fakes.error_info("NEW")))
         return found[0]
 
-    async def _begin(self, context: Any) -> None:
+    async def _begin(self, context: Any, name: str) -> None:
         self._note(context)
+        if name in self.held:
+            self.holding.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.cancelled.set()
+                raise
         if self.status is not None:
             await fakes.abort(context, self.status)

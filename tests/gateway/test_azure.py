@@ -63,7 +63,8 @@ async def test_embeddings(gateway: Gateway, service: fakes_raw.FakeRawService, b
         ([], "embedder", None, "embedder"),  # the service says what it can't do
         ([], None, "talker", "talker"),
         ([], None, "nothing", "talker"),  # the service says that it has no such deployment
-        (["second"], "gpt-9", None, "gpt-9"),  # the service says that it does not exist
+        (["-embedder", "ab:talker"], "gpt-9", None, "talker"),
+        (["-embedder", "ab:talker"], "ab", None, "ab"),
         (["second"], "second", None, "second"),
         (["second"], None, "second", "second"),
         (["ab:talker,second"], "ab", "second", "ab"),
@@ -75,7 +76,7 @@ async def test_model_that_is_meant(
     gateway: Gateway, service: fakes_raw.FakeRawService, endpoints: list[str], name: str | None, *,
     deployment: str | None, asked: str,
 ) -> None:  # fmt: skip
-    """A known name is kept, a deployment leads to its endpoint, and the only model of the task takes the rest."""
+    """A known name is kept, a deployment leads to its endpoint, and without both the only model of the task answers."""
     for each in endpoints:
         if each.startswith("-"):
             service.endpoints = [known for known in service.endpoints if known.name != each[1:]]

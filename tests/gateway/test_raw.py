@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 
@@ -10,7 +11,7 @@ import openai
 import pytest
 
 from tests.gateway import fakes, fakes_raw
-from tests.gateway.conftest import Gateway
+from tests.gateway.conftest import Gateway, soon
 
 
 @pytest.fixture
@@ -94,3 +95,34 @@ async def test_stream_bytes(gateway: Gateway) -> None:
         ("lo", None),
         ("", "length"),
     ]
+
+
+async def test_stream_without_its_end_is_an_error(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
+    """A stream that ends with OK and without `completed` ends with one error event and no [DONE]."""
+    service.num_events -= 1
+    answer = await gateway.http.post("/v1/completions", json={"model": "m", "prompt": "hi", "stream": True})
+    *_, last, nothing = answer.text.split("\n\n")
+    assert nothing == ""
+    assert json.loads(last.removeprefix("data: "))["error"]["message"] == "the answer ended too early"
+    assert "[DONE]" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "held"),
+    [
+        ("/v1/completions", {"model": "m", "prompt": "hi"}, "Complete"),
+        ("/v1/completions", {"model": "m", "prompt": "hi", "stream": True}, "StreamComplete"),
+        ("/v1/embeddings", {"model": "m", "input": "hi"}, "Embed"),
+        ("/embeddings?api-version=2024-05-01", {"input": "hi"}, "Embed"),
+        ("/embeddings?api-version=2024-05-01", {"input": "hi"}, "ListEndpoints"),
+    ],
+)
+async def test_hang_up_cancels(
+    gateway: Gateway, service: fakes_raw.FakeRawService, path: str, body: dict[str, object], held: str
+) -> None:
+    """A caller that leaves ends the call that runs for it, whichever it is."""
+    service.held.add(held)
+    asking = asyncio.create_task(gateway.http.post(path, json=body))
+    await soon(service.holding.wait())
+    asking.cancel()  # it closes its connection
+    await soon(service.cancelled.wait())

@@ -1,0 +1,89 @@
+"""What joins HTTP and gRPC: every RPC has its row, and every path the dialect that tells its errors."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from google.protobuf.symbol_database import Default
+from sluice.v1 import (
+    chat_pb2,
+    completion_pb2,
+    embedding_pb2,
+    endpoint_pb2,
+    model_pb2,
+    response_event_pb2,
+    response_pb2,
+    text_generation_pb2,
+)
+
+from gateway.config import Settings
+from gateway.dialects.call import Refusal, ends_answer
+from gateway.dialects.failure import Failure, Reason
+from gateway.methods import MethodTable
+from gateway.surface import Surface, SurfaceMap
+
+GENERATING = [chat_pb2, completion_pb2, embedding_pb2, response_pb2, text_generation_pb2]
+
+
+async def test_every_rpc_has_its_row() -> None:
+    """Each call of these services is found by its request's type; what generates has the long deadline."""
+    settings = Settings()
+    async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
+        table = MethodTable(channel, settings)
+    told = set()
+    for module in [*GENERATING, endpoint_pb2, model_pb2]:
+        for service in module.DESCRIPTOR.services_by_name.values():
+            for rpc in service.methods:
+                rows = table.stream if rpc.server_streaming else table.whole
+                method = rows[Default().GetSymbol(rpc.input_type.full_name)]
+                assert method.name == f"{service.full_name}/{rpc.name}"
+                is_generation = module in GENERATING
+                assert method.deadline_s == (
+                    settings.request_deadline_s if is_generation else settings.lookup_deadline_s
+                )
+                told.add(method.name)
+    assert told == {method.name for rows in (table.whole, table.stream) for method in rows.values()}
+
+
+@pytest.mark.parametrize(
+    ("event", "is_end"),
+    [
+        (chat_pb2.StreamChatResponse(completed=chat_pb2.ChatCompleted()), True),
+        (completion_pb2.StreamCompleteResponse(completed=completion_pb2.CompletionCompleted()), True),
+        (text_generation_pb2.StreamGenerateTextResponse(completed={}), True),
+        (response_event_pb2.StreamResponseResponse(completed={}), True),
+        (response_event_pb2.StreamResponseResponse(incomplete={}), True),
+        (response_event_pb2.StreamResponseResponse(created={}), False),
+        (chat_pb2.StreamChatResponse(usage={}), False),
+        (chat_pb2.StreamChatResponse(), False),
+        (None, False),
+    ],
+)
+def test_end_is_a_message(event: object, *, is_end: bool) -> None:
+    """An answer is whole after its terminal event alone."""
+    assert ends_answer(event) == is_end  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("path", "teller"),
+    [
+        ("/v1", b"one"),
+        ("/v1/x", b"one"),
+        ("/v12", b"one"),  # nobody's: the first takes it
+        ("/", b"one"),
+        ("/models", b"two"),
+        ("/models/a/b", b"two"),
+        ("/models/deep", b"three"),
+        ("/models/deep/x", b"three"),
+        ("/models/deeper", b"two"),
+        ("/modelsx", b"one"),
+    ],
+)
+def test_longest_prefix_tells_the_error(path: str, teller: bytes) -> None:
+    """Prefixes are whole segments."""
+    one, two, three = (
+        Surface([], prefixes, lambda _, name=name: Refusal(404, name))  # type: ignore[misc]
+        for name, prefixes in ((b"one", ("/v1",)), (b"two", ("/models",)), (b"three", ("/models/deep",)))
+    )
+    failure = Failure(404, Reason.ROUTE_NOT_FOUND, "")
+    assert SurfaceMap([one, two, three]).refuse(path, failure).body == teller
