@@ -8,7 +8,7 @@ import time
 
 import jsonschema
 import pytest
-from sluice.v1 import content_pb2, logprobs_pb2, sampling_pb2, tool_pb2
+from sluice.v1 import content_pb2, logprobs_pb2, sampling_pb2, serving_pb2, tool_pb2
 
 from service.engine.errors import PromptTooLong
 from service.engine.tokenizer import FastTokenizer
@@ -48,11 +48,13 @@ async def test_generation_has_what_the_request_asks_for(pipeline: ChatPipeline) 
         sampling=sampling_pb2.SamplingParams(temperature=0.5),
         stopping=sampling_pb2.StopParams(stop=["x"]),
         logprobs=logprobs_pb2.LogprobsOptions(top_logprobs=4),
+        serving=serving_pb2.ServingOptions(priority=-3, cache_salt="tenant"),
     )
     chat = await pipeline.prepare(request, "r", time.monotonic() + 60)
     generation = chat.generation
     assert (generation.request_id, generation.n, generation.logprobs) == ("r", 3, 4)
     assert generation.deadline is not None
+    assert (generation.priority, generation.cache_salt, generation.truncates_at_deadline) == (-3, "tenant", False)
     assert (generation.sampling.temperature, generation.sampling.seed) == (0.5, chat.sampling.seed)
     assert chat.stopping.max_tokens == 4096 - len(generation.prompt_token_ids)
     assert generation.stopping.stop == ("x",)

@@ -31,6 +31,7 @@ from service.engine.watermark import Watermark
 from service.pipeline.completion import CompletionPipeline
 from service.pipeline.prepared_chat import AnswerForm, PreparedChat
 from service.pipeline.reasoning import Thinking
+from service.pipeline.serving import resolve_serving
 from service.pipeline.watermark import WatermarkDetector
 from service.pipeline.workers import PipelineLimits, Workers
 from service.server import LoadModel, Server
@@ -77,13 +78,15 @@ class PlainPipeline:
                 raise self.fail_after_leaving from None
         text = "".join(part.text for message in request.messages for part in message.content)
         stopping = request.stopping
+        serving = resolve_serving(request.serving, deadline)
         generation = GenerationRequest(
             request_id=request_id,
             prompt_token_ids=list(text.encode()),
             sampling=SamplingParams(seed=1),
             stopping=StopParams(max_tokens=stopping.max_tokens if stopping.HasField("max_tokens") else None),
             n=request.n or 1,
-            deadline=deadline,
+            deadline=serving.deadline,
+            truncates_at_deadline=serving.truncates,
         )
         sampling = sampling_pb2.SamplingParams(temperature=1, top_p=1, seed=1)
         form = AnswerForm(markers=None, thinking=Thinking.OFF, syntax=None, names=())

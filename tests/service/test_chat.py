@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc import aio
-from sluice.v1 import chat_pb2, chat_pb2_grpc
+from sluice.v1 import chat_pb2, chat_pb2_grpc, serving_pb2
 
 from service.engine.errors import PromptTooLong
 from tests.engine.fakes import until
@@ -84,6 +84,20 @@ async def test_chat_ends_at_the_callers_deadline(method: str) -> None:
         refusal = await refused(getattr(run.chat, method)(request(), timeout=0.3))
         assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
         await run.until_idle()
+
+
+async def test_chat_that_truncates_is_whole_at_its_deadline() -> None:
+    """The answer has what was generated, ends with LENGTH, and is told whole before gRPC ends the call."""
+    runner = ScriptedRunner("endless ", end=False)
+    runner.delay_s = 0.02  # leaves the loop its time
+    async with running(runner, engine=ENDLESS) as run:
+        serving = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
+        events = [event async for event in run.chat.StreamChat(request(serving=serving), timeout=4)]
+        await run.until_idle()
+    assert text_of(events).startswith("endless ")
+    (end,) = [event.choice_finished for event in events if event.HasField("choice_finished")]
+    assert end.finish_reason == chat_pb2.FINISH_REASON_LENGTH
+    assert kinds_of(events)[-2:] == ["usage", "completed"]
 
 
 async def test_stream_chat_sends_usage_before_an_error() -> None:
