@@ -26,10 +26,11 @@ if _version_not_supported:
 
 
 class EndpointServiceStub:
-    """Lists and changes endpoints. Every served model is an endpoint of its own name, which can't be changed or deleted.
-    Changes are kept over a restart. Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken),
-    INVALID_ARGUMENT (percentages that don't add up to 100, models of different tasks), FAILED_PRECONDITION (a model's own
-    endpoint).
+    """Lists and changes endpoints. Every served model is an endpoint of its own name; those, and the endpoints of the
+    service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
+    Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
+    don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
+    1,000 of them).
     """
 
     def __init__(self, channel):
@@ -66,10 +67,11 @@ class EndpointServiceStub:
 
 
 class EndpointServiceServicer:
-    """Lists and changes endpoints. Every served model is an endpoint of its own name, which can't be changed or deleted.
-    Changes are kept over a restart. Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken),
-    INVALID_ARGUMENT (percentages that don't add up to 100, models of different tasks), FAILED_PRECONDITION (a model's own
-    endpoint).
+    """Lists and changes endpoints. Every served model is an endpoint of its own name; those, and the endpoints of the
+    service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
+    Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
+    don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
+    1,000 of them).
     """
 
     def ListEndpoints(self, request, context):
@@ -144,10 +146,11 @@ def add_EndpointServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EndpointService:
-    """Lists and changes endpoints. Every served model is an endpoint of its own name, which can't be changed or deleted.
-    Changes are kept over a restart. Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken),
-    INVALID_ARGUMENT (percentages that don't add up to 100, models of different tasks), FAILED_PRECONDITION (a model's own
-    endpoint).
+    """Lists and changes endpoints. Every served model is an endpoint of its own name; those, and the endpoints of the
+    service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
+    Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
+    don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
+    1,000 of them).
     """
 
     @staticmethod

@@ -27,10 +27,11 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class EndpointServiceStub:
-    """Lists and changes endpoints. Every served model is an endpoint of its own name, which can't be changed or deleted.
-    Changes are kept over a restart. Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken),
-    INVALID_ARGUMENT (percentages that don't add up to 100, models of different tasks), FAILED_PRECONDITION (a model's own
-    endpoint).
+    """Lists and changes endpoints. Every served model is an endpoint of its own name; those, and the endpoints of the
+    service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
+    Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
+    don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
+    1,000 of them).
     """
 
     @_typing.overload
@@ -50,10 +51,11 @@ class EndpointServiceStub:
 
 @_typing.type_check_only
 class EndpointServiceAsyncStub(EndpointServiceStub):
-    """Lists and changes endpoints. Every served model is an endpoint of its own name, which can't be changed or deleted.
-    Changes are kept over a restart. Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken),
-    INVALID_ARGUMENT (percentages that don't add up to 100, models of different tasks), FAILED_PRECONDITION (a model's own
-    endpoint).
+    """Lists and changes endpoints. Every served model is an endpoint of its own name; those, and the endpoints of the
+    service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
+    Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
+    don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
+    1,000 of them).
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -69,10 +71,11 @@ class EndpointServiceAsyncStub(EndpointServiceStub):
     """Removes one."""
 
 class EndpointServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Lists and changes endpoints. Every served model is an endpoint of its own name, which can't be changed or deleted.
-    Changes are kept over a restart. Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken),
-    INVALID_ARGUMENT (percentages that don't add up to 100, models of different tasks), FAILED_PRECONDITION (a model's own
-    endpoint).
+    """Lists and changes endpoints. Every served model is an endpoint of its own name; those, and the endpoints of the
+    service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
+    Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
+    don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
+    1,000 of them).
     """
 
     @_abc_1.abstractmethod

@@ -59,7 +59,7 @@ class ModelServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetModel(self, request, context):
-        """Describes one.
+        """Describes one. For an endpoint's name: the model that gets the most of its requests, under that model's own name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,7 +36,7 @@ class ModelServiceStub:
     ListModels: _grpc.UnaryUnaryMultiCallable[_model_pb2.ListModelsRequest, _model_pb2.ListModelsResponse]
     """Lists all served models, by name."""
     GetModel: _grpc.UnaryUnaryMultiCallable[_model_pb2.GetModelRequest, _model_pb2.GetModelResponse]
-    """Describes one."""
+    """Describes one. For an endpoint's name: the model that gets the most of its requests, under that model's own name."""
 
 @_typing.type_check_only
 class ModelServiceAsyncStub(ModelServiceStub):
@@ -46,7 +46,7 @@ class ModelServiceAsyncStub(ModelServiceStub):
     ListModels: _aio.UnaryUnaryMultiCallable[_model_pb2.ListModelsRequest, _model_pb2.ListModelsResponse]  # type: ignore[assignment]
     """Lists all served models, by name."""
     GetModel: _aio.UnaryUnaryMultiCallable[_model_pb2.GetModelRequest, _model_pb2.GetModelResponse]  # type: ignore[assignment]
-    """Describes one."""
+    """Describes one. For an endpoint's name: the model that gets the most of its requests, under that model's own name."""
 
 class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
     """Tells which models there are. Errors: NOT_FOUND for an unknown name."""
@@ -65,6 +65,6 @@ class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _model_pb2.GetModelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_model_pb2.GetModelResponse, _abc.Awaitable[_model_pb2.GetModelResponse]]:
-        """Describes one."""
+        """Describes one. For an endpoint's name: the model that gets the most of its requests, under that model's own name."""
 
 def add_ModelServiceServicer_to_server(servicer: ModelServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
