@@ -14,6 +14,13 @@ from service.engine.errors import InvalidRequest, PromptTooLong
 from service.engine.types import GenerationRequest, SamplingParams, StopParams
 
 MAX_LOGPROBS = 20
+_MIN_RETRY_S = 1.0
+_MAX_RETRY_S = 30.0
+
+
+def retry_after_s(waited_s: float) -> float:
+    """When to come back to a full queue whose oldest has waited so long: as long may the next expect to wait."""
+    return min(max(waited_s, _MIN_RETRY_S), _MAX_RETRY_S)
 
 
 def check_request(request: GenerationRequest, *, vocab_size: int, max_model_len: int, max_choices: int) -> None:

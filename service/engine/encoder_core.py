@@ -46,20 +46,6 @@ class EncodingJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Add:
-    """Let a job wait for its turn."""
-
-    job: EncodingJob
-
-
-@dataclass(frozen=True, slots=True)
-class Abort:
-    """Compute nothing more for a job; nothing if it has ended."""
-
-    job: EncodingJob
-
-
-@dataclass(frozen=True, slots=True)
 class EncoderReport:
     """What a step brought."""
 
@@ -97,15 +83,16 @@ class EncoderCore:
         """Whether a step would do anything."""
         return bool(self._turns)
 
-    def receive(self, message: Add | Abort) -> None:
-        """Take a job, or end one without a word."""
-        priority = message.job.request.priority
-        match message:
-            case Add(job):
-                self._turns.setdefault(priority, deque()).append(job)
-            case Abort(job) if job in self._turns.get(priority, ()):
-                self._turns[priority].remove(job)
-                self._forget_empty(priority)
+    def add(self, job: EncodingJob) -> None:
+        """Let a job wait for its turn."""
+        self._turns.setdefault(job.request.priority, deque()).append(job)
+
+    def abort(self, job: EncodingJob) -> None:
+        """End a job without a word. Does nothing if it has ended."""
+        priority = job.request.priority
+        if job in self._turns.get(priority, ()):
+            self._turns[priority].remove(job)
+            self._forget_empty(priority)
 
     def step(self) -> EncoderReport:
         """Compute one batch. Whatever the runner raises passes through, and leaves the core unusable."""

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from service.engine.admission import retry_after_s
 from service.engine.config import EngineConfig
 from service.engine.encoder_core import (
-    Abort,
-    Add,
     EncoderCore,
     EncoderReport,
     EncoderRunner,
@@ -37,9 +36,6 @@ from service.engine.errors import (
     PromptTooLong,
 )
 from service.engine.types import EngineStats
-
-_MIN_RETRY_S = 1.0
-_MAX_RETRY_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +86,9 @@ class EncoderEngine:
         self._pending: dict[EncodingJob, _Pending] = {}  # oldest first
         self._is_closed = False
         self._left = asyncio.Event()  # set whenever a caller leaves
-        self._thread: EngineThread[Add | Abort, EncoderReport] = EngineThread(
-            EncoderCore(runner, config.max_batch_tokens, clock),
+        self._core = EncoderCore(runner, config.max_batch_tokens, clock)  # the thread's
+        self._thread = EngineThread(
+            self._core,
             name="encoder",
             on_report=self._deliver,
             on_failure=self._fail,
@@ -131,7 +128,7 @@ class EncoderEngine:
             return await self._pending[job].done
         finally:
             if self._pending.pop(job).num_left:
-                self._thread.put(Abort(job))
+                self._thread.call(self._core.abort, job)
             self._left.set()
 
     async def drain(self, timeout_s: float) -> None:
@@ -168,7 +165,7 @@ class EncoderEngine:
         num_inputs = len(request.inputs)
         done: asyncio.Future[Encoding] = asyncio.get_running_loop().create_future()
         self._pending[job] = _Pending(done, num_inputs, num_tokens, [None] * num_inputs)
-        self._thread.put(Add(job))
+        self._thread.call(self._core.add, job)
         return job
 
     def _check(self, request: EncodingRequest) -> None:
@@ -194,9 +191,7 @@ class EncoderEngine:
             message = f"{num_before} tokens of other requests would be computed first"
         else:
             return
-        # As long as the oldest has waited, so long may the next expect to wait.
-        waited_s = now - next(iter(self._pending)).arrived
-        raise EngineOverloaded(message, retry_after_s=min(max(waited_s, _MIN_RETRY_S), _MAX_RETRY_S))
+        raise EngineOverloaded(message, retry_after_s(now - next(iter(self._pending)).arrived))
 
     def _end(self, job: EncodingJob, error: EngineError) -> None:
         if (pending := self._pending.get(job)) and not pending.done.done():

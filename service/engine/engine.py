@@ -1,30 +1,26 @@
 """The engine's door, for asyncio.
 
 Owns the open streams and the engine's thread. Its methods belong to the event loop that started it. Two things cross
-between loop and thread, and nothing is locked: requests and aborts go to the thread by a queue, the mailbox, and each
-step's report comes back by one `call_soon_threadsafe`. Beside these the thread only publishes its latest stats and
-heartbeat. Knows no transport.
+between loop and thread: requests and aborts on the way to the core, and each step's report on the way back. Knows no
+transport.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import queue
 import secrets
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
 from itertools import count
 from types import TracebackType
 from typing import Protocol, Self
 
-from service.engine.admission import check_request
+from service.engine.admission import check_request, retry_after_s
 from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
 from service.engine.core import EngineCore, Runner, StepReport
+from service.engine.engine_thread import EngineThread
 from service.engine.errors import (
     DeadlineExceeded,
     EngineClosed,
@@ -39,33 +35,12 @@ from service.engine.sequence import SequenceGroup
 from service.engine.tokenizer import Tokenizer
 from service.engine.types import EngineStats, GenerationOutput, GenerationRequest
 
-_HEARTBEAT_S = 1.0
-_MIN_RETRY_S = 1.0
-_MAX_RETRY_S = 30.0
-
-_log = logging.getLogger(__name__)
-
 
 class StepObserver(Protocol):
     """Is told the engine's state after each step, on the event loop."""
 
     def on_step(self, stats: EngineStats) -> None:
         """Must return at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Add:
-    group: SequenceGroup
-
-
-@dataclass(frozen=True, slots=True)
-class _Abort:
-    group: SequenceGroup
-
-
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    pass
 
 
 class Engine:
@@ -97,24 +72,18 @@ class Engine:
         self._eos_token_ids = frozenset(eos_token_ids)
         self._observer = observer
         self._clock = clock
-        self._mailbox: queue.SimpleQueue[_Add | _Abort | _Stop] = queue.SimpleQueue()
         self._serials = count()
         self._streams: dict[SequenceGroup, OutputStream] = {}
         self._queued: dict[SequenceGroup, None] = {}  # those of which nothing has run yet, oldest first
         self._num_queued_tokens = 0
         self._is_closed = False
         self._left = asyncio.Event()  # set whenever a reader leaves
-        self._stats = self._core.stats()
-        self._heartbeat = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread = EngineThread(self._core, name="engine", on_report=self._deliver, on_failure=self._fail)
 
     def start(self) -> None:
         """Start the thread. Call it on the loop that will read."""
-        self._loop = asyncio.get_running_loop()
-        self.failed: asyncio.Future[BaseException] = self._loop.create_future()
-        self._stopped: asyncio.Future[None] = self._loop.create_future()
-        self._heartbeat = time.monotonic()
         self._thread.start()
+        self.failed = self._thread.failed
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -128,11 +97,11 @@ class Engine:
     @property
     def heartbeat_age_s(self) -> float:
         """Seconds since the thread last began a step or, when idle, looked for work: about a second at most then."""
-        return time.monotonic() - self._heartbeat
+        return self._thread.heartbeat_age_s
 
     def stats(self) -> EngineStats:
         """The state after the last step, or after what has come or gone since."""
-        return self._stats
+        return self._thread.stats()
 
     @asynccontextmanager
     async def generate(self, *requests: GenerationRequest) -> AsyncIterator[AsyncIterator[GenerationOutput]]:
@@ -161,16 +130,15 @@ class Engine:
                     await self._left.wait()
         except TimeoutError:
             for group in list(self._streams):
-                self._mailbox.put(_Abort(group))
+                self._thread.call(self._core.abort, group)
                 self._end(group, EngineClosed("the engine was stopped before the answer was complete"))
 
     async def close(self) -> None:
         """End all streams and the thread; returns when the step in progress, if any, is done."""
-        if self._thread.ident is None:
+        if not self._thread.is_started:
             return
         await self.drain(0)
-        self._mailbox.put(_Stop())
-        await self._stopped
+        await self._thread.stop()
 
     def _admit(self, requests: Sequence[GenerationRequest]) -> list[SequenceGroup]:
         now = self._clock()
@@ -187,7 +155,7 @@ class Engine:
         for group in groups:
             self._queued[group] = None
             self._num_queued_tokens += len(group.request.prompt_token_ids)
-            self._mailbox.put(_Add(group))
+            self._thread.call(self._core.add, group)
         return groups
 
     def _check(self, request: GenerationRequest, request_index: int) -> None:
@@ -227,16 +195,14 @@ class Engine:
             message = f"requests with {self._num_queued_tokens} prompt tokens wait already"
         else:
             return
-        # As long as the oldest has waited, so long may the next expect to wait.
-        waited_s = now - next(iter(self._queued)).arrived
-        raise EngineOverloaded(message, retry_after_s=min(max(waited_s, _MIN_RETRY_S), _MAX_RETRY_S))
+        raise EngineOverloaded(message, retry_after_s(now - next(iter(self._queued)).arrived))
 
     def _leave(self, groups: Sequence[SequenceGroup], stream: OutputStream) -> None:
         for group in groups:
             del self._streams[group]
             self._dequeue(group)
             if not stream.is_complete:
-                self._mailbox.put(_Abort(group))
+                self._thread.call(self._core.abort, group)
         stream.close()
         self._left.set()
 
@@ -266,40 +232,3 @@ class Engine:
             error = EngineFailed("the engine has failed")
             error.__cause__ = reason
             self._end(group, error)
-        self.failed.set_result(reason)
-
-    def _run(self) -> None:
-        """The thread's life."""
-        try:
-            while not self._loop.is_closed() and self._receive():
-                if self._core.has_work:
-                    report = self._core.step()
-                    self._stats = self._core.stats()
-                    self._tell_loop(self._deliver, report, self._stats)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, such as a panic in Rust, readers must be told
-            _log.exception("the engine has failed")
-            self._tell_loop(self._fail, error)
-        finally:
-            self._tell_loop(self._stopped.set_result, None)
-
-    def _tell_loop(self, callback: Callable[..., None], *args: object) -> None:
-        """Have the loop call back, unless it was closed with the engine still running: then nobody listens."""
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(callback, *args)
-
-    def _receive(self) -> bool:
-        """Take what is in the mailbox, waiting for it only if there is no work; False if the thread is to end."""
-        while True:
-            self._heartbeat = time.monotonic()
-            try:
-                message = self._mailbox.get(block=not self._core.has_work, timeout=_HEARTBEAT_S)
-            except queue.Empty:
-                return True
-            match message:
-                case _Add(group):
-                    self._core.add(group)
-                case _Abort(group):
-                    self._core.abort(group)
-                case _Stop():
-                    return False
-            self._stats = self._core.stats()

@@ -1,6 +1,6 @@
 """A thread that computes step by step, and the two crossings between it and an event loop.
 
-Owns the thread, its mailbox and its heartbeat. Messages go to the thread by a queue, each step's report comes back by
+Owns the thread, its mailbox and its heartbeat. Calls go to the thread by a queue, each step's report comes back by
 one `call_soon_threadsafe`, and nothing is locked; beside these the thread only publishes its latest stats and
 heartbeat. All methods belong to the loop that started it. Knows neither what is computed nor for whom.
 """
@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from service.engine.types import EngineStats
@@ -22,21 +23,17 @@ _HEARTBEAT_S = 1.0
 
 _log = logging.getLogger(__name__)
 
-_Message = TypeVar("_Message")
 _Report = TypeVar("_Report")
-_Message_contra = TypeVar("_Message_contra", contravariant=True)
+_Argument = TypeVar("_Argument")
 _Report_co = TypeVar("_Report_co", covariant=True)
 
 
-class Core(Protocol[_Message_contra, _Report_co]):
+class Core(Protocol[_Report_co]):
     """What the thread runs. Only the thread calls it."""
 
     @property
     def has_work(self) -> bool:
         """Whether a step would do anything."""
-
-    def receive(self, message: _Message_contra) -> None:
-        """Take a message, between two steps."""
 
     def step(self) -> _Report_co:
         """Compute one step. Whatever it raises ends the thread."""
@@ -45,12 +42,12 @@ class Core(Protocol[_Message_contra, _Report_co]):
         """A snapshot of the state after the last step."""
 
 
-class EngineThread(Generic[_Message, _Report]):
+class EngineThread(Generic[_Report]):
     """Runs a core from `start()` to `await stop()`. `failed` is done, with the reason, when it died by itself."""
 
     def __init__(
         self,
-        core: Core[_Message, _Report],
+        core: Core[_Report],
         *,
         name: str,
         on_report: Callable[[_Report, EngineStats], None],
@@ -60,7 +57,7 @@ class EngineThread(Generic[_Message, _Report]):
         self._core = core
         self._on_report = on_report
         self._on_failure = on_failure
-        self._mailbox: queue.SimpleQueue[_Message | None] = queue.SimpleQueue()  # None is the end
+        self._mailbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()  # None is the end
         self._stats = core.stats()
         self._heartbeat = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -86,9 +83,9 @@ class EngineThread(Generic[_Message, _Report]):
         """The state after the last step, or after what has come or gone since."""
         return self._stats
 
-    def put(self, message: _Message) -> None:
-        """Have the core receive `message` before its next step."""
-        self._mailbox.put(message)
+    def call(self, function: Callable[[_Argument], None], argument: _Argument) -> None:
+        """Have the thread call `function(argument)`, one of its core's, before the next step."""
+        self._mailbox.put(partial(function, argument))
 
     async def stop(self) -> None:
         """End the thread; returns when the step in progress, if any, is done."""
@@ -128,5 +125,5 @@ class EngineThread(Generic[_Message, _Report]):
                 return True
             if message is None:
                 return False
-            self._core.receive(message)
+            message()
             self._stats = self._core.stats()

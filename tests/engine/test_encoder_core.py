@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.engine.encoder_core import Abort, Add, EncoderCore, EncoderReport, EncodingJob
+from service.engine.encoder_core import EncoderCore, EncoderReport, EncodingJob
 from tests.engine.encoder_fakes import HandRunner, encoding, vector_of
 from tests.engine.fakes import Clock
 
@@ -22,7 +22,7 @@ class Bench:
 
     def add(self, *lengths: int, token_id: int = 1, **fields: Any) -> EncodingJob:
         job = EncodingJob(encoding(*lengths, token_id=token_id, **fields), self.clock.now)
-        self.core.receive(Add(job))
+        self.core.add(job)
         return job
 
     def step(self) -> EncoderReport:
@@ -111,8 +111,8 @@ def test_aborted_job_is_not_computed() -> None:
     ended = bench.add(1, token_id=2)
     bench.step()
     for _ in range(2):
-        bench.core.receive(Abort(left))
-        bench.core.receive(Abort(ended))
+        bench.core.abort(left)
+        bench.core.abort(ended)
     assert not bench.core.has_work
     assert bench.core.stats().num_waiting == 0
     assert bench.run() == [[1, 2]]

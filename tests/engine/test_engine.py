@@ -386,13 +386,13 @@ async def test_engine_closes_with_readers_inside() -> None:
     await engine.close()
     with pytest.raises(EngineClosed):
         await reading
-    engine._thread.join(20)
-    assert not engine._thread.is_alive()
+    engine._thread._thread.join(20)
+    assert not engine._thread._thread.is_alive()
 
 
 def test_engine_thread_ends_with_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that nobody closed does not outlive the loop that it reports to."""
-    monkeypatch.setattr("service.engine.engine._HEARTBEAT_S", 0.01)
+    monkeypatch.setattr("service.engine.engine_thread._HEARTBEAT_S", 0.01)
 
     async def leave() -> Engine:
         engine = Engine(PagedRunner(), ByteTokenizer(), config_of(), eos_token_ids=[END])
@@ -400,23 +400,23 @@ def test_engine_thread_ends_with_its_loop(monkeypatch: pytest.MonkeyPatch) -> No
         return engine
 
     engine = asyncio.run(leave())
-    engine._thread.join(20)
-    assert not engine._thread.is_alive()
+    engine._thread._thread.join(20)
+    assert not engine._thread._thread.is_alive()
 
 
 async def test_engine_heartbeat_goes_on_when_idle_and_stops_when_a_step_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The age of the heartbeat tells an idle engine from one whose step does not return."""
-    monkeypatch.setattr("service.engine.engine._HEARTBEAT_S", 0.01)
+    monkeypatch.setattr("service.engine.engine_thread._HEARTBEAT_S", 0.01)
     async with started() as (engine, runner):
-        first = engine._heartbeat
-        await until(lambda: engine._heartbeat > first)
+        first = engine._thread._heartbeat
+        await until(lambda: engine._thread._heartbeat > first)
         assert engine.heartbeat_age_s >= 0
         runner.gate = threading.Event()
         async with engine.generate(request()):
             await until(runner.at_gate.is_set)
-            hung = engine._heartbeat
+            hung = engine._thread._heartbeat
             await until(lambda: engine.heartbeat_age_s > 0.05)
-            assert engine._heartbeat == hung
+            assert engine._thread._heartbeat == hung
             runner.gate.set()
 
 
