@@ -1,0 +1,103 @@
+"""CompletionService over the bundled model: prompts together say what each says alone, and echo tells the truth."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import torch
+from grpc import aio
+from sluice.v1 import chat_pb2, chat_pb2_grpc, completion_pb2_grpc, logprobs_pb2, sampling_pb2
+
+from service.config import DEMO_FOLDER, EngineSettings, ModelSettings
+from service.engine.engine import StepObserver
+from service.loading import load_model
+from service.server import Server
+from service.servicers.catalog import Served
+from service.telemetry import Telemetry
+from tests.service.fakes import request, settings_of
+from tests.service.test_completion import complete
+
+PROMPTS = ("The gateway", "Once upon a time", "The gateway", "1, 2, 3,")
+GREEDY = sampling_pb2.SamplingParams(temperature=0)
+SEEDED = sampling_pb2.SamplingParams(temperature=1, seed=11)
+SHORT = sampling_pb2.StopParams(max_tokens=12, ignore_eos=True)
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[aio.Channel]:
+    """A channel to a server with the bundled model, named as the tests' scripted one."""
+    torch.set_num_threads(1)
+    telemetry = Telemetry(None)
+    settings = settings_of()
+    server = Server(settings, telemetry)
+
+    async def load(model: ModelSettings, observer: StepObserver) -> Served:
+        filled = ModelSettings(
+            name=model.name,
+            path=str(DEMO_FOLDER),
+            dtype="float32",
+            device="cpu",
+            cache_share=1,
+            engine=EngineSettings(num_blocks=256, num_threads=1),
+        )
+        return load_model(filled, observer)
+
+    port = await server.start()
+    await server.load(settings.served_models(), load)
+    try:
+        async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield channel
+    finally:
+        await server.close()
+        telemetry.shutdown()
+
+
+async def test_prompts_together_say_what_each_says_alone() -> None:
+    """With one seed, a prompt's choices don't depend on its neighbours; the same prompt twice says the same."""
+    async with serving() as channel:
+        stub: Any = completion_pb2_grpc.CompletionServiceStub(channel)
+        together = await stub.Complete(complete(*PROMPTS, n=2, sampling=SEEDED, stopping=SHORT))
+        for index, prompt in enumerate(PROMPTS):
+            alone = await stub.Complete(complete(prompt, n=2, sampling=SEEDED, stopping=SHORT))
+            texts = [choice.text for choice in together.choices if choice.prompt_index == index]
+            assert [choice.text for choice in alone.choices] == texts
+    assert together.choices[0].text == together.choices[4].text != together.choices[1].text
+
+
+async def test_echo_has_the_logprobs_that_the_tokens_had_when_they_were_generated() -> None:
+    """A text that was generated, sent back as a prompt, has the logprobs it was generated with."""
+    ask = logprobs_pb2.LogprobsOptions(top_logprobs=3)
+    async with serving() as channel:
+        stub: Any = completion_pb2_grpc.CompletionServiceStub(channel)
+        request_ = complete("Once upon a time", sampling=GREEDY, stopping=SHORT, logprobs=ask, echo=True)
+        (first,) = (await stub.Complete(request_)).choices
+        told = [*first.prompt_logprobs, *first.logprobs]
+        again = complete([each.token_id for each in told], sampling=GREEDY, logprobs=ask, echo=True)
+        again.stopping.max_tokens = 1
+        (second,) = (await stub.Complete(again)).choices
+    assert second.text.startswith(first.text)
+    assert first.text == b"".join(each.bytes for each in told).decode(errors="replace")
+    assert [each.token_id for each in second.prompt_logprobs] == [each.token_id for each in told]
+    for one, other in zip(told, second.prompt_logprobs, strict=True):
+        assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
+        best = [each.logprob for each in one.top_logprobs]
+        assert best == pytest.approx([each.logprob for each in other.top_logprobs], abs=1e-3)
+
+
+async def test_prompt_in_the_template_is_answered_as_a_chat() -> None:
+    """Without `use_raw_prompt` the text is that of the same chat."""
+    stopping = sampling_pb2.StopParams(max_tokens=40)
+    async with serving() as channel:
+        stub: Any = completion_pb2_grpc.CompletionServiceStub(channel)
+        chats: Any = chat_pb2_grpc.ChatServiceStub(channel)
+        said = await stub.Complete(
+            complete("Hello, who are you?", sampling=GREEDY, stopping=stopping, use_raw_prompt=False)
+        )
+        answer: chat_pb2.ChatResponse = await chats.Chat(
+            request("Hello, who are you?", sampling=GREEDY, stopping=stopping)
+        )
+    assert said.choices[0].text == answer.choices[0].message.content[0].text != ""
+    assert said.usage.prompt_tokens == answer.usage.prompt_tokens
