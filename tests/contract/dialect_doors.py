@@ -26,8 +26,8 @@ class Told:
 class Door:
     """One path. `good` is a body that it answers; `range` and `kind` change it to one with a bad value or type.
 
-    `in_path` tells that the model's name is in the path, not in the body. `streaming` is what makes the path stream,
-    or None. `has_text` tells where a text stands that may be too long.
+    `unknown` and `other_task` change it to one for a model that isn't there or does something else, or are other
+    paths. `streaming` makes the path stream, where it can.
     """
 
     path: str
@@ -138,7 +138,14 @@ def _generate(path: str) -> Door:
     )
 
 
-_INVOKE = "/serving-endpoints/{}/invocations"
+def _invoke(make: Callable[..., Door], model: str, other: str, **more: Any) -> Door:
+    """A door of Databricks' own path, where the model's name is in the path."""
+    path = "/serving-endpoints/{}/invocations"
+    door = make(path.format(model), databricks, unknown=path.format("nobody"), other_task=path.format(other), **more)
+    del door.good["model"]
+    return door
+
+
 _BASE = "/serving-endpoints"
 _UNPROCESSABLE = {400: 422}
 
@@ -147,15 +154,12 @@ DOORS = [
     _complete("/v1/completions", openai),
     _embed("/v1/embeddings", openai),
     _respond("/v1/responses", openai),
-    _chat(_INVOKE.format(MODEL), databricks, unknown=_INVOKE.format("nobody"), other_task=_INVOKE.format(EMBEDDER)),
-    _complete(
-        f"{_INVOKE.format(MODEL)}?", databricks, unknown=_INVOKE.format("nobody"), other_task=_INVOKE.format(EMBEDDER)
-    ),
-    _embed(
-        _INVOKE.format(EMBEDDER),
-        databricks,
-        unknown=_INVOKE.format("nobody"),
-        other_task=_INVOKE.format(MODEL),
+    _invoke(_chat, MODEL, EMBEDDER),
+    _invoke(_complete, MODEL, EMBEDDER),
+    _invoke(
+        _embed,
+        EMBEDDER,
+        MODEL,
         range=("input", {"input": []}),
         kind=("instruction", {"instruction": 5}),
     ),

@@ -138,7 +138,7 @@ def test_text_too_long_is_refused(client: httpx.Client, door: Door) -> None:
 def test_model_of_another_task_is_refused(client: httpx.Client, door: Door) -> None:
     """A model that makes vectors doesn't chat, and the other way round."""
     assert door.other_task
-    refused(client, door, door.other_task, 404 if door.statuses else 400, "it doesn't")
+    refused(client, door, door.other_task, 404 if door.statuses else 400, "; it ")
 
 
 @doors
