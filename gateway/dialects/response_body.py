@@ -21,8 +21,8 @@ from gateway.dialects.response_item import Input, item_name, to_items
 from gateway.dialects.response_tool import (
     Format,
     NamedTool,
+    ResponseTool,
     SchemaFormat,
-    Tool,
     ToolChoice,
     format_answer,
     to_constraint,
@@ -93,7 +93,7 @@ class ResponseBody(DrawingBody, kw_only=True):
     max_tool_calls: int | None = None
     text: TextConfig | None = None
     reasoning: ReasoningConfig | None = None
-    tools: list[Tool] | None = None
+    tools: list[ResponseTool] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     include: (

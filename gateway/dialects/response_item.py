@@ -14,7 +14,15 @@ import msgspec
 from sluice.v1 import content_pb2, response_item_pb2
 
 from gateway.dialects.failure import Failure, Reason
-from gateway.dialects.response_part import FilePart, ImagePart, Part, ReasoningPart, SummaryPart, text_of, to_part
+from gateway.dialects.response_part import (
+    InputFilePart,
+    InputImagePart,
+    Part,
+    ReasoningTextPart,
+    SummaryTextPart,
+    text_of,
+    to_part,
+)
 
 _ROLES: Final = {
     "system": content_pb2.ROLE_SYSTEM,
@@ -48,7 +56,7 @@ _PART_NAMES: Final = {  # the contract's names of what a part has → the caller
 JsonObject: TypeAlias = dict[str, msgspec.Raw]
 
 
-class Item(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class ResponseItem(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """One item: a message, unless its `type` says otherwise. Which fields it has depends on that."""
 
     type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
@@ -62,11 +70,11 @@ class Item(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     namespace: str | None = None
     arguments: str | JsonObject | None = None
     output: str | list[Part] | JsonObject | None = None
-    summary: list[SummaryPart] | None = None
+    summary: list[SummaryTextPart] | None = None
     encrypted_content: str | None = None
 
 
-Input: TypeAlias = str | list[Item]
+Input: TypeAlias = str | list[ResponseItem]
 
 
 def to_items(given: Input) -> list[response_item_pb2.InputItem]:
@@ -91,7 +99,7 @@ def item_name(given: Input, path: str) -> str | None:
     return f"{head}.{rest}" if rest else head
 
 
-def _to_item(item: Item, path: str) -> response_item_pb2.InputItem:
+def _to_item(item: ResponseItem, path: str) -> response_item_pb2.InputItem:
     _check_fields(item, path)
     match item.type:
         case "message":
@@ -111,7 +119,7 @@ def _to_item(item: Item, path: str) -> response_item_pb2.InputItem:
             return response_item_pb2.InputItem(reasoning={"text": _thoughts(item, path)})
 
 
-def _check_fields(item: Item, path: str) -> None:
+def _check_fields(item: ResponseItem, path: str) -> None:
     """Raise Failure for a field that the item's type lacks, or needs."""
     for name in _REQUIRED[item.type]:
         if getattr(item, name) is None:
@@ -134,17 +142,17 @@ def _output_text(output: str | list[Part] | JsonObject | None, path: str) -> str
     if not isinstance(output, list):
         return _json_text(output)
     for index, part in enumerate(output):
-        if isinstance(part, ImagePart | FilePart):
+        if isinstance(part, InputImagePart | InputFilePart):
             text = "the output of a function is text"
             raise Failure.of_field(f"{path}.{index}", text, Reason.UNSUPPORTED_MODALITY)
     return "".join(text_of(part) for part in output)
 
 
-def _thoughts(item: Item, path: str) -> str:
+def _thoughts(item: ResponseItem, path: str) -> str:
     """The thoughts, or their summary where there is nothing else. Thoughts that only another can read are none."""
     if isinstance(item.content, str):
         return item.content
     for index, part in enumerate(item.content or ()):
-        if not isinstance(part, ReasoningPart):
+        if not isinstance(part, ReasoningTextPart):
             raise Failure.of_field(f"{path}.content.{index}.type", "must be reasoning_text in a reasoning item")
     return "".join(text_of(part) for part in item.content or item.summary or ())

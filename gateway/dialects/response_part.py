@@ -32,25 +32,25 @@ class OutputTextPart(msgspec.Struct, tag_field="type", tag="output_text", forbid
     logprobs: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
-class RefusalPart(msgspec.Struct, tag_field="type", tag="refusal", forbid_unknown_fields=True):
+class OutputRefusalPart(msgspec.Struct, tag_field="type", tag="refusal", forbid_unknown_fields=True):
     """What the model said instead of an answer."""
 
     refusal: str
 
 
-class ReasoningPart(msgspec.Struct, tag_field="type", tag="reasoning_text", forbid_unknown_fields=True):
+class ReasoningTextPart(msgspec.Struct, tag_field="type", tag="reasoning_text", forbid_unknown_fields=True):
     """Thoughts of the model."""
 
     text: str
 
 
-class SummaryPart(msgspec.Struct, tag_field="type", tag="summary_text", forbid_unknown_fields=True):
+class SummaryTextPart(msgspec.Struct, tag_field="type", tag="summary_text", forbid_unknown_fields=True):
     """A summary of the model's thoughts."""
 
     text: str
 
 
-class ImagePart(msgspec.Struct, tag_field="type", tag="input_image", forbid_unknown_fields=True):
+class InputImagePart(msgspec.Struct, tag_field="type", tag="input_image", forbid_unknown_fields=True):
     """A picture, by its address."""
 
     image_url: str | None = None
@@ -59,7 +59,7 @@ class ImagePart(msgspec.Struct, tag_field="type", tag="input_image", forbid_unkn
     prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
-class FilePart(msgspec.Struct, tag_field="type", tag="input_file", forbid_unknown_fields=True):
+class InputFilePart(msgspec.Struct, tag_field="type", tag="input_file", forbid_unknown_fields=True):
     """A document, by its content, its address or its id."""
 
     file_data: str | None = None
@@ -70,13 +70,15 @@ class FilePart(msgspec.Struct, tag_field="type", tag="input_file", forbid_unknow
     prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
-TextualPart: TypeAlias = InputTextPart | OutputTextPart | RefusalPart | ReasoningPart | SummaryPart
-Part: TypeAlias = InputTextPart | OutputTextPart | RefusalPart | ReasoningPart | ImagePart | FilePart
+TextualPart: TypeAlias = InputTextPart | OutputTextPart | OutputRefusalPart | ReasoningTextPart | SummaryTextPart
+Part: TypeAlias = (
+    InputTextPart | OutputTextPart | OutputRefusalPart | ReasoningTextPart | InputImagePart | InputFilePart
+)
 
 
-def text_of(part: Part | SummaryPart) -> str:
+def text_of(part: Part | SummaryTextPart) -> str:
     """The text of a part that is one."""
-    if isinstance(part, RefusalPart):
+    if isinstance(part, OutputRefusalPart):
         return part.refusal
     return part.text if isinstance(part, TextualPart) else ""
 
@@ -86,17 +88,17 @@ def to_part(part: str | Part, path: str) -> content_pb2.ContentPart:
     match part:
         case str():
             return content_pb2.ContentPart(text=part)
-        case ImagePart():
+        case InputImagePart():
             return content_pb2.ContentPart(image_url=_to_image(part, path))
-        case FilePart():
+        case InputFilePart():
             return content_pb2.ContentPart(file=_to_file(part, path))
-        case ReasoningPart():
+        case ReasoningTextPart():
             raise Failure.of_field(f"{path}.type", "reasoning_text stands in items of type reasoning")
         case _:
             return content_pb2.ContentPart(text=text_of(part))
 
 
-def _to_image(part: ImagePart, path: str) -> content_pb2.ImageUrl:
+def _to_image(part: InputImagePart, path: str) -> content_pb2.ImageUrl:
     if part.image_url is None:
         raise Failure.of_field(f"{path}.image_url", "required, but missing", Reason.MISSING_FIELD)
     image = content_pb2.ImageUrl(url=part.image_url)
@@ -105,7 +107,7 @@ def _to_image(part: ImagePart, path: str) -> content_pb2.ImageUrl:
     return image
 
 
-def _to_file(part: FilePart, path: str) -> content_pb2.InputFile:
+def _to_file(part: InputFilePart, path: str) -> content_pb2.InputFile:
     file = content_pb2.InputFile(filename=part.filename or "")
     if (url := part.file_data or part.file_url) is not None:
         file.url = url

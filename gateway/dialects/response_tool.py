@@ -22,7 +22,7 @@ _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
 _TWICE: Final = "give the fields of a {0} inside {0} or beside type, not both"
 
 
-class Tool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class ResponseTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A function that the model may call."""
 
     type: Literal["function"]
@@ -55,7 +55,7 @@ ToolChoice: TypeAlias = Literal["none", "auto", "required"] | NamedTool
 Format: TypeAlias = TextFormat | JsonObjectFormat | SchemaFormat
 
 
-def to_tool(tool: Tool, path: str) -> tool_pb2.Tool:
+def to_tool(tool: ResponseTool, path: str) -> tool_pb2.Tool:
     """The contract's tool. Raises Failure naming `path`."""
     function = tool.function
     if function is None:
@@ -95,7 +95,7 @@ def to_constraint(wanted: Format) -> sampling_pb2.OutputConstraint | None:
     return chat_format.to_constraint(JsonSchemaFormat(named))
 
 
-def tool_answer(tool: Tool) -> dict[str, Any]:
+def tool_answer(tool: ResponseTool) -> dict[str, Any]:
     """The tool as the answer tells it: in the form in which it was given, with all of that form's fields."""
     if tool.function is not None:
         return {"type": "function", "function": _function_answer(tool.function)}
@@ -124,7 +124,7 @@ def format_answer(wanted: Format | None) -> dict[str, Any]:
             return {"type": "text"}
 
 
-def _function_answer(function: OfferedFunction | Tool) -> dict[str, Any]:
+def _function_answer(function: OfferedFunction | ResponseTool) -> dict[str, Any]:
     return {
         "name": function.name,
         "description": function.description,
