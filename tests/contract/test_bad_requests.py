@@ -37,8 +37,8 @@ def value(text: str) -> Callable[[bytes, Door], bytes]:
     """Give the required field another value, by its JSON text."""
 
     def spoil(_: bytes, door: Door) -> bytes:
-        others = {name: value for name, value in door.good.items() if name != door.required}
-        return json.dumps(others)[:-1].encode() + f', "{door.required}": {text}}}'.encode("utf-8", "surrogateescape")
+        whole = json.dumps(door.good | {door.required: None})
+        return whole.replace("null", text).encode("utf-8", "surrogateescape")
 
     return spoil
 
