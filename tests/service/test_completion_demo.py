@@ -21,6 +21,7 @@ from tests.service.fakes import request, settings_of
 from tests.service.test_completion import complete
 
 PROMPTS = ("The gateway", "Once upon a time", "The gateway", "1, 2, 3,")
+CHAT = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
 GREEDY = sampling_pb2.SamplingParams(temperature=0)
 SEEDED = sampling_pb2.SamplingParams(temperature=1, seed=11)
 SHORT = sampling_pb2.StopParams(max_tokens=12, ignore_eos=True)
@@ -72,7 +73,8 @@ async def test_echo_has_the_logprobs_that_the_tokens_had_when_they_were_generate
     ask = logprobs_pb2.LogprobsOptions(top_logprobs=3)
     async with serving() as channel:
         stub: Any = completion_pb2_grpc.CompletionServiceStub(channel)
-        request_ = complete("Once upon a time", sampling=GREEDY, stopping=SHORT, logprobs=ask, echo=True)
+        request_ = complete(CHAT, sampling=GREEDY, logprobs=ask, echo=True)
+        request_.stopping.max_tokens = 12
         (first,) = (await stub.Complete(request_)).choices
         told = [*first.prompt_logprobs, *first.logprobs]
         again = complete([each.token_id for each in told], sampling=GREEDY, logprobs=ask, echo=True)
