@@ -115,6 +115,8 @@ class ChoiceEvents:
                     event.content_delta.choice_index = self._index
                     event.content_delta.text = text
                     if self._logprobs is not None:
+                        if events and not events[-1].HasField("content_delta"):
+                            self._attach(self._logprobs.take(start), events)  # what is before a call stays there
                         self._logprobs.add_content(Span(start, start + len(text)))
                 case Reasoning(text):
                     event.reasoning_delta.choice_index = self._index
