@@ -1,6 +1,7 @@
 """EndpointService on a real server: its life cycle, its rules, and where requests go."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -58,6 +59,21 @@ async def test_model_is_an_endpoint_of_its_own() -> None:
         is_model=True,
     )
     assert vectors.task == model_pb2.TASK_EMBEDDING
+
+
+async def test_changes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Each one that was made, with the endpoint's name; one that was refused is none."""
+    caplog.set_level(logging.INFO, "service.servicers.endpoint")
+    async with serving("a", "b") as run:
+        await run.create("x", *both())
+        await refused(run.create("x", *both()))
+        await run.update("x", ("only", "b", 100))
+        await run.endpoints.DeleteEndpoint(endpoint_pb2.DeleteEndpointRequest(name="x"))
+    told = [record for record in caplog.records if record.name == "service.servicers.endpoint"]
+    assert [record.getMessage() for record in told] == [
+        f"endpoint was {what}" for what in ("made", "changed", "removed")
+    ]
+    assert {record.__dict__["fields"]["endpoint"] for record in told} == {"x"}
 
 
 async def test_requests_are_shared_out_by_traffic() -> None:

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 
@@ -45,26 +47,50 @@ def test_write_that_fails_leaves_the_old_state(tmp_path: Path, monkeypatch: pyte
     assert names_in(tmp_path) == ["endpoints.json"]
 
 
+@asynccontextmanager
+async def writing(path: Path, *how: str) -> AsyncIterator[asyncio.StreamReader]:
+    """What a process that writes says; killed by SIGKILL at the end."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.service.endpoint_writer", str(path), *how),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@pytest.mark.parametrize(
+    ("point", "size", "left"),
+    [(("fsync", "1"), 3, 1), (("replace", "1"), 3, 1), (("fsync", "2"), 50, 0)],
+    ids=["before it is on the disk", "before it is in place", "before its name is on the disk"],
+)
+async def test_file_is_whole_at_each_step_of_a_write(
+    point: tuple[str, str], size: int, left: int, tmp_path: Path
+) -> None:
+    """A writer killed between two steps leaves the old state or the new one; what lies beside it is removed."""
+    path = tmp_path / "endpoints.json"
+    async with writing(path, *point) as said:
+        assert await said.readline() == b"stands still\n"
+    assert len(names_in(tmp_path)) == 1 + left
+    assert EndpointFile(path).read() == state(size)
+    assert names_in(tmp_path) == ["endpoints.json"]
+
+
 async def test_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> None:
     """SIGKILL at random moments of a loop of writes: the file is one state, no older than the last one confirmed."""
     path, draw = tmp_path / "endpoints.json", Random(5)
-    left_behind = 0
-    while left_behind < 3:  # writers that were killed in mid-write
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.service.endpoint_writer", str(path)),
-            cwd=ROOT,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert process.stdout is not None
-        lines = [int(await process.stdout.readline()) for _ in range(draw.randrange(1, 40))]
-        await asyncio.sleep(draw.random() / 100)
-        process.kill()
-        rest = (await process.communicate())[0].decode()
-        lines += [int(line) for line in rest.splitlines(keepends=True) if line.endswith("\n")]
-        left_behind += len(names_in(tmp_path)) - 1
+    for _ in range(5):
+        async with writing(path, "loop") as said:
+            lines = [await said.readline() for _ in range(draw.randrange(1, 40))]
+            await asyncio.sleep(draw.random() / 100)
+        lines += [line for line in (await said.read()).splitlines(keepends=True) if line.endswith(b"\n")]
         kept = EndpointFile(path).read()
         assert kept == state(len(kept))
-        assert len(kept) in {lines[-1], lines[-1] % 59 + 1}  # the one confirmed last, or the one after it
+        assert len(kept) in {int(lines[-1]), int(lines[-1]) % 59 + 1}  # the one confirmed last, or the one after it
         assert names_in(tmp_path) == ["endpoints.json"]
 
 
