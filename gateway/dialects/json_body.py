@@ -25,6 +25,7 @@ _EXPECTED: Final = re.compile(r"^Expected `([^`]*)`, got `([^`]*)`$")
 _NAMED: Final = re.compile(r"^Object (contains unknown|missing required) field `(.*)`$", re.DOTALL)
 _LIMIT: Final = re.compile(r"^Expected `(int|float|str|array|object)`(?: of length)? (<=|>=|<|>) (.+)$")
 _INVALID: Final = re.compile(r"^Invalid (?:enum )?value (.*)$", re.DOTALL)
+_WORDED: Final = {"unexpected end of hex escape": "a \\u escape is cut off, or half of a surrogate pair"}
 _TYPE_NAMES: Final = {
     "str": "a string",
     "int": "an integer",
@@ -77,7 +78,8 @@ def _unreadable(body: bytes, text: str) -> Failure:
     offset = _OFFSET.search(text)
     if offset is None:  # the decoder's one error without a place; it also stands for "\ud800" without its other half
         return _malformed(body, len(body), "the text ends too early, or a \\u escape is half of a surrogate pair")
-    return _malformed(body, int(offset[1]), _OFFSET.sub("", text).removeprefix("JSON is malformed: "))
+    claim = _OFFSET.sub("", text).removeprefix("JSON is malformed: ")
+    return _malformed(body, int(offset[1]), _WORDED.get(claim, claim))
 
 
 def _ill_typed(text: str) -> Failure:

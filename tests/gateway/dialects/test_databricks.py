@@ -69,6 +69,14 @@ def test_no_task(body: dict[str, Any]) -> None:
     assert all(field in caught.value.message for field in ("messages", "prompt", "input"))
 
 
+@pytest.mark.parametrize("field", ["messages", "prompt", "input"])
+def test_half_a_surrogate_pair(field: str) -> None:
+    """What is no text is malformed, also where the task is still to be found out."""
+    with pytest.raises(Failure, match="surrogate") as caught:
+        InvocationTranslator().parse(Arrival(b'{"%b": "\\ud800"}' % field.encode(), {}, {"name": "m"}))
+    assert caught.value.reason is Reason.MALFORMED_JSON
+
+
 def test_two_tasks() -> None:
     """A body of two tasks is refused, and nothing guessed."""
     with pytest.raises(Failure, match="messages and prompt"):
