@@ -1,7 +1,8 @@
 """The body of a response's request, its mapping to the contract, and the way back for field names.
 
 Owns every field of OpenAI's responses API, and those that Databricks has beside: which have effect, which are taken
-without effect, and which are refused because to ignore them would be a lie. Null means the same as not given.
+without effect, and which are refused because to ignore them would be a lie. docs/api.md has the table, and a test tries
+every row of it. Null means the same as not given.
 """
 
 from __future__ import annotations
@@ -34,16 +35,6 @@ from gateway.dialects.response_tool import (
 from gateway.dialects.sampling_body import CALLER_NAMES, DrawingBody
 from gateway.dialects.stream_options import StreamOptions, wants_usage
 
-ACCEPTED_WITHOUT_EFFECT: Final = (
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "reasoning.encrypted_content",
-    "reasoning.generate_summary",
-    "reasoning.summary",
-    "safety_identifier",
-    "text.verbosity",
-    "user",
-)
 _REFUSED: Final = {
     "context_management": "this server compacts no context",
     "conversation": "this server stores no conversations; send the items in input",

@@ -155,6 +155,25 @@ def test_stream_and_affinity() -> None:
 
 
 @pytest.mark.parametrize(
+    "fields",
+    [
+        {"include": ["reasoning.encrypted_content"]},
+        {"prompt_cache_options": {"mode": "implicit"}},
+        {"prompt_cache_retention": "24h"},
+        {"reasoning": {"summary": "auto", "generate_summary": "concise", "encrypted_content": "gAAA"}},
+        {"safety_identifier": "s"},
+        {"text": {"verbosity": "low"}},
+        {"user": "u"},
+    ],
+    ids=str,
+)
+def test_fields_without_effect(fields: dict[str, Any]) -> None:
+    """What is taken without effect decides nothing."""
+    call = parse(**fields)
+    assert (call.request, call.stream, call.affinity) == (parse().request, False, "")
+
+
+@pytest.mark.parametrize(
     ("fields", "field", "reason"),
     [
         ({"background": True}, "background", Reason.UNSUPPORTED_FIELD),
