@@ -22,6 +22,7 @@ from gateway.dialects.failure import Failure, Reason
 from gateway.observer import RequestObserver
 from gateway.routes_azure import azure_surface
 from gateway.routes_databricks import databricks_surface
+from gateway.routes_docs import docs_surface
 from gateway.routes_mindie import mindie_surface
 from gateway.routes_openai import openai_surface
 from gateway.routes_serving_endpoints import serving_endpoint_surface
@@ -29,7 +30,14 @@ from gateway.surface import SurfaceMap
 from gateway.telemetry import Telemetry
 
 # The first also shapes the errors of paths that are nobody's.
-_SURFACES: Final = (openai_surface, azure_surface, databricks_surface, serving_endpoint_surface, mindie_surface)
+_SURFACES: Final = (
+    openai_surface,
+    azure_surface,
+    databricks_surface,
+    serving_endpoint_surface,
+    mindie_surface,
+    docs_surface,
+)
 
 
 def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry) -> Starlette:

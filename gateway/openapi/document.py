@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
+from google.protobuf.message import Message
 
-from gateway.dialects.call import Arrival, Translator
+from gateway.dialects.call import Arrival
 from gateway.openapi.limits import add_limits
 from gateway.openapi.schema import Schema, to_schemas
 
@@ -47,19 +48,40 @@ class Parameter:
         }
 
 
+class Parsed(Protocol):
+    """What came of a body: the contract's request, and the way back to the caller's names of its fields."""
+
+    @property
+    def request(self) -> Message: ...
+
+    @property
+    def caller_name(self) -> Callable[[str], str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A kind of body: the type that parses it, one that works, how it is parsed, and what answers it."""
+
+    kind: type[msgspec.Struct]
+    example: Mapping[str, Any]
+    parse: Callable[[Arrival], Parsed]
+    answer: type
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path. `example` is a body that the operation answers; `body` is the type that parses it."""
+    """One method of one path. It has several bodies where their shape decides what is meant, and none where it reads.
+
+    `answer` is what there is without a body.
+    """
 
     method: str
     path: str
     tag: str
     summary: str
-    answer: type
     error: type
-    body: type[msgspec.Struct] | None = None
-    example: Mapping[str, Any] | None = None
-    translator: Callable[[], Translator] | None = None
+    bodies: Sequence[Body] = ()
+    answer: type | None = None
     streams: bool = False
     parameters: Sequence[Parameter] = ()
 
@@ -70,30 +92,29 @@ class Operation:
         return "_".join([self.method.lower(), *parts])
 
     @property
-    def statuses(self) -> tuple[int, ...]:
-        """The errors that it may answer with."""
-        return BODY_ERRORS if self.body is not None else READ_ERRORS
+    def answers(self) -> list[type]:
+        """Every kind of answer."""
+        return [self.answer] if self.answer is not None else [body.answer for body in self.bodies]
 
-    def arrival(self) -> Arrival:
-        """The example as it arrives."""
-        values = {place: {p.name: p.example for p in self.parameters if p.place == place} for place in _PLACES}
-        headers = {name.lower(): value for name, value in values["header"].items()}
-        return Arrival(msgspec.json.encode(self.example), headers, values["path"], values["query"])
-
-
-_PLACES: Final = ("path", "query", "header")
+    def arrival(self, body: Body) -> Arrival:
+        """The body's example as it arrives."""
+        places: dict[str, dict[str, str]] = {"path": {}, "query": {}, "header": {}}
+        for each in self.parameters:
+            places[each.place][each.name] = each.example
+        return Arrival(msgspec.json.encode(body.example), places["header"], places["path"], places["query"])
 
 
 def build_document(operations: Sequence[Operation]) -> dict[str, Any]:
     """The whole document."""
-    types = [kind for each in operations for kind in (each.body, each.answer, each.error) if kind is not None]
+    bodies = [(each, body) for each in operations for body in each.bodies]
+    types = [body.kind for _, body in bodies] + [kind for each in operations for kind in (*each.answers, each.error)]
     found, schemas = to_schemas(types)
     by_type = dict(zip(types, found, strict=True))
+    for each, body in bodies:
+        parsed = body.parse(each.arrival(body))
+        add_limits(by_type[body.kind], schemas, parsed.request.DESCRIPTOR, parsed.caller_name)
     paths: dict[str, Any] = {}
     for each in operations:
-        if each.translator is not None and each.body is not None:
-            call = each.translator().parse(each.arrival())
-            add_limits(by_type[each.body], schemas, call.request.DESCRIPTOR, call.caller_name)
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, by_type)
     return {
         "openapi": "3.1.0",
@@ -114,7 +135,7 @@ def build_document(operations: Sequence[Operation]) -> dict[str, Any]:
 
 
 def _operation(each: Operation, by_type: Mapping[type, Schema]) -> dict[str, Any]:
-    content: dict[str, Any] = {_JSON: {"schema": by_type[each.answer]}}
+    content: dict[str, Any] = {_JSON: {"schema": _any(each.answers, by_type)}}
     if each.streams:
         content[_EVENTS] = {"schema": {"type": "string", "description": "Events, one JSON object in each."}}
     described: dict[str, Any] = {
@@ -124,13 +145,20 @@ def _operation(each: Operation, by_type: Mapping[type, Schema]) -> dict[str, Any
         "parameters": [parameter.to_dict() for parameter in each.parameters],
         "responses": {
             "200": {"description": "The answer.", "content": content},
-            **{str(status): _error(status, by_type[each.error]) for status in sorted(each.statuses)},
+            **{str(status): _error(status, by_type[each.error]) for status in BODY_ERRORS if each.bodies},
+            **{str(status): _error(status, by_type[each.error]) for status in READ_ERRORS},
         },
     }
-    if each.body is not None:
-        media = {"schema": by_type[each.body], "example": dict(each.example or {})}
+    if each.bodies:
+        media: dict[str, Any] = {"schema": _any([body.kind for body in each.bodies], by_type)}
+        media["examples"] = {body.kind.__name__: {"value": dict(body.example)} for body in each.bodies}
         described["requestBody"] = {"required": True, "content": {_JSON: media}}
     return described
+
+
+def _any(types: Sequence[type], by_type: Mapping[type, Schema]) -> Schema:
+    schemas = [by_type[each] for each in types]
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
 def _error(status: int, schema: Schema) -> dict[str, Any]:

@@ -103,8 +103,20 @@ class ModelMetadata(msgspec.Struct):
     outputs: list[dict[str, Any]]
 
 
-class StatusAnswer(msgspec.Struct):
-    """How the gateway is."""
+class ModelReadiness(msgspec.Struct):
+    """Whether a model takes requests."""
 
-    status: str
-    reason: str | None = None
+    name: str
+    ready: bool
+
+
+class Liveness(msgspec.Struct):
+    """Whether the server lives."""
+
+    live: bool
+
+
+class Readiness(msgspec.Struct):
+    """Whether the server takes requests."""
+
+    ready: bool

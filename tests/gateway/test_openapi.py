@@ -1,0 +1,103 @@
+"""The API's description: it has every path, its limits are the contract's, and its examples work."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from starlette.routing import Route
+
+from gateway.client import ServiceClient
+from gateway.config import Settings
+from gateway.openapi.document import Body, Operation, build_document
+from gateway.openapi.operations import OPERATIONS
+from gateway.openapi.schema import follow
+from gateway.routes_azure import azure_surface
+from gateway.routes_databricks import databricks_surface
+from gateway.routes_mindie import mindie_surface
+from gateway.routes_openai import openai_surface
+from gateway.routes_serving_endpoints import serving_endpoint_surface
+from tests.gateway.conftest import Gateway
+
+SURFACES = (openai_surface, azure_surface, databricks_surface, serving_endpoint_surface, mindie_surface)
+BODIES = [(each, body) for each in OPERATIONS for body in each.bodies]
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    """The whole document."""
+    return build_document(OPERATIONS)
+
+
+def test_document_has_every_route() -> None:
+    """Operations and routes are the same, method by method."""
+    client: Any = object.__new__(ServiceClient)
+    routes = [route for surface in SURFACES for route in surface(client, Settings()).routes]
+    assert all(isinstance(route, Route) for route in routes)
+    served = {
+        (method, re.sub(r":\w+}", "}", route.path))
+        for route in routes
+        for method in route.methods or ()
+        if method != "HEAD"
+    }
+    assert {(each.method, each.path) for each in OPERATIONS} == served
+
+
+@pytest.mark.parametrize(("operation", "body"), BODIES, ids=[f"{o.path} {b.kind.__name__}" for o, b in BODIES])
+def test_example_is_of_its_type(operation: Operation, body: Body) -> None:
+    """Each example parses, as the type that the document tells."""
+    assert body.parse(operation.arrival(body)).request.ByteSize()
+    assert isinstance(msgspec.convert(dict(body.example), body.kind), body.kind)
+
+
+@pytest.mark.parametrize(
+    ("schema", "path", "keyword", "value"),
+    [
+        ("ChatCompletionBody", "temperature", "maximum", 2),
+        ("ChatCompletionBody", "messages", "maxItems", 4096),
+        ("ChatCompletionBody", "n", "maximum", 128),
+        ("ChatCompletionBody", "top_logprobs", "maximum", 20),
+        ("ChatCompletionBody", "stop.0", "maxLength", 1024),
+        ("ChatCompletionBody", "tools.0.function.name", "pattern", "^[A-Za-z0-9_-]{1,64}$"),
+        ("AzureChatBody", "presence_penalty", "minimum", -2),
+        ("DatabricksCompletionBody", "top_p", "exclusiveMinimum", 0),
+        ("OpenAIEmbeddingBody", "dimensions", "minimum", 1),
+        ("GenerateBody", "parameters.top_p", "maximum", 1),
+        ("GenerateBody", "text_input", "maxLength", 524288),
+        ("ResponseBody", "metadata", "maxProperties", 16),
+        ("ConfigBody", "traffic_config.routes.0.traffic_percentage", "maximum", 100),
+    ],
+)
+def test_limits_are_the_contracts(
+    document: dict[str, Any], schema: str, path: str, keyword: str, value: object
+) -> None:
+    """What the `.proto` files say of a field stands beside the caller's name of it."""
+    schemas = document["components"]["schemas"]
+    place = follow(schemas[schema], path, schemas)
+    assert place is not None
+    found = [each[keyword] for each in [place, *place.get("anyOf", ())] if keyword in each]
+    assert found == [value]
+
+
+def test_unknown_fields_are_refused_in_every_body(document: dict[str, Any]) -> None:
+    """A generator of clients sees that there is nothing beside what is listed."""
+    schemas = document["components"]["schemas"]
+    assert all(schemas[body.kind.__name__]["additionalProperties"] is False for _, body in BODIES)
+
+
+async def test_document_and_viewer_are_served(gateway: Gateway) -> None:
+    """The page loads nothing from elsewhere, and all that it asks for is there."""
+    document = (await gateway.http.get("/openapi.json")).json()
+    assert document["openapi"] == "3.1.0"
+    page = await gateway.http.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    links = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert [link for link in links if link.startswith(("http", "//"))] == []
+    for link in links:
+        if not link.startswith("data:"):
+            answer = await gateway.http.get(f"/{link}")
+            assert answer.status_code == 200, link
+            assert answer.content
