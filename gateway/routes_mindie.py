@@ -28,6 +28,7 @@ from gateway.dialects.mindie_model import (
 from gateway.endpoint import GenerationEndpoint
 from gateway.lookup_endpoint import Lookup, LookupEndpoint
 from gateway.surface import Surface
+from gateway.vocabulary_limit import VocabularyClient
 
 _MODEL: Final = "/v2/models/{model:path}"  # a model's name may have slashes
 _FORMS: Final = (f"{_MODEL}/versions/{{version}}", _MODEL)  # the longer first: the shorter would take it for a name
@@ -65,7 +66,8 @@ def mindie_surface(client: ServiceClient, settings: Settings) -> Surface:
         return Route(path, endpoint, methods=["POST"])
 
     whole, stream = (
-        GenerationEndpoint(partial(MindieTranslator, stream=each), client, settings) for each in (False, True)
+        GenerationEndpoint(partial(MindieTranslator, stream=each), VocabularyClient(client), settings)
+        for each in (False, True)
     )
     routes = [get("/v2", server), get("/v2/health/live", live), get("/v2/health/ready", ready)]
     routes += [post(f"{form}/generate", whole) for form in _FORMS]

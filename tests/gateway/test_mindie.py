@@ -60,6 +60,7 @@ class FakeTextService(fakes.FakeService, text_generation_pb2_grpc.TextGeneration
     ) -> model_pb2.GetModelResponse:
         response = await super().GetModel(request, context)
         response.model.version = "2"
+        response.model.vocab_size = 1000
         return response
 
 
@@ -101,6 +102,20 @@ async def test_service_error_has_the_callers_name(gateway: Gateway, service: Fak
         assert answer.status_code == 400
         error = {"error": "parameters.temperature: must be at most 2", "error_type": "validation"}
         assert answer.json() == error
+
+
+@pytest.mark.parametrize("path", [PATHS[0], f"{PATHS[0]}_stream"])
+@pytest.mark.parametrize(("top_k", "status"), [(0, 200), (999, 200), (1000, 400)])
+async def test_top_k_is_below_the_vocabulary(
+    gateway: Gateway, service: FakeTextService, path: str, top_k: int, status: int
+) -> None:
+    """What is beyond the model's vocabulary is refused, and nothing generated."""
+    answer = await gateway.http.post(path, json={**BODY, "parameters": {"top_k": top_k}})
+    assert answer.status_code == status
+    if status == 400:
+        message = "parameters.top_k: must be below 1000, the size of the model's vocabulary"
+        assert answer.json() == {"error": message, "error_type": "validation"}
+        assert not service.texts
 
 
 async def test_error_in_mid_stream(gateway: Gateway, service: FakeTextService) -> None:
