@@ -7,8 +7,11 @@ neither sequences nor the model; times are in seconds.
 
 from __future__ import annotations
 
-_MEMORY = 0.75  # of what was known, the part that stays when something new is learnt
-_MIN_CHUNK = 16  # prompt tokens: fewer cost nearly as much
+_MEMORY = 0.75  # of what was known of prompts, the part that stays when something new is learnt
+# The same of answers alone: other work on the machine makes a step longer now and then, and nothing makes it shorter.
+_MEMORY_OF_SHORTER = 0.9
+_MEMORY_OF_LONGER = 0.5
+_CHUNKS = (4, 8)  # of prompt tokens, and the multiples of 16; fewer would hardly move a prompt on
 _MAX_MIXED_STEPS = 32  # in a row, before a step without prompts tells again what answers alone take
 _MIN_TOKENS = 256  # of a step that can tell how fast prompts are at best; fewer are dominated by what every step costs
 _MIN_SPEEDUP = 2.0  # over the best that was measured, for a prompt to be called too late
@@ -17,7 +20,8 @@ _MIN_SPEEDUP = 2.0  # over the best that was measured, for a prompt to be called
 class Pace:
     """The pace of one engine. A step with running answers shall take at most `max_stretch` times what they take alone.
 
-    That holds on average and from a few steps on: the first steps of an engine, or of so many answers, are not bounded.
+    That holds on average and from a few steps on: the first steps of an engine are not bounded, and where a prompt's
+    smallest chunk takes longer, it is computed all the same.
     """
 
     def __init__(self, max_stretch: float) -> None:
@@ -33,7 +37,8 @@ class Pace:
         if num_prompt_tokens == 0:
             size = num_decodes.bit_length()
             known = self._decode_s.get(size, seconds)
-            self._decode_s[size] = _MEMORY * known + (1 - _MEMORY) * seconds
+            memory = _MEMORY_OF_SHORTER if known < seconds else _MEMORY_OF_LONGER
+            self._decode_s[size] = memory * known + (1 - memory) * seconds
             self._num_mixed_steps = 0
             return
         self._num_mixed_steps += num_decodes > 0
@@ -56,8 +61,7 @@ class Pace:
         if not decode_s or not self._prompt_s:
             return limit
         room = (self._max_stretch - 1) * decode_s * self._num_prompt_tokens / self._prompt_s
-        # Whole chunks: a kernel is made for each number of tokens that it meets.
-        return min(int(max(room // _MIN_CHUNK, 1)) * _MIN_CHUNK, limit)
+        return min(_chunk(room), limit)
 
     def is_too_late(self, num_prompt_tokens: int, remaining_s: float) -> bool:
         """Whether a prompt can't be computed in that time, even at twice the speed ever measured."""
@@ -68,3 +72,10 @@ class Pace:
         """What so many answers take alone; where that was never measured, what the next smaller number took."""
         sizes = [size for size in self._decode_s if size <= num_decodes.bit_length()]
         return self._decode_s[max(sizes)] if sizes else None
+
+
+def _chunk(room: float) -> int:
+    """The largest of the few sizes of chunks that fits: a kernel is made for each number of tokens that it meets."""
+    if room >= 16:
+        return int(room // 16) * 16
+    return max((size for size in _CHUNKS if size <= room), default=_CHUNKS[0])

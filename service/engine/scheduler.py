@@ -141,7 +141,7 @@ class Scheduler:
 
     def took(self, step: Step, seconds: float) -> None:
         """Take note of how long the step took."""
-        num_decodes = sum(item.num_new_tokens == 1 for item in step.items)
+        num_decodes = sum(item.samples and item.num_new_tokens == 1 for item in step.items)
         self._pace.learn(num_decodes, step.num_tokens - num_decodes, seconds)
 
     def finish(self, sequence: Sequence) -> None:

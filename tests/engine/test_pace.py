@@ -28,7 +28,8 @@ def test_pace_bounds_nothing_before_it_has_seen_both_kinds_of_step() -> None:
 
 
 def test_pace_leaves_prompts_what_the_stretch_allows() -> None:
-    """Three times 10 ms leave 20 ms, 20 tokens of 1 ms, of which whole chunks of 16 are given."""
+    """Three times 10 ms leave 20 ms, 20 tokens of 1 ms; of these a chunk of the next smaller size is given."""
+    assert pace_of(stretch=1.9).max_prompt_tokens(4, LIMIT) == 8
     assert pace_of().max_prompt_tokens(4, LIMIT) == 16
     assert pace_of(stretch=6.0).max_prompt_tokens(4, LIMIT) == 48
     assert pace_of(stretch=6.0).max_prompt_tokens(4, 40) == 40
@@ -36,7 +37,7 @@ def test_pace_leaves_prompts_what_the_stretch_allows() -> None:
 
 def test_pace_always_lets_a_prompt_move_on() -> None:
     """However slow prompts are, one chunk goes beside the answers."""
-    assert pace_of(stretch=1.1).max_prompt_tokens(4, LIMIT) == 16
+    assert pace_of(stretch=1.1).max_prompt_tokens(4, LIMIT) == 4
 
 
 def test_pace_follows_prompts_that_become_slower() -> None:
@@ -56,6 +57,15 @@ def test_pace_takes_the_next_smaller_number_of_answers_for_one_that_it_has_not_s
     assert pace.max_prompt_tokens(1, LIMIT) == LIMIT
     pace.learn(30, 0, 2 * DECODE_S)
     assert pace.max_prompt_tokens(30, LIMIT) == 96
+
+
+def test_pace_takes_the_short_steps_for_what_answers_take() -> None:
+    """One step in four is interrupted by other work and takes four times as long: that hardly counts."""
+    pace = pace_of(stretch=9.0)
+    for _ in range(10):
+        for times in (1, 1, 4, 1):
+            pace.learn(4, 0, times * DECODE_S)
+    assert pace.max_prompt_tokens(4, LIMIT) in (80, 96)
 
 
 def test_pace_lets_answers_alone_take_a_step_now_and_then() -> None:

@@ -35,8 +35,8 @@ def timed_bench(**sizes: object) -> Bench:
 
 
 def test_a_long_prompt_stretches_answers_no_more_than_allowed() -> None:
-    """While 800 tokens of a prompt are computed, no gap of a running answer is above 2.5 times its usual one."""
-    bench = timed_bench(max_decode_stretch=2.5)
+    """While 800 tokens of a prompt are computed, no gap of a running answer is above three times its usual one."""
+    bench = timed_bench(max_decode_stretch=3.0)
     bench.add(request("a" * 300, max_tokens=200, ignore_eos=True))
     for _ in range(5):
         bench.step()
@@ -46,8 +46,7 @@ def test_a_long_prompt_stretches_answers_no_more_than_allowed() -> None:
     times = [instant for output in bench.outputs[0, 0] for instant in output.token_times]
     gaps = [after - before for before, after in pairwise(times)]
     assert len(gaps) > 40
-    assert max(gaps) <= 2.5 * STEP_S + TOKEN_S
-    assert max(gaps) > 2 * STEP_S
+    assert 2.5 * STEP_S < max(gaps) <= 3 * STEP_S
     bench.run()
     bench.assert_idle()
 
