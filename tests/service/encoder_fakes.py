@@ -21,7 +21,8 @@ from service.servicers.catalog import Served, ServedEncoder
 from service.telemetry import Telemetry
 from tests.engine.encoder_fakes import NUM_DIMENSIONS, FramedTokenizer, HandRunner, hand_engine
 from tests.engine.fakes import until
-from tests.service.fakes import MODEL, PlainPipeline, ScriptedRunner, scripted_engine, served, settings_of
+from tests.service.fakes import MODEL, ScriptedRunner, scripted_engine, served, settings_of
+from tests.service.plain_pipeline import PlainPipeline
 
 ENCODER = "encoder"
 

@@ -20,7 +20,8 @@ from service.server import Server
 from service.servicers.catalog import ServedEncoder, ServedModel
 from service.telemetry import Telemetry
 from tests.engine.fakes import ByteTokenizer, config_of
-from tests.service.fakes import PlainPipeline, ScriptedRunner, scripted_engine, served, settings_of
+from tests.service.fakes import ScriptedRunner, scripted_engine, served, settings_of
+from tests.service.plain_pipeline import PlainPipeline
 
 GENERATES = (model_pb2.TASK_CHAT, model_pb2.TASK_COMPLETION)
 

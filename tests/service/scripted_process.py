@@ -10,7 +10,8 @@ from service.engine.engine import StepObserver
 from service.engine.errors import SequenceError
 from service.engine.scheduler import Step
 from service.servicers.catalog import ServedModel
-from tests.service.fakes import ENDLESS, PlainPipeline, ScriptedRunner, scripted_engine, served
+from tests.service.fakes import ENDLESS, ScriptedRunner, scripted_engine, served
+from tests.service.plain_pipeline import PlainPipeline
 
 
 class DyingRunner(ScriptedRunner):
