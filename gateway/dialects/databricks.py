@@ -38,10 +38,18 @@ class InvocationTranslator(DatabricksErrors):
 
     def parse(self, arrival: Arrival) -> Call[ServiceRequest]:
         """Read a request. Raises Failure."""
-        shape = decode(arrival.body, _DECODER)
+        shape = _look(arrival.body)
         given = [field for field in _BY_FIELD if is_given(getattr(shape, field))]
         if len(given) != 1:
             found = f"; it has {' and '.join(given)}" if given else ""
             text = f"the body must have one of messages (chat), prompt (completions) and input (embeddings){found}"
             raise Failure(400, Reason.INVALID_FIELD if given else Reason.MISSING_FIELD, text)
         return _BY_FIELD[given[0]]().parse(arrival)
+
+
+def _look(body: bytes) -> _Shape:
+    """Which fields a body has. The strict reading is the task's own; here it only words what can't be read at all."""
+    try:
+        return _DECODER.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode(body, _DECODER)
