@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from service.engine.config import EngineConfig
 from service.engine.encoder_engine import EncoderEngine
 from service.engine.encoder_runner import BatchEncoder
@@ -28,6 +30,10 @@ from service.engine.models.encoder import Encoder, load_encoder
 from service.engine.models.progress import load_progress
 from service.engine.models.sentence_files import SentenceFiles
 from service.engine.tokenizer import FastTokenizer
+
+# At 256 MiniLM computes 8 % fewer tokens a second than at 1024, the best; at 512 from 2 to 5 % (one core, 12 to 200
+# tokens a text).
+_CPU_BATCH_TOKENS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,7 @@ def build_encoder(
         on_read(checkpoint.num_bytes)
     resolved = replace(
         config,
+        max_batch_tokens=_max_batch_tokens(config, target),
         max_model_len=_max_model_len(encoder, files, config.max_model_len),
         num_threads=config.num_threads or choose_num_threads(checkpoint, target),
     )
@@ -91,6 +98,13 @@ def build_encoder(
         num_dimensions=encoder.num_dimensions,
         lowers_case=files.lowers_case,
     )
+
+
+def _max_batch_tokens(config: EngineConfig, device: torch.device) -> int:
+    """On a CPU as few as keep it busy: whoever comes next waits for the end of the batch."""
+    if device.type != "cpu":
+        return config.max_batch_tokens
+    return min(config.max_batch_tokens, max(_CPU_BATCH_TOKENS, config.max_batch_sequences))
 
 
 def _max_model_len(encoder: Encoder, files: SentenceFiles, wanted: int | None) -> int:

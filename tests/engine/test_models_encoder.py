@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,18 @@ def test_folder_decides_the_length(settings: dict[str, int], wanted: int | None,
     save_encoder("bert", tmp_path, **files)
     built = build_encoder(tmp_path, EngineConfig(max_model_len=wanted), device="cpu")
     assert built.engine.max_model_len == built.info.max_model_len == length
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [({}, 512), ({"max_batch_tokens": 300}, 300), ({"max_batch_sequences": 700}, 700)],
+    ids=["default", "fewer are wanted", "as many as the settings allow"],
+)
+def test_batches_on_a_cpu_are_short(sizes: dict[str, Any], expected: int, tmp_path: Path) -> None:
+    """Larger ones would compute hardly more a second and let others wait longer."""
+    save_encoder("bert", tmp_path)
+    config = replace(EngineConfig(), **sizes)
+    assert build_encoder(tmp_path, config, device="cpu").config.max_batch_tokens == expected
 
 
 def test_length_above_the_folders_is_refused(tmp_path: Path) -> None:
