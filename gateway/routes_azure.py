@@ -6,11 +6,11 @@ from starlette.routing import Route
 
 from gateway.client import Caller, ServiceClient
 from gateway.config import Settings
-from gateway.dialects.azure import AzureTranslator
-from gateway.dialects.azure_embedding import AzureEmbeddingTranslator
-from gateway.dialects.azure_error import AzureErrors
-from gateway.dialects.azure_model import to_info
-from gateway.dialects.azure_request import check_version, deployment
+from gateway.dialects.azure.chat import AzureTranslator
+from gateway.dialects.azure.embedding import AzureEmbeddingTranslator
+from gateway.dialects.azure.error import AzureErrors
+from gateway.dialects.azure.model import to_info
+from gateway.dialects.azure.request import check_version, deployment
 from gateway.dialects.call import Arrival
 from gateway.endpoint import GenerationEndpoint
 from gateway.lookup_endpoint import LookupEndpoint

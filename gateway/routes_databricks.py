@@ -9,12 +9,12 @@ from starlette.routing import Route
 from gateway.client import ServiceClient
 from gateway.config import Settings
 from gateway.dialects.call import Translator
-from gateway.dialects.databricks import InvocationTranslator
-from gateway.dialects.databricks_chat import DatabricksChatTranslator
-from gateway.dialects.databricks_completion import DatabricksCompletionTranslator
-from gateway.dialects.databricks_embedding import DatabricksEmbeddingTranslator
-from gateway.dialects.databricks_error import DatabricksErrors
-from gateway.dialects.databricks_response import DatabricksResponseTranslator
+from gateway.dialects.databricks.chat import DatabricksChatTranslator
+from gateway.dialects.databricks.completion import DatabricksCompletionTranslator
+from gateway.dialects.databricks.embedding import DatabricksEmbeddingTranslator
+from gateway.dialects.databricks.error import DatabricksErrors
+from gateway.dialects.databricks.invocation import InvocationTranslator
+from gateway.dialects.databricks.response import DatabricksResponseTranslator
 from gateway.endpoint import GenerationEndpoint
 from gateway.surface import Surface
 

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from gateway.client import ServiceClient
 from gateway.config import Settings
-from gateway.dialects.openai import OpenAITranslator
+from gateway.dialects.openai.chat import OpenAITranslator
 from gateway.openapi.document import build_document
 from gateway.openapi.operations import OPERATIONS
 from gateway.openapi.viewer import CONTENT_SECURITY_POLICY, PAGE, read_assets

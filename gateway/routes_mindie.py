@@ -15,9 +15,9 @@ from gateway.client import Caller, ServiceClient
 from gateway.config import Settings
 from gateway.dialects.call import Arrival
 from gateway.dialects.failure import Failure, Reason
-from gateway.dialects.mindie import MindieTranslator
-from gateway.dialects.mindie_error import MindieErrors
-from gateway.dialects.mindie_model import (
+from gateway.dialects.mindie.error import MindieErrors
+from gateway.dialects.mindie.generate import MindieTranslator
+from gateway.dialects.mindie.model import (
     LIVE,
     READY,
     check_version,

@@ -7,11 +7,11 @@ from starlette.routing import Route
 from gateway.client import Caller, ServiceClient
 from gateway.config import Settings
 from gateway.dialects.call import Arrival
-from gateway.dialects.openai import OpenAITranslator
-from gateway.dialects.openai_completion import OpenAICompletionTranslator
-from gateway.dialects.openai_embedding import OpenAIEmbeddingTranslator
-from gateway.dialects.openai_model import to_model, to_model_list
-from gateway.dialects.openai_response import OpenAIResponseTranslator
+from gateway.dialects.openai.chat import OpenAITranslator
+from gateway.dialects.openai.completion import OpenAICompletionTranslator
+from gateway.dialects.openai.embedding import OpenAIEmbeddingTranslator
+from gateway.dialects.openai.model import to_model, to_model_list
+from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.endpoint import GenerationEndpoint
 from gateway.lookup_endpoint import LookupEndpoint
 from gateway.surface import Surface

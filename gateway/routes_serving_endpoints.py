@@ -12,11 +12,11 @@ from starlette.routing import Route
 from gateway.client import Caller, ServiceClient
 from gateway.config import Settings
 from gateway.dialects.call import Arrival
-from gateway.dialects.databricks_error import DatabricksErrors
+from gateway.dialects.databricks.endpoint import DELETED, to_endpoint, to_endpoint_list
+from gateway.dialects.databricks.endpoint_body import ConfigBody, EndpointBody
+from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.failure import Failure
 from gateway.dialects.json_body import decode
-from gateway.dialects.serving_endpoint import DELETED, to_endpoint, to_endpoint_list
-from gateway.dialects.serving_endpoint_body import ConfigBody, EndpointBody
 from gateway.lookup_endpoint import Lookup, LookupEndpoint
 from gateway.surface import Surface
 

@@ -12,22 +12,22 @@ from typing import Any, Final
 import msgspec
 from google.protobuf.message import Message
 
-from gateway.dialects.azure import AzureChatBody, AzureTranslator
-from gateway.dialects.azure_embedding import AzureEmbeddingBody, AzureEmbeddingTranslator
+from gateway.dialects.azure.chat import AzureChatBody, AzureTranslator
+from gateway.dialects.azure.embedding import AzureEmbeddingBody, AzureEmbeddingTranslator
 from gateway.dialects.call import Arrival, Translator
-from gateway.dialects.databricks import InvocationTranslator
-from gateway.dialects.databricks_chat import DatabricksChatBody, DatabricksChatTranslator
-from gateway.dialects.databricks_completion import DatabricksCompletionBody, DatabricksCompletionTranslator
-from gateway.dialects.databricks_embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
-from gateway.dialects.databricks_response import DatabricksResponseTranslator
-from gateway.dialects.mindie import MindieTranslator
-from gateway.dialects.mindie_body import GenerateBody
-from gateway.dialects.openai import ChatCompletionBody, OpenAITranslator
-from gateway.dialects.openai_completion import OpenAICompletionBody, OpenAICompletionTranslator
-from gateway.dialects.openai_embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
-from gateway.dialects.openai_response import OpenAIResponseTranslator
+from gateway.dialects.databricks.chat import DatabricksChatBody, DatabricksChatTranslator
+from gateway.dialects.databricks.completion import DatabricksCompletionBody, DatabricksCompletionTranslator
+from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
+from gateway.dialects.databricks.endpoint_body import ConfigBody, EndpointBody
+from gateway.dialects.databricks.invocation import InvocationTranslator
+from gateway.dialects.databricks.response import DatabricksResponseTranslator
+from gateway.dialects.mindie.body import GenerateBody
+from gateway.dialects.mindie.generate import MindieTranslator
+from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
+from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
+from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
+from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.dialects.response_body import ResponseBody
-from gateway.dialects.serving_endpoint_body import ConfigBody, EndpointBody
 from gateway.openapi import answers, operator_answers
 from gateway.openapi.document import Body, Operation, Parameter
 

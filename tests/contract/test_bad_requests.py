@@ -51,7 +51,7 @@ CASES = [
     Case("NaN", value("NaN"), "malformed JSON at line 1"),
     Case("Infinity", value("-Infinity"), "malformed JSON at line 1"),
     Case("invalid UTF-8", value('"\udcff"'), "not valid UTF-8"),
-    Case("half a surrogate pair", value('"\\ud800"'), "surrogate"),
+    Case("half a surrogate pair", value('"\\ud800"'), "malformed JSON at line 1"),
     Case("deep nesting", value("[" * 50_000 + "]" * 50_000), ""),  # some types say more of it than others
     Case("key twice", lambda good, _: good[:-1] + b"," + good[1:], "stands twice"),
     Case("unknown field", lambda good, _: good[:-1] + b', "colour": 1}', "colour"),

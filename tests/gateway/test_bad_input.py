@@ -11,7 +11,7 @@ import pytest
 
 from gateway.dialects.call import Arrival
 from gateway.dialects.failure import Failure
-from gateway.dialects.openai import OpenAITranslator
+from gateway.dialects.openai.chat import OpenAITranslator
 from tests.gateway.conftest import Gateway, chat_body
 
 MAX_BODY_BYTES = 300_000

@@ -12,20 +12,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.dialects.azure import NAMED, AzureChatBody, AzureTranslator
-from gateway.dialects.azure_embedding import NAMED as NAMED_EMBEDDING
-from gateway.dialects.azure_embedding import AzureEmbeddingBody, AzureEmbeddingTranslator
+from gateway.dialects.azure.chat import NAMED, AzureChatBody, AzureTranslator
+from gateway.dialects.azure.embedding import NAMED as NAMED_EMBEDDING
+from gateway.dialects.azure.embedding import AzureEmbeddingBody, AzureEmbeddingTranslator
 from gateway.dialects.call import Arrival, Translator
-from gateway.dialects.databricks_chat import DatabricksChatBody, DatabricksChatTranslator
-from gateway.dialects.databricks_completion import DatabricksCompletionBody, DatabricksCompletionTranslator
-from gateway.dialects.databricks_embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
+from gateway.dialects.databricks.chat import DatabricksChatBody, DatabricksChatTranslator
+from gateway.dialects.databricks.completion import DatabricksCompletionBody, DatabricksCompletionTranslator
+from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
 from gateway.dialects.failure import Failure, Reason
-from gateway.dialects.mindie import MindieTranslator
-from gateway.dialects.mindie_body import GenerateBody, GenerateParameters
-from gateway.dialects.openai import ChatCompletionBody, OpenAITranslator
-from gateway.dialects.openai_completion import OpenAICompletionBody, OpenAICompletionTranslator
-from gateway.dialects.openai_embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
-from gateway.dialects.openai_response import OpenAIResponseTranslator
+from gateway.dialects.mindie.body import GenerateBody, GenerateParameters
+from gateway.dialects.mindie.generate import MindieTranslator
+from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
+from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
+from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
+from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.dialects.response_body import ResponseBody
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "api.md"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sluice.v1 import chat_pb2, content_pb2, embedding_pb2
 
-from gateway.dialects.azure import NAMED, AzureEncoder, AzureTranslator
-from gateway.dialects.azure_embedding import AzureEmbeddingTranslator
+from gateway.dialects.azure.chat import NAMED, AzureEncoder, AzureTranslator
+from gateway.dialects.azure.embedding import AzureEmbeddingTranslator
 from gateway.dialects.call import Arrival, Call
 from gateway.dialects.failure import Failure, Reason
 from tests.gateway.fakes_raw import VECTORS

@@ -10,11 +10,11 @@ from sluice.v1 import chat_pb2, completion_pb2, embedding_pb2, prompt_pb2, servi
 
 from gateway.dialects.call import Arrival, Call, ServiceRequest
 from gateway.dialects.chat_encoder import ChatEncoder
-from gateway.dialects.databricks import InvocationTranslator
-from gateway.dialects.databricks_chat import DatabricksChatTranslator
-from gateway.dialects.databricks_completion import DatabricksCompletionTranslator
-from gateway.dialects.databricks_embedding import DatabricksEmbeddingTranslator
-from gateway.dialects.databricks_error import DatabricksErrors, DatabricksStreamErrors
+from gateway.dialects.databricks.chat import DatabricksChatTranslator
+from gateway.dialects.databricks.completion import DatabricksCompletionTranslator
+from gateway.dialects.databricks.embedding import DatabricksEmbeddingTranslator
+from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStreamErrors
+from gateway.dialects.databricks.invocation import InvocationTranslator
 from gateway.dialects.failure import Failure, Reason, Violation
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}]}

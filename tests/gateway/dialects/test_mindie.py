@@ -22,8 +22,8 @@ from sluice.v1.text_generation_pb2 import (
 
 from gateway.dialects.call import Arrival, Call
 from gateway.dialects.failure import Failure, Reason, Violation
-from gateway.dialects.mindie import MindieTranslator
-from gateway.dialects.mindie_encoder import MindieEncoder
+from gateway.dialects.mindie.encoder import MindieEncoder
+from gateway.dialects.mindie.generate import MindieTranslator
 
 Event = StreamGenerateTextResponse
 

@@ -12,8 +12,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from sluice.v1 import chat_pb2, model_pb2
 
 from gateway.dialects.failure import Failure, Reason, Violation
-from gateway.dialects.openai import OpenAIEncoder, OpenAITranslator
-from gateway.dialects.openai_model import to_model_list
+from gateway.dialects.openai.chat import OpenAIEncoder, OpenAITranslator
+from gateway.dialects.openai.model import to_model_list
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 

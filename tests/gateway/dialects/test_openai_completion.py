@@ -13,7 +13,7 @@ from sluice.v1 import chat_pb2, completion_pb2, logprobs_pb2, usage_pb2
 from gateway.dialects.call import Arrival, Call
 from gateway.dialects.completion_encoder import CompletionEncoder
 from gateway.dialects.failure import Failure
-from gateway.dialects.openai_completion import OpenAICompletionEncoder, OpenAICompletionTranslator
+from gateway.dialects.openai.completion import OpenAICompletionEncoder, OpenAICompletionTranslator
 
 Event = completion_pb2.StreamCompleteResponse
 

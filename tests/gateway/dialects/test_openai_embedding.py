@@ -13,7 +13,7 @@ from sluice.v1 import embedding_pb2
 
 from gateway.dialects.call import Arrival, Call
 from gateway.dialects.failure import Failure
-from gateway.dialects.openai_embedding import OpenAIEmbeddingTranslator
+from gateway.dialects.openai.embedding import OpenAIEmbeddingTranslator
 from tests.gateway.fakes_raw import VECTORS
 
 

@@ -11,7 +11,7 @@ from google.protobuf import text_format
 from sluice.v1 import chat_pb2
 
 from gateway.dialects.call import Arrival, Call
-from gateway.dialects.openai import OpenAITranslator
+from gateway.dialects.openai.chat import OpenAITranslator
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 

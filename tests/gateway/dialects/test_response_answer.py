@@ -14,7 +14,7 @@ from sluice.v1 import response_event_pb2, response_pb2
 
 from gateway.dialects.call import Arrival, Encoder
 from gateway.dialects.failure import Failure, Reason
-from gateway.dialects.openai_response import OpenAIResponseTranslator
+from gateway.dialects.openai.response import OpenAIResponseTranslator
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "responses"
 CASES = sorted(path.stem for path in GOLDEN.glob("*.textproto"))

@@ -10,9 +10,9 @@ from google.protobuf import json_format
 from sluice.v1 import response_pb2
 
 from gateway.dialects.call import Arrival, Call
-from gateway.dialects.databricks_response import DatabricksResponseTranslator
+from gateway.dialects.databricks.response import DatabricksResponseTranslator
 from gateway.dialects.failure import Failure, Reason
-from gateway.dialects.openai_response import OpenAIResponseTranslator
+from gateway.dialects.openai.response import OpenAIResponseTranslator
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
 TOOL = {"type": "function", "name": "f", "description": "Does.", "parameters": SCHEMA, "strict": True}

@@ -11,10 +11,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from sluice.v1 import model_pb2
 from sluice.v1.endpoint_pb2 import CreateEndpointRequest, Endpoint, ServedEntity, UpdateEndpointRequest
 
+from gateway.dialects.databricks.endpoint import to_endpoint, to_endpoint_list
+from gateway.dialects.databricks.endpoint_body import EndpointBody
 from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.json_body import decode
-from gateway.dialects.serving_endpoint import to_endpoint, to_endpoint_list
-from gateway.dialects.serving_endpoint_body import EndpointBody
 
 A = {"name": "a", "entity_name": "m"}
 B = {"name": "b", "entity_name": "org/n"}

@@ -19,7 +19,7 @@ from sluice.v1.text_generation_pb2 import (
 )
 
 from gateway.dialects.failure import Failure
-from gateway.dialects.mindie_error import to_error_body
+from gateway.dialects.mindie.error import to_error_body
 
 _FINISH_REASONS: Final = {
     chat_pb2.FINISH_REASON_STOP: "eos_token",

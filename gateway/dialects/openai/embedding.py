@@ -14,7 +14,7 @@ from gateway.dialects.call import Arrival, Call
 from gateway.dialects.embedding_body import EmbeddingBody
 from gateway.dialects.embedding_encoder import EmbeddingEncoder
 from gateway.dialects.json_body import decode
-from gateway.dialects.openai_error import OpenAIErrors
+from gateway.dialects.openai.error import OpenAIErrors
 
 
 class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):

@@ -14,8 +14,8 @@ from sluice.v1 import completion_pb2, serving_pb2
 from gateway.dialects.call import Arrival, Call
 from gateway.dialects.completion_body import CompletionBody
 from gateway.dialects.completion_encoder import CompletionEncoder
-from gateway.dialects.databricks_error import DatabricksErrors, DatabricksStreamErrors
-from gateway.dialects.databricks_target import check_extra_params, endpoint_name, wants_stream
+from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStreamErrors
+from gateway.dialects.databricks.target import check_extra_params, endpoint_name, wants_stream
 from gateway.dialects.json_body import decode
 from gateway.dialects.stream_options import StreamOptions, wants_usage
 

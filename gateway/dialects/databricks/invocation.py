@@ -8,10 +8,10 @@ import msgspec
 
 from gateway.dialects.call import Arrival, Call, ServiceRequest, Translator
 from gateway.dialects.chat_message import is_given
-from gateway.dialects.databricks_chat import DatabricksChatTranslator
-from gateway.dialects.databricks_completion import DatabricksCompletionTranslator
-from gateway.dialects.databricks_embedding import DatabricksEmbeddingTranslator
-from gateway.dialects.databricks_error import DatabricksErrors
+from gateway.dialects.databricks.chat import DatabricksChatTranslator
+from gateway.dialects.databricks.completion import DatabricksCompletionTranslator
+from gateway.dialects.databricks.embedding import DatabricksEmbeddingTranslator
+from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.json_body import decode
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.dialects.openai_error import OpenAIErrors
+from gateway.dialects.openai.error import OpenAIErrors
 from gateway.dialects.response_reader import ResponseReader
 
 

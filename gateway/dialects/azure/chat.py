@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 from sluice.v1 import chat_pb2
 
-from gateway.dialects.azure_error import AzureErrors, error_body
-from gateway.dialects.azure_request import check_version, deployment, read_body
+from gateway.dialects.azure.error import AzureErrors, error_body
+from gateway.dialects.azure.request import check_version, deployment, read_body
 from gateway.dialects.call import Arrival, Call
 from gateway.dialects.chat_body import ChatBody
 from gateway.dialects.chat_encoder import ChatEncoder

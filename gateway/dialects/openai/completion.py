@@ -15,7 +15,7 @@ from gateway.dialects.completion_body import CompletionBody
 from gateway.dialects.completion_encoder import CompletionEncoder
 from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.json_body import decode
-from gateway.dialects.openai_error import OpenAIErrors, OpenAIStreamErrors
+from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
 from gateway.dialects.stream_options import StreamOptions, wants_usage
 
 

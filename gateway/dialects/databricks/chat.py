@@ -14,9 +14,9 @@ from sluice.v1 import chat_pb2
 from gateway.dialects.call import Arrival, Call
 from gateway.dialects.chat_body import ChatBody
 from gateway.dialects.chat_encoder import ChatEncoder
-from gateway.dialects.databricks_error import DatabricksErrors, DatabricksStreamErrors
-from gateway.dialects.databricks_target import check_extra_params, endpoint_name, wants_stream
-from gateway.dialects.databricks_tool import check_tools
+from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStreamErrors
+from gateway.dialects.databricks.target import check_extra_params, endpoint_name, wants_stream
+from gateway.dialects.databricks.tool import check_tools
 from gateway.dialects.json_body import decode
 from gateway.dialects.stream_options import StreamOptions, wants_usage
 

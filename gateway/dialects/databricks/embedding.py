@@ -8,8 +8,8 @@ import msgspec
 from sluice.v1 import embedding_pb2
 
 from gateway.dialects.call import Arrival, Call
-from gateway.dialects.databricks_error import DatabricksErrors
-from gateway.dialects.databricks_target import check_extra_params, endpoint_name
+from gateway.dialects.databricks.error import DatabricksErrors
+from gateway.dialects.databricks.target import check_extra_params, endpoint_name
 from gateway.dialects.embedding_body import EmbeddingBody
 from gateway.dialects.embedding_encoder import EmbeddingEncoder
 from gateway.dialects.json_body import decode

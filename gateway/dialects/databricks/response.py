@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.dialects.databricks_error import DatabricksErrors
-from gateway.dialects.databricks_tool import check_tools
+from gateway.dialects.databricks.error import DatabricksErrors
+from gateway.dialects.databricks.tool import check_tools
 from gateway.dialects.response_body import ResponseBody
 from gateway.dialects.response_reader import ResponseReader
 

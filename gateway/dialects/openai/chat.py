@@ -17,7 +17,7 @@ from gateway.dialects.chat_encoder import ChatEncoder
 from gateway.dialects.chat_message import is_given
 from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.json_body import decode
-from gateway.dialects.openai_error import OpenAIErrors, OpenAIStreamErrors
+from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
 from gateway.dialects.stream_options import StreamOptions, wants_usage
 
 _REFUSED: Final = {

@@ -7,8 +7,8 @@ from typing import Final, Literal
 import msgspec
 from sluice.v1 import embedding_pb2
 
-from gateway.dialects.azure_error import AzureErrors
-from gateway.dialects.azure_request import check_version, deployment, read_body
+from gateway.dialects.azure.error import AzureErrors
+from gateway.dialects.azure.request import check_version, deployment, read_body
 from gateway.dialects.call import Arrival, Call
 from gateway.dialects.embedding_body import EmbeddingBody
 from gateway.dialects.embedding_encoder import EmbeddingEncoder

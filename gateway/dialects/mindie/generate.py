@@ -13,9 +13,9 @@ from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
 from gateway.dialects.call import Arrival, Call
 from gateway.dialects.json_body import decode
-from gateway.dialects.mindie_body import GenerateBody
-from gateway.dialects.mindie_encoder import MindieEncoder
-from gateway.dialects.mindie_error import MindieErrors
+from gateway.dialects.mindie.body import GenerateBody
+from gateway.dialects.mindie.encoder import MindieEncoder
+from gateway.dialects.mindie.error import MindieErrors
 
 _DECODER: Final = msgspec.json.Decoder(GenerateBody)
 

@@ -1,0 +1,1 @@
+"""The Azure AI model inference API."""

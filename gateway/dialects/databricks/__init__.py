@@ -1,0 +1,1 @@
+"""Databricks' Foundation Model APIs, and its REST API of endpoints."""
