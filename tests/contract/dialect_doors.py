@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ class Door:
     """One path. `good` is a body that it answers; `range` and `kind` change it to one with a bad value or type.
 
     `unknown` and `other_task` change it to one for a model that isn't there or does something else, or are other
-    paths. `streaming` makes the path stream, where it can.
+    paths. `streaming` makes the path stream, where it can. `pictures` have input that no served model takes.
     """
 
     path: str
@@ -40,6 +40,7 @@ class Door:
     too_long: Body | None = None
     other_task: Body | str | None = None
     streaming: Body | None = None
+    pictures: Sequence[Body] = ()
     statuses: dict[int, int] = field(default_factory=dict)  # 400 → what the dialect has instead, for values
 
 
@@ -86,12 +87,19 @@ TEXT_NUMBER = ("temperature", {"temperature": "1"})
 WIDE = ("dimensions", {"dimensions": 0})
 NO_NUMBER = ("dimensions", {"dimensions": "64"})
 STREAM = {"stream": True, "max_tokens": 1500}
+PICTURE = {"type": "image_url", "image_url": {"url": "https://pictures.example/cat.png"}}
+PICTURES = [{"messages": [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, PICTURE]}]}]
+INPUT_PARTS = [
+    {"type": "input_image", "image_url": "https://pictures.example/cat.png"},
+    {"type": "input_file", "file_url": "https://papers.example/cats.pdf"},
+]
 
 
 def _chat(path: str, read: Callable[[httpx.Response], Told], **more: Any) -> Door:
     body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 2}
     more = {"unknown": {"model": "nobody"}, "streaming": STREAM, "other_task": {"model": EMBEDDER}, **more}
-    return Door(path, body, read, "messages", HOT, TEXT_NUMBER, too_long={"messages": LONG_MESSAGES}, **more)
+    more = {"too_long": {"messages": LONG_MESSAGES}, "pictures": PICTURES, **more}
+    return Door(path, body, read, "messages", HOT, TEXT_NUMBER, **more)
 
 
 def _complete(path: str, read: Callable[[httpx.Response], Told], **more: Any) -> Door:
@@ -119,6 +127,7 @@ def _respond(path: str, read: Callable[[httpx.Response], Told]) -> Door:
         {"input": LONG},
         {"model": EMBEDDER},
         {"stream": True, "max_output_tokens": 1500},
+        [{"input": [{"role": "user", "content": [part]}]} for part in INPUT_PARTS],
     )
 
 

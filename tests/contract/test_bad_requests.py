@@ -141,6 +141,17 @@ def test_model_of_another_task_is_refused(client: httpx.Client, door: Door) -> N
     refused(client, door, door.other_task, 404 if door.statuses else 400, "; it ")
 
 
+PICTURES = [(door, picture) for door in DOORS for picture in door.pictures]
+
+
+@pytest.mark.parametrize(("door", "picture"), PICTURES, ids=[f"{d.path} {i}" for i, (d, _) in enumerate(PICTURES)])
+def test_picture_is_refused_by_its_place(client: httpx.Client, door: Door, picture: Body) -> None:
+    """Models that take text say so of other input, and where it stands: Azure as 422 with `detail.loc`."""
+    answer = refused(client, door, picture, door.statuses.get(400, 400), f"{door.required}.0.content")
+    told = door.read(answer)
+    assert told.field is None or told.field.startswith(f"{door.required}.0.content")
+
+
 @doors
 def test_wrong_method_is_refused(client: httpx.Client, door: Door) -> None:
     """The methods that there are stand in a header."""
