@@ -11,7 +11,7 @@ _MEMORY = 0.75  # of what was known of prompts, the part that stays when somethi
 # The same of answers alone: other work on the machine makes a step longer now and then, and nothing makes it shorter.
 _MEMORY_OF_SHORTER = 0.9
 _MEMORY_OF_LONGER = 0.5
-_CHUNKS = (4, 8)  # of prompt tokens, and the multiples of 16; fewer would hardly move a prompt on
+_MIN_CHUNK = 2  # tokens of a prompt: it moves on, whatever that takes
 _MAX_MIXED_STEPS = 32  # in a row, before a step without prompts tells again what answers alone take
 _MIN_TOKENS = 256  # of a step that can tell how fast prompts are at best; fewer are dominated by what every step costs
 _MIN_SPEEDUP = 2.0  # over the best that was measured, for a prompt to be called too late
@@ -76,6 +76,5 @@ class Pace:
 
 def _chunk(room: float) -> int:
     """The largest of the few sizes of chunks that fits: a kernel is made for each number of tokens that it meets."""
-    if room >= 16:
-        return int(room // 16) * 16
-    return max((size for size in _CHUNKS if size <= room), default=_CHUNKS[0])
+    grain = 16 if room >= 32 else 4
+    return int(room // grain) * grain if room >= grain else _MIN_CHUNK

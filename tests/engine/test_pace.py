@@ -28,16 +28,16 @@ def test_pace_bounds_nothing_before_it_has_seen_both_kinds_of_step() -> None:
 
 
 def test_pace_leaves_prompts_what_the_stretch_allows() -> None:
-    """Three times 10 ms leave 20 ms, 20 tokens of 1 ms; of these a chunk of the next smaller size is given."""
+    """1.9 times 10 ms leave 9 ms, 9 tokens of 1 ms; of these a chunk of the next smaller size is given."""
     assert pace_of(stretch=1.9).max_prompt_tokens(4, LIMIT) == 8
-    assert pace_of().max_prompt_tokens(4, LIMIT) == 16
+    assert pace_of(stretch=3.0).max_prompt_tokens(4, LIMIT) == 20
     assert pace_of(stretch=6.0).max_prompt_tokens(4, LIMIT) == 48
     assert pace_of(stretch=6.0).max_prompt_tokens(4, 40) == 40
 
 
 def test_pace_always_lets_a_prompt_move_on() -> None:
-    """However slow prompts are, one chunk goes beside the answers."""
-    assert pace_of(stretch=1.1).max_prompt_tokens(4, LIMIT) == 4
+    """However slow prompts are, a small chunk goes beside the answers."""
+    assert pace_of(stretch=1.1).max_prompt_tokens(4, LIMIT) == 2
 
 
 def test_pace_follows_prompts_that_become_slower() -> None:
@@ -76,7 +76,7 @@ def test_pace_lets_answers_alone_take_a_step_now_and_then() -> None:
         num_tokens = pace.max_prompt_tokens(4, LIMIT)
         given.append(num_tokens)
         pace.learn(4, num_tokens, DECODE_S + num_tokens * TOKEN_S)
-    assert given == [*[16] * 32, 0] * 2
+    assert given == [*[20] * 32, 0] * 2
 
 
 @pytest.mark.parametrize(("remaining_s", "is_too_late"), [(1.1, False), (0.9, True), (0.0, True)])
