@@ -1,0 +1,220 @@
+"""What the service says in the golden exchanges, with fixed ids and times. Whole answers are the folds of streams."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import grpc
+from google.protobuf import text_format
+from google.protobuf.message import Message
+from sluice.v1 import (
+    chat_pb2,
+    completion_pb2,
+    embedding_pb2,
+    endpoint_pb2,
+    model_pb2,
+    response_pb2,
+    text_generation_pb2,
+)
+
+from service.pipeline.completion_fold import CompletionFold
+from service.pipeline.fold import ChatFold
+from service.pipeline.text_fold import TextFold
+from tests.gateway import fakes, response_fakes
+from tests.gateway.golden_service import Answer, Answers
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+_CREATED: Final = "created { seconds: 1700000000 nanos: 5 }"
+_IDENTITY: Final = f'id: "0af3" {_CREATED} model: "m" system_fingerprint: "fp_1"'
+_USAGE: Final = "usage { prompt_tokens: 12 completion_tokens: 9 reasoning_tokens: 2 cached_tokens: 8 }"
+
+
+def _parse(kind: type[MessageT], *texts: str) -> list[MessageT]:
+    return [text_format.Parse(text, kind()) for text in texts]
+
+
+def _stream(name: str, fold: Any, events: list[Any], status: fakes.Status | None) -> Answers:
+    """The streaming method's answers and its unary twin's, which fails where the stream does."""
+    if status is not None:
+        return {f"Stream{name}": [*events, status], name: [status]}
+    for event in events:
+        fold.add(event)
+    return {f"Stream{name}": events, name: [fold.response]}
+
+
+def _chat(*texts: str, status: fakes.Status | None = None) -> Answers:
+    events = _parse(chat_pb2.StreamChatResponse, f"started {{ {_IDENTITY} }}", *texts)
+    if status is None:
+        events += _parse(chat_pb2.StreamChatResponse, _USAGE, "completed {}")
+    return _stream("Chat", ChatFold(), events, status)
+
+
+def _completion(*texts: str, n: int = 1) -> Answers:
+    events = _parse(
+        completion_pb2.StreamCompleteResponse,
+        f"started {{ {_IDENTITY} n: {n} }}",
+        *texts,
+        _USAGE,
+        "completed {}",
+    )
+    return _stream("Complete", CompletionFold(), events, None)
+
+
+def _token(text: str, token_id: int, logprob: float, *others: str) -> str:
+    top = " ".join(f"top_logprobs {{ {other} }}" for other in others)
+    return f'token: "{text}" token_id: {token_id} logprob: {logprob} bytes: "{text}" {top}'
+
+
+def _finished(reason: str = "STOP", index: int = 0) -> str:
+    return f"choice_finished {{ choice_index: {index} finish_reason: FINISH_REASON_{reason} }}"
+
+
+TEXT: Final = ('content_delta { text: "Hel" }', r'content_delta { text: "lo, \"ä\"\n" }')
+CHATS: Final = {
+    "text": _chat(*TEXT, _finished()),
+    "reasoning": _chat('reasoning_delta { text: "hm " }', 'reasoning_delta { text: "so" }', *TEXT, _finished()),
+    "tools": _chat(
+        'content_delta { text: "Let me see." }',
+        'tool_call_delta { tool_call_index: 0 id: "call_1" name: "look" }',
+        r'tool_call_delta { tool_call_index: 0 arguments: "{\"x\": " }',
+        'tool_call_delta { tool_call_index: 0 arguments: "1.0}" }',
+        'tool_call_delta { tool_call_index: 1 id: "call_2" name: "look" }',
+        'tool_call_delta { tool_call_index: 1 arguments: "{}" }',
+        _finished("TOOL_CALLS"),
+    ),
+    "logprobs": _chat(
+        f'content_delta {{ text: "Hel" logprobs {{ {_token("Hel", 5, -0.5, _token("Hel", 5, -0.5))} }} }}',
+        'content_delta { text: "ä" logprobs { token: "\\357\\277\\275" token_id: 7 logprob: -1.25 bytes: "\\303" }'
+        ' logprobs { token: "\\357\\277\\275" token_id: 8 logprob: -0.125 bytes: "\\244" } }',
+        _finished("LENGTH"),
+    ),
+    "choices": _chat(
+        'content_delta { choice_index: 1 text: "One" }',
+        'content_delta { choice_index: 0 text: "Two" }',
+        _finished("LENGTH", 1),
+        _finished("STOP", 0),
+    ),
+}
+COMPLETIONS: Final = {
+    "text": _completion('delta { text: "Hel" }', r'delta { text: "lo, \"ä\"\n" }', _finished("LENGTH")),
+    "logprobs": _completion(
+        f'delta {{ text: "hi" prompt_logprobs {{ token: "h" token_id: 3 bytes: "h" }} '
+        f"prompt_logprobs {{ {_token('i', 4, -2.5, _token('a', 9, -0.75))} }} }}",
+        f'delta {{ text: " Hel" logprobs {{ {_token(" Hel", 5, -0.5, _token(" Hel", 5, -0.5))} }} }}',
+        _finished(),
+    ),
+    "prompts": _completion(
+        *(f'delta {{ choice_index: {index} text: "{index}!" }}' for index in range(4)),
+        *(_finished("STOP", index) for index in range(4)),
+        n=2,
+    ),
+}
+VECTORS: Final[Answers] = {
+    "Embed": _parse(
+        embedding_pb2.EmbedResponse,
+        f'id: "0af3" {_CREATED} model: "m" embeddings {{ index: 0 values: 0.5 values: -0.25 }}'
+        " embeddings { index: 1 values: 0.1 values: 1 } usage { prompt_tokens: 7 }",
+    )
+}
+_EACH_TIME: Final = "tokens { nanos: 12500000 } tokens { nanos: 15000000 } tokens { nanos: 15123456 }"
+
+
+def _times(decode_ns: int) -> str:
+    fixed = "queue_wait { nanos: 250400 } first_token { nanos: 12500000 } batch_size: 4"
+    return f"{fixed} decode {{ nanos: {decode_ns} }}"
+
+
+def _generation(end: str) -> Answers:
+    events = _parse(
+        text_generation_pb2.StreamGenerateTextResponse,
+        'started { id: "0af3" model: "m" model_version: "2" }',
+        f'delta {{ text: "Hel" num_generated_tokens: 1 timings {{ {_times(0)} }} }}',
+        f'delta {{ text: "lo, ä" num_generated_tokens: 3 timings {{ {_times(30123456)} }} }}',
+        f"finished {{ {end} num_generated_tokens: 3 timings {{ {_times(30123456)} {_EACH_TIME} }} }}",
+        _USAGE,
+        "completed {}",
+    )
+    return _stream("GenerateText", TextFold(), events, None)
+
+
+GENERATION: Final = _generation("finish_reason: FINISH_REASON_STOP")
+STOPPED_GENERATION: Final = _generation('finish_reason: FINISH_REASON_STOP stop_sequence: "END"')
+
+
+def response(name: str, status: fakes.Status | None = None) -> Answers:
+    """A recorded response of tests/golden/responses; with a status, cut off by it in the middle."""
+    events = response_fakes.recorded(name)
+    if status is not None:
+        return {"StreamResponse": [*events[: len(events) // 2], status], "CreateResponse": [status]}
+    ended = events[-1].completed if events[-1].HasField("completed") else events[-1].incomplete
+    return {"StreamResponse": events, "CreateResponse": [response_pb2.CreateResponseResponse(response=ended.response)]}
+
+
+_OWN: Final = (
+    f'name: "m" task: TASK_CHAT entities {{ name: "m" model: "m" traffic_percentage: 100 }} {_CREATED}'
+    " updated { seconds: 1700000000 } config_version: 1 is_model: true"
+)
+_MADE: Final = (
+    'name: "ab" task: TASK_CHAT entities { name: "one" model: "m" traffic_percentage: 90 }'
+    f' entities {{ name: "two" model: "m" traffic_percentage: 10 }} {_CREATED}'
+    " updated { seconds: 1700000060 nanos: 1000000 } config_version: 2"
+)
+_ENCODER: Final = (
+    f'name: "e" task: TASK_EMBEDDING entities {{ name: "e" model: "e" traffic_percentage: 100 }} {_CREATED}'
+    " updated { seconds: 1700000000 } config_version: 1 is_model: true"
+)
+ENDPOINTS: Final[Answers] = {
+    "ListEndpoints": _parse(
+        endpoint_pb2.ListEndpointsResponse,
+        " ".join(f"endpoints {{ {each} }}" for each in (_OWN, _ENCODER, _MADE)),
+    ),
+    "GetEndpoint": _parse(endpoint_pb2.GetEndpointResponse, f"endpoint {{ {_MADE} }}"),
+    "CreateEndpoint": _parse(endpoint_pb2.CreateEndpointResponse, f"endpoint {{ {_MADE} }}"),
+    "UpdateEndpoint": _parse(endpoint_pb2.UpdateEndpointResponse, f"endpoint {{ {_MADE} }}"),
+    "DeleteEndpoint": [endpoint_pb2.DeleteEndpointResponse()],
+}
+SERVED: Final[Answers] = {
+    "ListEndpoints": _parse(endpoint_pb2.ListEndpointsResponse, f"endpoints {{ {_OWN} }} endpoints {{ {_ENCODER} }}")
+}
+_MODEL: Final = (
+    f'name: "m" {_CREATED} tasks: TASK_CHAT architecture: "LlamaForCausalLM" max_model_len: 2048 vocab_size: 1000'
+    ' system_fingerprint: "fp_1" version: "2"'
+)
+MODELS: Final[Answers] = {
+    "ListModels": _parse(model_pb2.ListModelsResponse, f'models {{ {_MODEL} }} models {{ name: "org/b" {_CREATED} }}'),
+    "GetModel": _parse(model_pb2.GetModelResponse, f"model {{ {_MODEL} }}"),
+}
+
+FULL: Final = fakes.Status(
+    grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", fakes.error_info("QUEUE_FULL"), fakes.retry_info(2.5)
+)
+FAULT: Final = fakes.Status(grpc.StatusCode.INTERNAL, "internal error; r-1", fakes.error_info("INTERNAL"))
+LONG: Final = fakes.Status(
+    grpc.StatusCode.INVALID_ARGUMENT,
+    "messages: 3000 tokens and one of answer do not fit into the context of 2048",
+    fakes.error_info("PROMPT_TOO_LONG", field="messages", num_prompt_tokens="3000", limit="2048"),
+    fakes.bad_request(messages="3000 tokens and one of answer do not fit into the context of 2048"),
+)
+NOBODY: Final = fakes.Status(
+    grpc.StatusCode.NOT_FOUND, "the model 'x' does not exist", fakes.error_info("MODEL_NOT_FOUND", model="x")
+)
+TAKEN: Final = fakes.Status(
+    grpc.StatusCode.ALREADY_EXISTS, "the name 'ab' is taken", fakes.error_info("ENDPOINT_EXISTS", endpoint="ab")
+)
+FIXED: Final = fakes.Status(
+    grpc.StatusCode.FAILED_PRECONDITION, "'m' is a model's own", fakes.error_info("ENDPOINT_READ_ONLY", endpoint="m")
+)
+STATUSES: Final = {"full": FULL, "fault": FAULT, "long": LONG, "nobody": NOBODY}
+
+
+def refused(status: Answer) -> Answers:
+    """Every method ends with this status at once; who looks up a model first finds it."""
+    methods = ("Chat", "StreamChat", "Complete", "StreamComplete", "Embed", "CreateResponse", "StreamResponse",
+               "GenerateText", "StreamGenerateText", "CreateEndpoint", "UpdateEndpoint", "DeleteEndpoint",
+               "GetEndpoint")  # fmt: skip
+    return {**MODELS, **SERVED, **{name: [status] for name in methods}}
+
+
+CUT_OFF: Final = _chat(TEXT[0], _USAGE, status=FAULT)
+CUT_OFF_GENERATION: Final[Answers] = {"StreamGenerateText": [*GENERATION["StreamGenerateText"][:2], FAULT]}

@@ -1,0 +1,71 @@
+"""A service that answers each method by fixed messages, and writes down what it was asked and what it said.
+
+It takes the methods from the contract's descriptors, so that every one of them can be scripted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from textwrap import indent
+from typing import Any, TypeAlias
+
+import grpc
+from google.protobuf import descriptor_pool, text_format
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from tests.gateway import fakes
+
+Answer: TypeAlias = Message | fakes.Status
+Answers: TypeAlias = Mapping[str, Sequence[Answer]]  # method name → what it says, a status last or not at all
+
+
+class GoldenService(grpc.GenericRpcHandler):
+    """Plays `answers`. `notes` is the transcript so far; `port` is where it listens."""
+
+    def __init__(self) -> None:
+        self.answers: Answers = {}
+        self.notes: list[str] = []
+        self.port = 0
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """The handler of a method that has answers; any other is UNIMPLEMENTED."""
+        service, _, name = details.method.removeprefix("/").rpartition("/")
+        if name not in self.answers:
+            return None
+        method = descriptor_pool.Default().FindServiceByName(service).methods_by_name[name]
+
+        async def play(request: Message, context: Any) -> AsyncIterator[Message]:
+            metadata = [f"{key}: {value}" for key, value in context.invocation_metadata() if _is_told(key)]
+            self._note(f">>> {service}/{name}", *sorted(metadata), "", _text(request))
+            for answer in self.answers[name]:
+                if isinstance(answer, fakes.Status):
+                    details = [f"{each.DESCRIPTOR.full_name}\n{indent(_text(each), '  ')}" for each in answer.details]
+                    self._note(f"<<< {answer.code.name}: {answer.words}", *details)
+                    await fakes.abort(context, answer)
+                else:
+                    self._note(f"<<< {answer.DESCRIPTOR.name}", _text(answer))
+                    yield answer
+
+        async def play_one(request: Message, context: Any) -> Message:
+            return await anext(play(request, context))
+
+        make = grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
+        handler: grpc.RpcMethodHandler[Any, Any] = make(
+            play if method.server_streaming else play_one,
+            request_deserializer=GetMessageClass(method.input_type).FromString,
+            response_serializer=GetMessageClass(method.output_type).SerializeToString,
+        )
+        return handler
+
+    def _note(self, *lines: str) -> None:
+        self.notes.append("\n".join(lines).rstrip("\n") + "\n\n")
+
+
+def _is_told(key: str) -> bool:
+    """Whether a metadata key is the caller's or the route's; others tell of the transport and the trace."""
+    return key.startswith("x-") or key == "authorization"
+
+
+def _text(message: Message) -> str:
+    return text_format.MessageToString(message, as_utf8=True).rstrip("\n")

@@ -1,0 +1,74 @@
+"""Every dialect's exchanges, to the byte: the request, what the service is asked and says, and what comes back.
+
+Each is a file of golden/exchanges, recorded over real HTTP and gRPC with fixed ids, times and seeds. After a change
+that is meant, record them anew and read the difference:
+
+    RECORD_GOLDEN=1 python -m pytest tests/gateway/test_golden.py && git diff tests/gateway/golden
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+
+from tests.gateway.conftest import Gateway
+from tests.gateway.golden_exchanges import EXCHANGES, Exchange
+from tests.gateway.golden_service import GoldenService
+
+FOLDER = Path(__file__).parent / "golden" / "exchanges"
+IS_RECORDING = "RECORD_GOLDEN" in os.environ
+CHANGING = {"date"}  # of the headers
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[GoldenService]:
+    """The service that plays an exchange's answers."""
+    service = GoldenService()
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((service,))
+    service.port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield service
+    await server.stop(None)
+
+
+def request_of(exchange: Exchange) -> tuple[str, bytes]:
+    """The beginning of the transcript, and the body to send."""
+    body = exchange.body if isinstance(exchange.body, bytes) else b""
+    if isinstance(exchange.body, dict):
+        body = json.dumps(exchange.body, ensure_ascii=False).encode()
+    headers = "".join(f"{name}: {value}\n" for name, value in exchange.headers.items())
+    text = f"{exchange.method} {exchange.path}\n{headers}\n"
+    return (f"{text}{body.decode()}\n\n" if body else text), body
+
+
+def response_of(answer: httpx.Response) -> str:
+    """The end of the transcript: the body stands there as it came, without a line end after it."""
+    headers = "".join(f"{name}: {value}\n" for name, value in answer.headers.items() if name not in CHANGING)
+    return f"HTTP {answer.status_code}\n{headers}\n{answer.content.decode()}"
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES, ids=[exchange.name for exchange in EXCHANGES])
+async def test_exchange_is_golden(gateway: Gateway, service: GoldenService, exchange: Exchange) -> None:
+    """Not a byte of what the service is asked and the caller gets has changed."""
+    service.answers = exchange.answers
+    asked, body = request_of(exchange)
+    headers = {"x-request-id": "golden", **({"content-type": "application/json"} if body else {}), **exchange.headers}
+    answer = await gateway.http.request(exchange.method, exchange.path, content=body, headers=headers)
+    transcript = (asked + "".join(service.notes) + response_of(answer)).encode()
+    path = FOLDER / f"{exchange.name}.txt"
+    if IS_RECORDING:
+        path.write_bytes(transcript)
+    assert transcript.decode() == path.read_bytes().decode()
+
+
+def test_every_file_is_an_exchange() -> None:
+    """No name stands twice, and no recording outlived its exchange."""
+    names = [exchange.name for exchange in EXCHANGES]
+    assert sorted(names) == sorted(path.stem for path in FOLDER.iterdir())
