@@ -56,14 +56,14 @@ class CompletionPipeline:
         self._tokenizer = tokenizer
         self._max_model_len = max_model_len
         self._chat = chat
-        self._workers = chat.workers if chat else Workers(PipelineLimits())
+        self.workers = chat.workers if chat else Workers(PipelineLimits())
         self._compiler = (
             chat.compiler if chat else GrammarCompiler(tokenizer, ControlTokens(tokenizer, ""), eos_token_ids)
         )
 
     def close(self) -> None:
         """Stop the worker threads; no request may be prepared after."""
-        self._workers.close()
+        self.workers.close()
 
     async def prepare(
         self, request: completion_pb2.CompleteRequest, request_id: str, deadline: float | None = None
@@ -78,8 +78,8 @@ class CompletionPipeline:
         is_raw = not request.HasField("use_raw_prompt") or request.use_raw_prompt
         sampling = resolve_sampling(request.sampling, self._tokenizer.vocab_size)
         room = PromptRoom.of(self._max_model_len, request.stopping, truncates=serving.truncates)
-        limit_s = self._workers.limits.max_render_s
-        draft = await self._workers.render(
+        limit_s = self.workers.limits.max_render_s
+        draft = await self.workers.render(
             lambda: self._draft(request, room, is_raw=is_raw),
             deadline,
             InvalidRequest("prompts", f"the prompts took longer than {limit_s:g} s to encode"),
@@ -138,7 +138,7 @@ class CompletionPipeline:
     async def _constraint(self, grammar: Grammar | None, deadline: float | None) -> Constraint | None:
         if grammar is None:
             return None
-        return await self._workers.compile(lambda: self._compiler.compile(grammar), deadline, grammar.field)
+        return await self.workers.compile(lambda: self._compiler.compile(grammar), deadline, grammar.field)
 
     def _raw(
         self,

@@ -7,13 +7,13 @@ raises the engine's errors with paths of proto names.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from itertools import pairwise
 
 from google.protobuf import duration_pb2
 from sluice.v1 import chat_pb2, sampling_pb2, text_generation_pb2, usage_pb2
 
+from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import Tokenizer
 from service.engine.types import GenerationOutput, GenerationRequest
 from service.pipeline.choice import FINISH_REASONS
@@ -21,6 +21,7 @@ from service.pipeline.parameters import resolve_sampling, resolve_stopping, to_e
 from service.pipeline.prepared import Identity
 from service.pipeline.serving import resolve_serving
 from service.pipeline.truncation import PromptRoom, fit_text
+from service.pipeline.workers import Workers
 
 DEFAULT_MAX_TOKENS = 20  # as inference servers of the Triton kind have it
 
@@ -29,18 +30,24 @@ async def prepare_text(
     request: text_generation_pb2.GenerateTextRequest,
     request_id: str,
     deadline: float | None,
+    *,
     tokenizer: Tokenizer,
     max_model_len: int,
+    workers: Workers,
 ) -> PreparedText:
     """Make a validated request ready to run. `deadline` is a `time.monotonic()` instant in seconds.
 
-    Raises InvalidRequest, naming the field, and PromptTooLong.
+    Raises InvalidRequest, naming the field, PromptTooLong and DeadlineExceeded.
     """
     serving = resolve_serving(request.serving, deadline)
     wanted = sampling_pb2.StopParams(max_tokens=DEFAULT_MAX_TOKENS)
     wanted.MergeFrom(request.stopping)
     room = PromptRoom.of(max_model_len, wanted, truncates=serving.truncates)
-    token_ids = await asyncio.to_thread(fit_text, tokenizer, request.text_input, room, "text_input")
+    token_ids = await workers.render(
+        lambda: fit_text(tokenizer, request.text_input, room, "text_input"),
+        deadline,
+        InvalidRequest("text_input", f"the text took longer than {workers.limits.max_render_s:g} s to encode"),
+    )
     vocab_size = tokenizer.vocab_size
     sampling = resolve_sampling(request.sampling if request.do_sample else _greedy(request.sampling), vocab_size)
     stopping = resolve_stopping(wanted, vocab_size=vocab_size, max_new_tokens=max_model_len - len(token_ids))

@@ -57,7 +57,12 @@ class TextGenerationServicer(text_generation_pb2_grpc.TextGenerationServiceServi
             model,
             context,
             lambda request_id, deadline: prepare_text(
-                request, request_id, deadline, model.tokenizer, model.engine.max_model_len
+                request,
+                request_id,
+                deadline,
+                tokenizer=model.tokenizer,
+                max_model_len=model.engine.max_model_len,
+                workers=model.completion.workers,
             ),
             stream=stream,
             content=TextContent(request) if self._capture_content else None,

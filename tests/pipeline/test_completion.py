@@ -182,7 +182,7 @@ async def test_encoding_has_a_time_limit(untemplated: CompletionPipeline) -> Non
     """Prompts that take too long to encode are the request's fault; the loop goes on meanwhile."""
     release = threading.Event()
     pipeline = CompletionPipeline(TOKENIZER, 4096, [END_ID], pipeline_of())
-    pipeline._workers.limits = replace(pipeline._workers.limits, max_render_s=0.1)
+    pipeline.workers.limits = replace(pipeline.workers.limits, max_render_s=0.1)
     pipeline._draft = lambda *_, **__: release.wait(30)  # type: ignore[assignment, method-assign]
     with pytest.raises(InvalidRequest, match=r"longer than 0\.1 s") as refusal:
         await pipeline.prepare(request_of(), "r")

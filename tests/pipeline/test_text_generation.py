@@ -13,14 +13,18 @@ from service.engine.types import FinishReason, GenerationOutput, Timings
 from service.pipeline.prepared import Identity
 from service.pipeline.text_fold import TextFold
 from service.pipeline.text_generation import PreparedText, prepare_text
+from service.pipeline.workers import PipelineLimits, Workers
 from tests.engine.fakes import ByteTokenizer
 
+WORKERS = Workers(PipelineLimits())
 IDENTITY = Identity("i", timestamp_pb2.Timestamp(), model_pb2.Model(name="m", version="3"))
 
 
 async def prepared(text: str = "hello", *, max_model_len: int = 64, **fields: Any) -> PreparedText:
     request = text_generation_pb2.GenerateTextRequest(model="m", text_input=text, **fields)
-    return await prepare_text(request, "r", None, ByteTokenizer(), max_model_len)
+    return await prepare_text(
+        request, "r", None, tokenizer=ByteTokenizer(), max_model_len=max_model_len, workers=WORKERS
+    )
 
 
 def output(text: str, *instants: float, reason: FinishReason | None = None, **fields: Any) -> GenerationOutput:
