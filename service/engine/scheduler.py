@@ -225,7 +225,8 @@ class Scheduler:
         group = sequence.group
         draft.started.append(group)
         group.num_cached_tokens = sequence.num_computed_tokens
-        self.num_prefix_query_tokens += sequence.num_prompt_tokens
+        if not sequence.needs_prompt_logprobs:  # those are not looked up
+            self.num_prefix_query_tokens += sequence.num_prompt_tokens
         self.num_prefix_hit_tokens += sequence.num_computed_tokens
 
     def _grow(self, sequence: Sequence, num_new_tokens: int) -> bool:

@@ -31,7 +31,8 @@ def request(token_ids: list[int], prompt_logprobs: int | None, **fields: Any) ->
 @pytest.mark.parametrize("sizes", [{}, {"max_batch_tokens": 24, "max_batch_sequences": 8}], ids=["whole", "pieces"])
 async def test_prompt_logprobs_are_the_models_own(sizes: dict[str, Any]) -> None:
     """Equal to a plain forward's within 1e-4, with choices, beside other requests, and where the prompt is cached."""
-    built = build_engine(str(FOLDER), EngineConfig(num_blocks=128, num_threads=1, **sizes))
+    config = EngineConfig(num_blocks=128, num_threads=1, **sizes)
+    built = build_engine(str(FOLDER), config, compute_dtype="float32")
     token_ids = built.tokenizer.encode(PROMPT)
     reference: Any = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
     with torch.inference_mode():
@@ -84,3 +85,5 @@ def test_prompt_is_computed_whole_and_in_small_pieces() -> None:
         for serial, num_new_tokens in step:
             shares[serial].append(num_new_tokens)
     assert shares == [[100, 1, 4, 1], [64, 36, 1, 4, 1], [4, 1, 4, 1]]
+    stats = bench.core.stats()
+    assert (stats.num_prefix_query_tokens, stats.num_prefix_hit_tokens) == (200, 96)  # the second was not looked up
