@@ -13,6 +13,6 @@ check:  ## lint, types, layers, contract, generated code
 generate:  ## make generated/ from proto/
 	@tools/install.sh dev npm validate && $(BUF) format -w proto && $(BUF) generate
 bench:  ## measure against transformers serve, then the parts; see bench/README.md
-	@tools/install.sh bench && for part in serving engine_step sampler_rows gateway_stream; do $(PY) -m bench.$$part || exit; done
+	@tools/install.sh bench && for part in serving engine_step long_prompt sampler_rows gateway_stream; do $(PY) -m bench.$$part || exit; done
 clean:  ## remove all that was installed or built
 	rm -rf .venv .venvs .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build *.egg-info

@@ -30,20 +30,46 @@ QWEN2_5_0_5B = Qwen2Config(
 )
 
 
+LONG_24M = Qwen2Config(
+    vocab_size=8_192,
+    hidden_size=512,
+    intermediate_size=1_536,
+    num_hidden_layers=8,
+    num_attention_heads=8,
+    num_key_value_heads=2,
+    max_position_embeddings=16_384,
+    rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
+    tie_word_embeddings=True,
+    bos_token_id=None,
+    eos_token_id=8_191,
+    pad_token_id=8_190,
+)
+
+
 def qwen2_5_0_5b() -> Path:
-    """A folder with random bf16 weights of Qwen2.5-0.5B's shape; its tokenizer is the bundled one, filled up."""
-    folder = ROOT / ".cache" / "bench" / "qwen2.5-0.5b-random"
+    """A folder with random bf16 weights of Qwen2.5-0.5B's shape."""
+    return _random_weights("qwen2.5-0.5b-random", QWEN2_5_0_5B)
+
+
+def long_24m() -> Path:
+    """A folder with random bf16 weights of a small model with a context of 16,384 tokens."""
+    return _random_weights("long-24m-random", LONG_24M)
+
+
+def _random_weights(name: str, config: Qwen2Config) -> Path:
+    """A folder with random bf16 weights of that shape; its tokenizer is the bundled one, filled up."""
+    folder = ROOT / ".cache" / "bench" / name
     if (folder / "model.safetensors").is_file():
         return folder
     building = folder.with_suffix(".building")
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
-    for name in ("tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(DEMO / name, building / name)
-    (building / "tokenizer.json").write_text(filled_up(DEMO / "tokenizer.json", QWEN2_5_0_5B.vocab_size))
+    for file in ("tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(DEMO / file, building / file)
+    (building / "tokenizer.json").write_text(filled_up(DEMO / "tokenizer.json", config.vocab_size))
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(QWEN2_5_0_5B, dtype=torch.bfloat16)  # type: ignore[no-untyped-call]
-    model.generation_config.eos_token_id = QWEN2_5_0_5B.eos_token_id
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)  # type: ignore[no-untyped-call]
+    model.generation_config.eos_token_id = config.eos_token_id
     model.generation_config.do_sample = False
     model.save_pretrained(building)
     building.rename(folder)
