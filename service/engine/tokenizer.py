@@ -76,12 +76,12 @@ class FastTokenizer:
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """The ids of `text`. Control tokens that are spelled out in it become their ids."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
-        return ids
+        return encode_aside(self._tokenizer, text, add_special_tokens=add_special_tokens)
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of a whole sequence of ids."""
-        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        """The text of a whole sequence of ids; as `encode_aside`, other threads go on."""
+        text: str
+        (text,) = self._tokenizer.decode_batch([list(ids)], skip_special_tokens=skip_special_tokens)
         return text
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -90,6 +90,17 @@ class FastTokenizer:
         A model's head may be padded to more ids than the tokenizer has.
         """
         return self._token_bytes[token_id] if 0 <= token_id < self.vocab_size else b""
+
+
+def encode_aside(tokenizer: Any, text: str, *, add_special_tokens: bool) -> list[int]:
+    """The ids of a text by a tokenizer of the `tokenizers` library, while Python's other threads go on.
+
+    Of the library's methods only those for batches let go of the interpreter: a text of a million characters takes
+    seconds, in which `encode` would hold up the event loop and every engine.
+    """
+    (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+    ids: list[int] = encoding.ids
+    return ids
 
 
 class _Spelling:

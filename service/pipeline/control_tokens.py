@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
-from service.engine.tokenizer import Tokenizer
+from service.engine.tokenizer import Tokenizer, encode_aside
 
 _PRIVATE_USE = range(0xF0000, 0xFFFFE)
 
@@ -107,8 +107,8 @@ class ControlTokens:
 
     def encode_plain(self, text: str) -> list[int]:
         """The ids of a piece of text, without control tokens and without what a text begins with."""
-        token_ids: list[int] = self._plain.encode("\n" + text, add_special_tokens=False).ids
-        return self._after_newline(token_ids) or list(self._plain.encode(text, add_special_tokens=False).ids)
+        token_ids = encode_aside(self._plain, "\n" + text, add_special_tokens=False)
+        return self._after_newline(token_ids) or encode_aside(self._plain, text, add_special_tokens=False)
 
     def _after_newline(self, token_ids: list[int]) -> list[int]:
         """`token_ids` without those of a leading line end; empty if the line end joined with what follows."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -131,3 +133,18 @@ def test_tokenizer_names_the_file_that_can_not_be_loaded(tmp_path: Path, content
         (tmp_path / "tokenizer.json").write_bytes(content)
     with pytest.raises(ModelLoadError, match=r"tokenizer\.json"):
         FastTokenizer.from_folder(tmp_path)
+
+
+@pytest.mark.parametrize("work", ["encode", "decode"])
+def test_tokenizer_lets_other_threads_go_on(work: str) -> None:
+    """While a long text becomes tokens, or tokens a text, the event loop and the engines have the interpreter."""
+    tokenizer = FastTokenizer(byte_level().to_str())
+    text = "hello world, hello " * 20_000
+    ids = tokenizer.encode(text[:1000]) * 2000
+    thread = threading.Thread(target=lambda: tokenizer.encode(text) if work == "encode" else tokenizer.decode(ids))
+    num_turns = 0
+    thread.start()
+    while thread.is_alive():
+        time.sleep(0.001)
+        num_turns += 1
+    assert num_turns > 10  # with the interpreter held back, 1 or 2
