@@ -1,0 +1,301 @@
+"""The whole service under a load of all things at once: every call ends once, and nothing is left of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import torch
+import transformers
+from grpc import aio
+from sluice.v1 import (
+    chat_pb2,
+    chat_pb2_grpc,
+    completion_pb2,
+    completion_pb2_grpc,
+    embedding_pb2_grpc,
+    response_item_pb2,
+    response_pb2_grpc,
+    text_generation_pb2_grpc,
+    token_pb2_grpc,
+)
+
+from service.config import EngineSettings, ModelSettings
+from service.engine.engine import StepObserver
+from service.loading import load_model
+from service.server import Server
+from service.servicers.catalog import Served, ServedEncoder, ServedModel
+from service.telemetry import Telemetry
+from tests.engine.encoder_fakes import save_encoder
+from tests.engine.fakes import until
+from tests.engine.tiny_models import config, random_model
+from tests.pipeline.fakes import ADDED, CHATML, END, tokenizer_of
+from tests.pipeline.response_cases import check_order
+from tests.service.fakes import Refusal, settings_of
+from tests.service.random_calls import (
+    BEGINNINGS,
+    ENCODER,
+    END_ID,
+    GENERATOR,
+    MAX_LENGTH,
+    METHODS,
+    RandomCall,
+    random_call,
+)
+
+NUM_CALLS = 2000
+NUM_CALLERS = 32
+STATUSES = {
+    grpc.StatusCode.OK,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+STUBS = (
+    chat_pb2_grpc.ChatServiceStub,
+    completion_pb2_grpc.CompletionServiceStub,
+    text_generation_pb2_grpc.TextGenerationServiceStub,
+    response_pb2_grpc.ResponseServiceStub,
+    embedding_pb2_grpc.EmbeddingServiceStub,
+    token_pb2_grpc.TokenServiceStub,
+)
+
+
+@dataclass
+class Ending:
+    """What a caller got: events, or one answer, and the status; CANCELLED if the caller left."""
+
+    call: RandomCall
+    status: grpc.StatusCode = grpc.StatusCode.OK
+    reason: str = ""
+    got: list[Any] = field(default_factory=list)
+
+
+def save_generator(folder: Path) -> None:
+    """A random model with a chat template and a tokenizer that knows each byte."""
+    folder.mkdir()
+    torch.manual_seed(0)
+    tokenizer = tokenizer_of(*ADDED)
+    assert tokenizer.encode(END) == [END_ID]
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = random_model(
+        config(
+            "qwen3",
+            **sizes,
+            num_key_value_heads=1,
+            head_dim=16,
+            vocab_size=tokenizer.vocab_size,
+            max_position_embeddings=MAX_LENGTH,
+            eos_token_id=END_ID,
+        )
+    )
+    model.save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(tokenizer.json)
+    whole: Any = transformers.PreTrainedTokenizerFast
+    whole(tokenizer_file=str(folder / "tokenizer.json"), chat_template=CHATML, eos_token=END).save_pretrained(folder)
+
+
+@dataclass
+class Service:
+    """The server's models, and a call by its method's name."""
+
+    generator: ServedModel
+    encoder: ServedEncoder
+    channel: aio.Channel
+
+    def __post_init__(self) -> None:
+        stubs = [stub(self.channel) for stub in STUBS]
+        self.methods = {method: getattr(stub, method) for stub in stubs for method in METHODS if hasattr(stub, method)}
+
+
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[Service]:
+    """Two real models behind a real server; the generator's cache holds few sequences at a time."""
+    torch.set_num_threads(1)
+    save_generator(folder / GENERATOR)
+    save_encoder("bert", folder / ENCODER)
+    engine = {
+        GENERATOR: EngineSettings(
+            block_size=8,
+            num_blocks=MAX_LENGTH // 8,
+            max_batch_tokens=128,
+            max_batch_sequences=16,
+            max_prefill_chunk=48,
+            max_queue_requests=45,
+            num_threads=1,
+        ),
+        ENCODER: EngineSettings(max_batch_tokens=128, num_threads=1),
+    }
+    settings = settings_of(model={name: str(folder / name) for name in engine})
+    telemetry = Telemetry(None)
+    server = Server(settings, telemetry)
+
+    async def load(model: ModelSettings, observer: StepObserver) -> Served:
+        filled = {"dtype": "float32", "device": "cpu", "cache_share": 1.0, "engine": engine[model.name]}
+        return load_model(model.model_copy(update=filled), observer)
+
+    port = await server.start()
+    await server.load(settings.served_models(), load)
+    try:
+        async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            generator, encoder = server.catalog.generator(GENERATOR), server.catalog.encoder(ENCODER)
+            yield Service(generator, encoder, channel)
+    finally:
+        await server.close()
+        telemetry.shutdown()
+
+
+async def read(call: Any, events: list[Any], num_events: int | None = None) -> None:
+    """Append the call's next events until there are so many, or to its end; raises what it ends with."""
+    while len(events) != num_events and (event := await call.read()) is not aio.EOF:
+        events.append(event)
+
+
+async def end_of(service: Service, wanted: RandomCall) -> Ending:
+    """Make the call, read or leave, and tell how it ended."""
+    ending = Ending(wanted)
+    call = service.methods[wanted.method](wanted.request, timeout=wanted.timeout_s)
+    try:
+        if wanted.leaves_after is not None:
+            if wanted.is_streamed:
+                await read(call, ending.got, wanted.leaves_after)
+            else:
+                await asyncio.sleep(wanted.leaves_after / 1000)
+            if call.cancel():
+                ending.status = grpc.StatusCode.CANCELLED
+                return ending
+        if wanted.is_streamed:
+            await read(call, ending.got)
+        else:
+            ending.got.append(await call)
+    except aio.AioRpcError as error:
+        ending.status = error.code()
+        if ending.status is not grpc.StatusCode.DEADLINE_EXCEEDED:  # gRPC's own, which has no reason
+            ending.reason = Refusal(error).info.reason
+    return ending
+
+
+def check_ending(ending: Ending) -> None:
+    """The status is one that the call may have, and an answer that nothing cut short is whole."""
+    call = ending.call
+    expected = {call.wrong or grpc.StatusCode.OK}
+    if call.timeout_s is not None:
+        expected.add(grpc.StatusCode.DEADLINE_EXCEEDED)
+    if call.leaves_after is not None:
+        expected.add(grpc.StatusCode.CANCELLED)
+    if ending.reason == "QUEUE_FULL":
+        expected.add(grpc.StatusCode.RESOURCE_EXHAUSTED)
+    assert ending.status in expected, (ending.reason, call)
+    is_whole = ending.status is grpc.StatusCode.OK
+    if call.is_streamed:
+        check_stream(ending.got, call, is_whole=is_whole)
+    elif is_whole:
+        (answer,) = ending.got
+        check_whole(answer, call)
+
+
+def check_stream(events: Sequence[Any], call: RandomCall, *, is_whole: bool) -> None:
+    """Numbers without a gap; each choice ends at most once and is then silent; the end is the last event."""
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    kinds = [event.WhichOneof("event") for event in events]
+    num_ends = sum(kind in {"completed", "incomplete"} for kind in kinds)
+    assert num_ends <= 1
+    assert not is_whole or (num_ends, kinds[-1] in {"completed", "incomplete"}) == (1, True)
+    if call.method == "StreamResponse":
+        if is_whole:
+            check_order(events)
+        return
+    finished: set[int] = set()
+    for event, kind in zip(events, kinds, strict=True):
+        choice_index = getattr(getattr(event, kind), "choice_index", 0)
+        if kind in {"choice_finished", "finished"}:
+            assert choice_index not in finished
+            finished.add(choice_index)
+        elif kind.endswith("delta"):
+            assert choice_index not in finished
+    assert kinds.count("usage") <= 1
+    if is_whole:
+        assert kinds[-2:] == ["usage", "completed"]
+        assert finished == set(range(call.num_choices))
+
+
+def check_whole(answer: Any, call: RandomCall) -> None:
+    """An answer has all that was asked for, each part with its end."""
+    match call.method:
+        case "Chat" | "Complete":
+            assert [choice.index for choice in answer.choices] == list(range(call.num_choices))
+            assert all(choice.finish_reason for choice in answer.choices)
+        case "GenerateText":
+            assert answer.finish_reason != chat_pb2.FINISH_REASON_UNSPECIFIED
+        case "CreateResponse":
+            assert answer.response.status > response_item_pb2.RESPONSE_STATUS_IN_PROGRESS
+        case "Embed":
+            assert [each.index for each in answer.embeddings] == list(range(len(call.request.inputs)))
+
+
+async def until_idle(service: Service) -> None:
+    """Return when no engine has anything to do and every block is free; fail if that never comes."""
+
+    def is_idle() -> bool:
+        stats = [served.engine.stats() for served in (service.generator, service.encoder)]
+        return not any(each.num_running or each.num_waiting for each in stats) and all(
+            each.num_free_blocks == each.num_blocks for each in stats
+        )
+
+    await until(is_idle)
+    engine = service.generator.engine
+    engine._core.check()
+    assert not engine._streams
+    assert not engine._queued
+    assert not service.encoder.engine._pending
+
+
+async def greedy_texts(service: Service) -> list[str]:
+    """What the model says to a few prompts whose beginnings the load has too."""
+    texts = []
+    for text in BEGINNINGS:
+        fields: dict[str, Any] = {"sampling": {"temperature": 0}, "stopping": {"max_tokens": 20, "ignore_eos": True}}
+        request = completion_pb2.CompleteRequest(model=GENERATOR, prompts=[{"text": f"{text}abba"}], **fields)
+        texts.append((await service.methods["Complete"](request)).choices[0].text)
+    return texts
+
+
+async def test_2000_random_calls_end_once_and_leave_nothing(tmp_path: Path) -> None:
+    """Calls of all kinds, left, late, preempted, refused: each has one end, and every block and every task is freed."""
+    draw = random.Random(11)
+    calls = [random_call(draw) for _ in range(NUM_CALLS)]
+    room = asyncio.Semaphore(NUM_CALLERS)
+    async with serving(tmp_path) as service:
+
+        async def run(wanted: RandomCall) -> Ending:
+            async with room:
+                return await end_of(service, wanted)
+
+        texts = await greedy_texts(service)
+        num_tasks = len(asyncio.all_tasks())
+        endings = await asyncio.gather(*map(run, calls))
+        await until_idle(service)
+        await until(lambda: len(asyncio.all_tasks()) <= num_tasks)
+        assert await greedy_texts(service) == texts
+        stats = service.generator.engine.stats()
+    for ending in endings:
+        check_ending(ending)
+
+    assert stats.num_preemptions > 0
+    assert stats.num_prefix_hit_tokens > 0
+    by_status: dict[grpc.StatusCode, list[Ending]] = {}
+    for ending in endings:
+        by_status.setdefault(ending.status, []).append(ending)
+    assert by_status.keys() == STATUSES, "the load does not reach every end"
+    for status in (grpc.StatusCode.OK, grpc.StatusCode.CANCELLED):
+        assert {ending.call.method for ending in by_status[status]} == METHODS
+    left = [ending for ending in by_status[grpc.StatusCode.CANCELLED] if ending.call.is_streamed]
+    assert {bool(ending.got) for ending in left} == {False, True}
