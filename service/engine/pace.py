@@ -7,10 +7,13 @@ neither sequences nor the model; times are in seconds.
 
 from __future__ import annotations
 
+import math
+
 _MEMORY = 0.75  # of what was known of prompts, the part that stays when something new is learnt
 # The same of answers alone: other work on the machine makes a step longer now and then, and nothing makes it shorter.
 _MEMORY_OF_SHORTER = 0.9
 _MEMORY_OF_LONGER = 0.5
+_BURST_TOKENS = 1536  # of prompts that may come at once after a pause: few and short ones shall not be held up
 _MIN_CHUNK = 2  # tokens of a prompt: it moves on, whatever that takes
 _MAX_MIXED_STEPS = 32  # in a row, before a step without prompts tells again what answers alone take
 _MIN_TOKENS = 256  # of a step that can tell how fast prompts are at best; fewer are dominated by what every step costs
@@ -18,10 +21,11 @@ _MIN_SPEEDUP = 2.0  # over the best that was measured, for a prompt to be called
 
 
 class Pace:
-    """The pace of one engine. A step with running answers shall take at most `max_stretch` times what they take alone.
+    """The pace of one engine. Steps with running answers shall take at most `max_stretch` times what they take alone.
 
-    That holds on average and from a few steps on: the first steps of an engine are not bounded, and where a prompt's
-    smallest chunk takes longer, it is computed all the same.
+    What steps without prompts save of that, up to a burst of prompts, the next prompts may use up. The
+    first steps of an engine are not bounded, and where a prompt's smallest chunk takes longer, it is computed all the
+    same.
     """
 
     def __init__(self, max_stretch: float) -> None:
@@ -29,6 +33,7 @@ class Pace:
         self._decode_s: dict[int, float] = {}  # of steps without prompts, by the bit length of the number of answers
         self._prompt_s = 0.0  # what prompts added to steps, the older the less,
         self._num_prompt_tokens = 0.0  # and the number of their tokens likewise
+        self._saved_s = math.inf  # what prompts may add beyond what the next step grants them; a debt below 0
         self._least_s_per_token: float | None = None  # of large steps
         self._num_mixed_steps = 0  # since the last step without prompts
 
@@ -39,13 +44,17 @@ class Pace:
             known = self._decode_s.get(size, seconds)
             memory = _MEMORY_OF_SHORTER if known < seconds else _MEMORY_OF_LONGER
             self._decode_s[size] = memory * known + (1 - memory) * seconds
+            if self._num_mixed_steps < _MAX_MIXED_STEPS:
+                self._save(self._decode_s[size])
             self._num_mixed_steps = 0
             return
         self._num_mixed_steps += num_decodes > 0
         decode_s = self._decode_time(num_decodes) if num_decodes else 0.0
         if decode_s is not None:
-            self._prompt_s = _MEMORY * self._prompt_s + max(seconds - decode_s, 0.0)
+            added_s = max(seconds - decode_s, 0.0)
+            self._prompt_s = _MEMORY * self._prompt_s + added_s
             self._num_prompt_tokens = _MEMORY * self._num_prompt_tokens + num_prompt_tokens
+            self._spend(decode_s, added_s)
         if num_prompt_tokens >= _MIN_TOKENS:
             each = seconds / num_prompt_tokens
             self._least_s_per_token = min(each, self._least_s_per_token or each)
@@ -60,13 +69,24 @@ class Pace:
         decode_s = self._decode_time(num_decodes)
         if not decode_s or not self._prompt_s:
             return limit
-        room = (self._max_stretch - 1) * decode_s * self._num_prompt_tokens / self._prompt_s
-        return min(_chunk(room), limit)
+        granted_s = (self._max_stretch - 1) * decode_s
+        room = (granted_s + self._saved_s) * self._num_prompt_tokens / self._prompt_s
+        return limit if room >= limit else min(_chunk(room), limit)
 
     def is_too_late(self, num_prompt_tokens: int, remaining_s: float) -> bool:
         """Whether a prompt can't be computed in that time, even at twice the speed ever measured."""
         least_s = self._least_s_per_token
         return least_s is not None and num_prompt_tokens * least_s > _MIN_SPEEDUP * remaining_s
+
+    def _save(self, decode_s: float) -> None:
+        """Keep what prompts could have added to a step, had there been any."""
+        most_s = _BURST_TOKENS * self._prompt_s / self._num_prompt_tokens if self._num_prompt_tokens else math.inf
+        self._saved_s = min(self._saved_s + (self._max_stretch - 1) * decode_s, most_s)
+
+    def _spend(self, decode_s: float, added_s: float) -> None:
+        """Take what prompts added beyond what was granted from what was saved, or make a debt, which less repays."""
+        granted_s = (self._max_stretch - 1) * decode_s
+        self._saved_s = max(min(self._saved_s + granted_s - added_s, max(self._saved_s, 0.0)), -granted_s)
 
     def _decode_time(self, num_decodes: int) -> float | None:
         """What so many answers take alone; where that was never measured, what the next smaller number took."""
@@ -76,5 +96,5 @@ class Pace:
 
 def _chunk(room: float) -> int:
     """The largest of the few sizes of chunks that fits: a kernel is made for each number of tokens that it meets."""
-    grain = 16 if room >= 32 else 4
+    grain = 16 if room >= 64 else 4
     return int(room // grain) * grain if room >= grain else _MIN_CHUNK
