@@ -61,10 +61,11 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
     """Called for each object of the body; keeps nothing of it, so that a large body is held only once."""
-    names = [name for name, _ in pairs]
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Failure(400, Reason.MALFORMED_JSON, f"the key {twice[:256]!r} stands twice in one object")
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise Failure(400, Reason.MALFORMED_JSON, f"the key {name[:256]!r} stands twice in one object")
+        seen.add(name)
 
 
 def _malformed(body: bytes, offset: int, text: str) -> Failure:

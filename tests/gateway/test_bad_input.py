@@ -169,6 +169,14 @@ async def test_bombs_are_refused() -> None:
     assert OpenAITranslator().parse(Arrival(prompt.encode())).request.messages[0].content[0].text
 
 
+async def test_a_key_twice_is_found_in_linear_time() -> None:
+    """The last of very many keys stands twice: to compare each with all others would take longer than a test may."""
+    keys = ",".join(f'"{i}":0' for i in range(200_000))
+    body = b'{"model": "m", "messages": [], "prediction": {%b,"199999":0}}' % keys.encode()
+    with pytest.raises(Failure, match="'199999' stands twice"):
+        OpenAITranslator().parse(Arrival(body))
+
+
 async def test_large_body_without_length_is_refused(gateway: Gateway) -> None:
     """Bytes are counted where none are declared."""
 
