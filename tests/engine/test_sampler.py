@@ -149,6 +149,15 @@ def test_sampler_greedy_takes_the_first_of_equals() -> None:
     assert token_ids(Sampler().sample(logits, [sequence_of(PARAMS["greedy"]) for _ in range(3)])) == [77, 77, 77]
 
 
+@pytest.mark.parametrize("penalty", [1e-45, 1e-38, 3e38])
+def test_sampler_any_repetition_penalty_leaves_numbers(penalty: float) -> None:
+    """However small or large the repetition penalty, a token is chosen: at its least one of the used ones."""
+    logits = random_logits(1).abs()
+    sequence = sequence_of(SamplingParams(repetition_penalty=penalty, frequency_penalty=2.0), prompt=(7, 8, 9))
+    (token_id,) = token_ids(Sampler().sample(logits, [sequence]))
+    assert (token_id in {7, 8, 9}) == (penalty < 1)
+
+
 @pytest.mark.parametrize("temperature", [1e-320, 1e-30, 1e-3])
 def test_sampler_smallest_temperature_is_greedy(temperature: float) -> None:
     """A temperature near zero gives the most likely token, not an overflow."""
@@ -203,15 +212,19 @@ def test_sampler_bias_outside_the_vocabulary_does_nothing() -> None:
     assert Sampler().sample(logits.clone(), [strange]) == Sampler().sample(logits, [sequence_of()])
 
 
+class Panic(BaseException):
+    """As Rust's panics come to Python."""
+
+
 class Only:
     """A constraint that allows some tokens; or fails."""
 
-    def __init__(self, *allowed: int, fails: bool = False) -> None:
+    def __init__(self, *allowed: int, fails: type[BaseException] | None = None) -> None:
         self.allowed, self.fails = allowed, fails
 
     def fill_mask(self, words: Any) -> None:
         if self.fails:
-            raise RuntimeError("the grammar is lost")
+            raise self.fails("the grammar is lost")
         bits = np.zeros(32 * len(words), dtype=np.uint8)
         bits[list(self.allowed)] = 1
         words[:] = np.packbits(bits, bitorder="little").view(np.int32)
@@ -240,10 +253,15 @@ def test_sampler_constraint_masks_its_row_only(sampling: SamplingParams) -> None
 
 @pytest.mark.parametrize("sampling", [PARAMS["plain"], PARAMS["greedy"], PARAMS["all"]])
 @pytest.mark.parametrize(
-    ("constraint", "message"), [(Only(), "allows no token"), (Only(1, fails=True), "constraint failed")]
+    ("constraint", "message"),
+    [
+        (Only(), "allows no token"),
+        (Only(1, fails=RuntimeError), "constraint failed"),
+        (Only(1, fails=Panic), "constraint failed"),
+    ],
 )
 def test_sampler_bad_constraint_fails_its_row_only(sampling: SamplingParams, constraint: Only, message: str) -> None:
-    """A constraint that allows nothing, or raises, is a ConstraintFailed in its row's place."""
+    """A constraint that allows nothing, raises or panics is a ConstraintFailed in its row's place."""
     logits = random_logits(3)
     good = [sequence_of(sampling, seed=seed) for seed in (1, 2)]
     bad = sequence_of(sampling, constraint=constraint)

@@ -58,7 +58,7 @@ def apply_constraints(logits: Tensor, sequences: Rows[Sequence]) -> dict[int, Co
         words = np.zeros(-(-vocab_size // 32), dtype=np.int32)
         try:
             sequence.constraint.fill_mask(words)
-        except Exception as error:  # noqa: BLE001 - a constraint is foreign code: its failure is this row's alone
+        except BaseException as error:  # noqa: BLE001 - foreign code, which may even panic: this row's failure alone
             failures[row] = ConstraintFailed("the output constraint failed")
             failures[row].__cause__ = error
             continue

@@ -85,7 +85,8 @@ class Penalties:
         used = torch.where(used > 0, used / repetition, used * repetition)
         used -= spread([each.frequency_penalty for each in params]) * counts
         used -= spread([each.presence_penalty for each in params]) * (counts > 0)
-        logits[row_index, token_ids] = used
+        bounds = torch.finfo(logits.dtype)  # a repetition penalty near 0 must not make a token infinitely likely
+        logits[row_index, token_ids] = used.clamp_(bounds.min, bounds.max)
 
     def release(self, sequence: Sequence) -> None:
         """Forget a sequence's counts; they are made anew if it comes back."""
