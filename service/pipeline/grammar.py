@@ -143,4 +143,5 @@ def _json_grammar(schema: Any, field: str, *, strict: bool) -> Grammar:
 
 
 def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    """JSON's form of a string, but that Lark wants the character DEL escaped too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\u007f")

@@ -61,7 +61,9 @@ def test_regex_matches_the_whole_text(pattern: str) -> None:
         assert re.fullmatch(pattern, text), text
 
 
-@pytest.mark.parametrize("texts", [["yes", "no"], ["a", "ab"], ['"\n\\', "é"], ["<|im_end|>", "</tool_call>"]])
+@pytest.mark.parametrize(
+    "texts", [["yes", "no"], ["a", "ab"], ['"\n\\', "é"], ["<|im_end|>", "</tool_call>"], ["\0", "\x7f"]]
+)
 def test_choice_is_one_of_the_texts(texts: list[str]) -> None:
     """The text is one of those given, and each of them can come, control tokens' spellings too."""
     constraint = sampling_pb2.OutputConstraint(choice=sampling_pb2.TextChoice(texts=texts))
