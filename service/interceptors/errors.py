@@ -54,6 +54,7 @@ DOMAIN = "sluice"
 
 # Callers take trailers of 8 KiB. A text stands there twice or more, three bytes for one where it isn't ASCII.
 _MAX_TEXT_BYTES = 512
+_MAX_FIELD_BYTES = 128  # of a field's path, in which a map's key stands as the caller wrote it
 _RETRY_AFTER_S = 1.0
 
 _log = logging.getLogger(__name__)
@@ -139,7 +140,7 @@ def _details(error: Exception, row: Row) -> Iterator[Message]:
         yield error_details_pb2.BadRequest(
             field_violations=[
                 error_details_pb2.BadRequest.FieldViolation(
-                    field=each.field, description=_cut(each.description), reason=each.rule
+                    field=_cut(each.field, _MAX_FIELD_BYTES), description=_cut(each.description), reason=each.rule
                 )
                 for each in error.violations
             ]
@@ -163,7 +164,7 @@ def _values(error: Exception) -> Iterator[tuple[str, str]]:
     match error:
         case InvalidMessage():
             first = error.violations[0]
-            yield "field", first.field
+            yield "field", _cut(first.field, _MAX_FIELD_BYTES)
             if first.value is not None:
                 yield "value", first.value
         case PromptTooLong():
@@ -182,8 +183,8 @@ def _values(error: Exception) -> Iterator[tuple[str, str]]:
             yield "limit", str(error.max_concurrent_calls)
 
 
-def _cut(text: str) -> str:
-    return text.encode()[:_MAX_TEXT_BYTES].decode(errors="ignore")
+def _cut(text: str, max_bytes: int = _MAX_TEXT_BYTES) -> str:
+    return text.encode()[:max_bytes].decode(errors="ignore")
 
 
 def _number(code: Code) -> int:

@@ -233,3 +233,15 @@ async def test_response_has_a_span_with_content_only_if_wanted(*, captures: bool
     assert json.loads(str(found["gen_ai.output.messages"])) == [
         {"role": "assistant", "parts": [{"type": "text", "content": "hello"}], "finish_reason": "stop"}
     ]
+
+
+@pytest.mark.parametrize(("num_keys", "length"), [(12, 300), (1, 100_000)])
+async def test_response_with_long_metadata_keys_is_refused_in_few_words(num_keys: int, length: int) -> None:
+    """The status of keys that are too long has little of them: it must fit into what a caller takes of trailers."""
+    async with running() as run:
+        metadata = {f"{number}" + "😀" * length: "v" for number in range(num_keys)}
+        refusal = await refused(stub_of(run).CreateResponse(asked(metadata=metadata)))
+    assert refusal.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert len(refusal.fields) == min(num_keys, 8)
+    assert refusal.fields[0][0].startswith('metadata["')
+    assert refusal.info.metadata["field"] == refusal.fields[0][0]
