@@ -14,13 +14,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import tokenizers
 
+from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import Tokenizer, encode_aside
 
 _PRIVATE_USE = range(0xF0000, 0xFFFFE)
+_MAX_TRIALS = 4096  # of marks: whoever spells more of them means harm
 
 
 class Marks(NamedTuple):
@@ -53,11 +56,16 @@ class ControlTokens:
         self._end = re.compile("(?:" + _any_of(t[:n] for t in self.ids for n in range(1, len(t))) + r")\Z")
 
     def draw_marks(self, value: Any) -> Marks:
-        """Characters that neither stand in `value`'s strings nor are spelled there in an escaped form."""
+        """Characters that neither stand in `value`'s strings nor are spelled there in an escaped form.
+
+        Raises InvalidRequest for the `messages` if the first thousands of the plane all do.
+        """
         text = "\0".join(_strings(value))
-        marks = (chr(code) for code in _PRIVATE_USE)
-        unused = (mark for mark in marks if not any(form in text for form in (mark, *_escaped(mark))))
-        return Marks(next(unused), next(unused))
+        marks = map(chr, _PRIVATE_USE[:_MAX_TRIALS])
+        unused = [*islice((mark for mark in marks if not any(form in text for form in (mark, *_escaped(mark)))), 2)]
+        if len(unused) < 2:
+            raise InvalidRequest("messages", f"must not have all characters from U+{_PRIVATE_USE[0]:X} on")
+        return Marks(*unused)
 
     def mark(self, value: Any, marks: Marks) -> Any:
         """`value` with marks around each control token that its strings, keys included, spell."""

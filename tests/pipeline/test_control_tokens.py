@@ -11,6 +11,7 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import FastTokenizer
 from tests.pipeline.fakes import ADDED, CHATML, END, SPECIAL, control_tokens_of, tokenizer_of
 
@@ -130,3 +131,14 @@ def test_spelling_that_the_vocabulary_holds_as_text_is_broken_up() -> None:
     control = control_tokens_of(tokenizer, "")
     assert control.ids["</s>"] in control._plain.encode("</s>").ids  # the trap is there
     assert control.ids["</s>"] not in encoded("{{ value }}", "</s>", tokenizer)
+
+
+@pytest.mark.parametrize("form", [str, lambda mark: json.dumps(mark)[1:-1]], ids=["plain", "escaped"])
+def test_text_that_has_every_mark_is_refused(form: Any) -> None:
+    """A caller who writes all characters that could be marks is told so; one who writes many of them is served."""
+    plane = [form(chr(code)) for code in range(0xF0000, 0xF0000 + 4096)]
+    with pytest.raises(InvalidRequest, match=r"U\+F0000") as refusal:
+        CONTROL.draw_marks([{"role": "user", "content": "".join(plane)}])
+    assert refusal.value.field == "messages"
+    marks = CONTROL.draw_marks([{"role": "user", "content": "".join(plane[:-2])}])
+    assert [ord(mark) for mark in marks] == [0xF0000 + 4094, 0xF0000 + 4095]
