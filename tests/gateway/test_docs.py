@@ -1,4 +1,4 @@
-"""docs/api.md says what the code does: every row of its tables is tried."""
+"""docs/api says what the code does: every row of its tables is tried."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddi
 from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.dialects.response_body import ResponseBody
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "api"
 MESSAGES = {"messages": [{"role": "user", "content": "hi"}]}
 AZURE: dict[str, Any] = {
     "headers": {"extra-parameters": "pass-through"},
@@ -40,11 +40,12 @@ GENERATE = partial(MindieTranslator, stream=True)
 
 @dataclass(frozen=True)
 class Table:
-    """A table of fields: its route, the type that has them, who reads it, a valid body, and what else is sent.
+    """A table of fields: its page and route, the type that has them, who reads it, a valid body, and what else is sent.
 
     The fields are of the body, or of its object `within`.
     """
 
+    page: str
     route: str
     body: type[msgspec.Struct]
     translator: Callable[[], Translator]
@@ -54,7 +55,8 @@ class Table:
 
     def rows(self) -> list[tuple[str, dict[str, Any], str, str]]:
         """(field, example, effect, note) of each row."""
-        section = DOCS.read_text().partition(f"### Fields of `{self.route}`\n")[2].partition("\n###")[0]
+        page = (DOCS / f"{self.page}.md").read_text()
+        section = page.partition(f"## Fields of `{self.route}`\n")[2].partition("\n## ")[0]
         table = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
         return [(c[0].strip("| `"), json.loads("{" + c[1].strip("`") + "}"), c[2], c[3].strip(" |")) for c in table]
 
@@ -66,32 +68,43 @@ class Table:
 
 
 TABLES = [
-    Table("POST /v1/chat/completions", ChatCompletionBody, OpenAITranslator, {"model": "m", **MESSAGES}),
-    Table("POST /v1/completions", OpenAICompletionBody, OpenAICompletionTranslator, {"model": "m", "prompt": "hi"}),
-    Table("POST /v1/embeddings", OpenAIEmbeddingBody, OpenAIEmbeddingTranslator, {"model": "m", "input": "hi"}),
-    Table("POST /v1/responses", ResponseBody, OpenAIResponseTranslator, {"model": "m", "input": "hi"}),
-    Table("POST /chat/completions", AzureChatBody, AzureTranslator, MESSAGES, AZURE),
-    Table("POST /embeddings", AzureEmbeddingBody, AzureEmbeddingTranslator, {"input": "hi"}, AZURE),
+    Table("openai", "POST /v1/chat/completions", ChatCompletionBody, OpenAITranslator, {"model": "m", **MESSAGES}),
     Table(
+        "openai",
+        "POST /v1/completions",
+        OpenAICompletionBody,
+        OpenAICompletionTranslator,
+        {"model": "m", "prompt": "hi"},
+    ),
+    Table(
+        "openai", "POST /v1/embeddings", OpenAIEmbeddingBody, OpenAIEmbeddingTranslator, {"model": "m", "input": "hi"}
+    ),
+    Table("responses", "POST /v1/responses", ResponseBody, OpenAIResponseTranslator, {"model": "m", "input": "hi"}),
+    Table("azure", "POST /chat/completions", AzureChatBody, AzureTranslator, MESSAGES, AZURE),
+    Table("azure", "POST /embeddings", AzureEmbeddingBody, AzureEmbeddingTranslator, {"input": "hi"}, AZURE),
+    Table(
+        "databricks",
         "POST /serving-endpoints/chat/completions",
         DatabricksChatBody,
         DatabricksChatTranslator,
         {"model": "m", **MESSAGES},
     ),
     Table(
+        "databricks",
         "POST /serving-endpoints/completions",
         DatabricksCompletionBody,
         DatabricksCompletionTranslator,
         {"model": "m", "prompt": "hi"},
     ),
     Table(
+        "databricks",
         "POST /serving-endpoints/embeddings",
         DatabricksEmbeddingBody,
         DatabricksEmbeddingTranslator,
         {"model": "m", "input": "hi"},
     ),
-    Table("POST /v2/models/{model}/generate_stream", GenerateBody, GENERATE, {"text_input": "hi"}, OF_MODEL),
-    Table("parameters", GenerateParameters, GENERATE, {"text_input": "hi"}, OF_MODEL, within="parameters"),
+    Table("mindie", "POST /v2/models/{model}/generate_stream", GenerateBody, GENERATE, {"text_input": "hi"}, OF_MODEL),
+    Table("mindie", "parameters", GenerateParameters, GENERATE, {"text_input": "hi"}, OF_MODEL, within="parameters"),
 ]
 ROWS = [(table, *row[:3]) for table in TABLES for row in table.rows()]
 

@@ -49,8 +49,8 @@ def request_of(exchange: Exchange) -> tuple[str, bytes]:
 
 
 def response_of(answer: httpx.Response) -> str:
-    """The end of the transcript: the body stands there as it came, without a line end after it."""
-    headers = "".join(f"{name}: {value}\n" for name, value in answer.headers.items() if name not in CHANGING)
+    """The end of the transcript. Headers have no order; the body stands there as it came, without a line end after it."""
+    headers = "".join(f"{name}: {value}\n" for name, value in sorted(answer.headers.items()) if name not in CHANGING)
     return f"HTTP {answer.status_code}\n{headers}\n{answer.content.decode()}"
 
 

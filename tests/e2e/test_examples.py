@@ -1,0 +1,68 @@
+"""Every example of the README and of docs/ that calls the product works as it is written, against a running one."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.stack import ROOT, Stack
+
+DOOR = "http://127.0.0.1:8080"  # as the documents have it
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# A status of 400 or above ends the block; a stream that fails later says so in its last event.
+PRELUDE = f"""
+set -eu
+curl() {{ command curl --silent --show-error --fail-with-body --max-time 60 "$@"; echo; }}
+buf() {{ "{ROOT}/.cache/npm/node_modules/.bin/buf" "$@"; }}
+"""
+
+
+def examples(language: str) -> list[tuple[Path, str]]:
+    """(page, code) of each block that calls the product."""
+    found = [(page, block) for page in PAGES for block in BLOCK.findall(page.read_text())]
+    return [(page, code) for page, (kind, code) in found if kind == language and DOOR in code]
+
+
+def names(found: list[tuple[Path, str]]) -> list[str]:
+    """The page and the place of each."""
+    return [f"{page.relative_to(ROOT)} {index}" for index, (page, _) in enumerate(found)]
+
+
+def run(command: list[str], **environment: str) -> str:
+    """What a command prints. It must end well and print something."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=110, check=False, cwd=ROOT, env=os.environ | environment
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip()
+    return done.stdout
+
+
+SHELL, PYTHON = examples("sh"), examples("python")
+
+
+@pytest.mark.parametrize(("page", "code"), SHELL, ids=names(SHELL))
+def test_shell_example(stack: Stack, page: Path, code: str) -> None:
+    """Each command is answered, and each stream comes to its end."""
+    printed = run(["bash", "-c", PRELUDE + code.replace(DOOR, stack.door)])
+    assert '"error' not in printed.replace('"error":null', "")
+    ends = ("data: [DONE]", "event: response.completed", '"text_output":"","details"')
+    assert sum(printed.count(end) for end in ends) == code.count("curl -N")
+
+
+@pytest.mark.parametrize(("page", "code"), PYTHON, ids=names(PYTHON))
+def test_python_example(stack: Stack, page: Path, code: str) -> None:
+    """Each SDK, in its own environment, answers what the page asks it."""
+    sdk = re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE)[0]
+    python = ROOT / ".venvs" / sdk / "bin" / "python"
+    run([str(python), "-c", code.replace(DOOR, stack.door)], LITELLM_LOCAL_MODEL_COST_MAP="True")
+
+
+def test_every_dialect_has_both() -> None:
+    """Each page of the REST API has a stream for curl and an SDK."""
+    for page in (ROOT / "docs" / "api").glob("*.md"):
+        assert any(each == page and "curl -N" in code for each, code in SHELL), page.name
+        assert any(each == page for each, _ in PYTHON), page.name
