@@ -1,15 +1,20 @@
 """The contract's own rules, checked once for every caller.
 
-Owns protovalidate and the reading of its violations. Only the loop's thread runs it. It knows no rule itself: they are
-in the .proto files.
+Owns protovalidate and the reading of its violations. Only the loop's thread runs it, so that no request may keep it for
+long: the number of items is checked before any item is, and where there are many, the first violation is told alone.
+It knows no rule itself: they are in the .proto files.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import protovalidate
+from buf.validate import validate_pb2
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from service.errors import InvalidMessage, Violation
@@ -17,6 +22,7 @@ from service.interceptors.policy import Behaviour, Context, Policy
 
 _MAX_VIOLATIONS = 8  # they travel in trailers, whose size is limited
 _MAX_VALUE_CHARACTERS = 256
+_MAX_SEARCHED_ITEMS = 4096  # of a request with more, the first violation is told alone
 
 
 class Validation(Policy):
@@ -29,9 +35,61 @@ class Validation(Policy):
             self._validator.collect_violations(request_type())
 
     async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  all alike
-        if isinstance(request, Message) and (found := self._validator.collect_violations(request)):
-            raise InvalidMessage([_violation(each) for each in found[:_MAX_VIOLATIONS]])
+        if isinstance(request, Message):
+            fail_fast = _count_items(request, "") > _MAX_SEARCHED_ITEMS
+            if found := self._validator.collect_violations(request, fail_fast=fail_fast):
+                raise InvalidMessage([_violation(each) for each in found[:_MAX_VIOLATIONS]])
         return await proceed(request, context)
+
+
+def _count_items(message: Message, path: str) -> int:
+    """How many items all lists and maps have. Raises InvalidMessage for one that has more than its field takes.
+
+    Rules over a whole message, some of which compare each item with each other, come before those of its fields.
+    """
+    num_items = 0
+    for field, value in message.ListFields():
+        if field.is_repeated:
+            num_items += len(value)
+            limit = _limit(field)
+            if limit is not None and len(value) > limit.value:
+                text = f"must have at most {limit.value} items, not {len(value)}"
+                raise InvalidMessage([Violation(f"{path}{field.name}", text, limit.rule)])
+        if field.message_type is not None and _has_limits(field.message_type):
+            if field.is_repeated:
+                for i, item in enumerate(value):
+                    num_items += _count_items(item, f"{path}{field.name}[{i}].")
+            else:
+                num_items += _count_items(value, f"{path}{field.name}.")
+    return num_items
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """How many items a field takes, and the rule that says so."""
+
+    value: int
+    rule: str
+
+
+@functools.cache
+def _limit(field: FieldDescriptor) -> _Limit | None:
+    options: Any = field.GetOptions()
+    rules = options.Extensions[validate_pb2.field]
+    if rules.repeated.HasField("max_items"):
+        return _Limit(rules.repeated.max_items, "repeated.max_items")
+    if rules.map.HasField("max_pairs"):
+        return _Limit(rules.map.max_pairs, "map.max_pairs")
+    return None
+
+
+@functools.cache
+def _has_limits(kind: Descriptor) -> bool:
+    """Whether a message of this type may have lists or maps, itself or within. No type of the contract has itself."""
+    return not kind.GetOptions().map_entry and any(
+        field.is_repeated or (field.message_type is not None and _has_limits(field.message_type))
+        for field in kind.fields
+    )
 
 
 def _violation(found: protovalidate.Violation) -> Violation:

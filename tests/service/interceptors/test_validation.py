@@ -1,5 +1,7 @@
 """The contract's rules on a real server: (request, field, rule, value)."""
 
+from typing import Any
+
 import pytest
 from google.protobuf import text_format
 from sluice.v1 import chat_pb2, model_pb2
@@ -65,3 +67,33 @@ async def test_validation_cuts_the_value() -> None:
     async with running() as run:
         refusal = await refused(run.chat.Chat(request(model="m" * 5000)))
     assert refusal.info.metadata["value"] == "m" * 256
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "rule"),
+    [
+        ({"tools": [{"function": {"name": "f f"}}] * 30_000}, "tools", "repeated.max_items"),
+        ({"messages": [{"role": 2, "content": [{"text": ""}] * 50_000}]}, "messages[0].content", "repeated.max_items"),
+        ({"messages": [{"role": 2}] * 100_000}, "messages", "repeated.max_items"),
+        ({"stopping": {"stop": [""] * 500_000}}, "stopping.stop", "repeated.max_items"),
+        ({"sampling": {"logit_bias": dict.fromkeys(range(300_000), 1000)}}, "sampling.logit_bias", "map.max_pairs"),
+    ],
+    ids=["tools", "content", "messages", "stop", "logit_bias"],
+)
+async def test_validation_of_too_many_items_looks_at_none(change: dict[str, Any], field: str, rule: str) -> None:
+    """Their number alone is told, and not after minutes of comparing each item with each other."""
+    async with running() as run:
+        refusal = await refused(run.chat.Chat(request(**change)))
+    assert refusal.code.name == "INVALID_ARGUMENT"
+    assert refusal.fields == [(field, rule)]
+    assert "at most" in refusal.text
+
+
+async def test_validation_of_many_items_tells_the_first_violation() -> None:
+    """A request with few items is told all its faults, one with many is not searched through."""
+    parts = [{"text": "x"}] * 1000
+    async with running() as run:
+        few = await refused(run.chat.Chat(request(n=0, messages=[{"role": 9, "content": parts}])))
+        many = await refused(run.chat.Chat(request(n=0, messages=[{"role": 9, "content": parts}] * 5)))
+    assert len(few.fields) == 2
+    assert len(many.fields) == 1
