@@ -60,11 +60,11 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
             self._changed.notify_all()
         return trace_service_pb2.ExportTraceServiceResponse()
 
-    def trace(self, trace_id: str, num_spans: int, timeout_s: float) -> list[Received]:
-        """The spans of one trace, as soon as there are `num_spans` of them or the time is over."""
+    def trace(self, trace_id: str, num_spans: int, timeout_s: float, ignored: str = "") -> list[Received]:
+        """The spans of one trace but the `ignored`, as soon as there are `num_spans` of them or the time is over."""
 
         def found() -> list[Received]:
-            return [span for span in self._spans if span.trace_id == trace_id]
+            return [span for span in self._spans if span.trace_id == trace_id and span.name != ignored]
 
         with self._changed:
             self._changed.wait_for(lambda: len(found()) >= num_spans, timeout_s)

@@ -1,4 +1,7 @@
-"""One trace through all processes, and none where nobody asked."""
+"""One trace through all processes for every kind of request."""
+
+from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import pytest
@@ -7,55 +10,138 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from tests.e2e.collector import Collector, Received
 from tests.e2e.stack import Stack
 
-CHAIN = [  # (service, span, kind), each the parent of the next
-    ("sluice-envoy", None, Span.SPAN_KIND_SERVER),
-    ("sluice-gateway", "POST /v1/chat/completions", Span.SPAN_KIND_SERVER),
-    ("sluice-gateway", "sluice.v1.ChatService/StreamChat", Span.SPAN_KIND_CLIENT),
-    ("sluice-service", "sluice.v1.ChatService/StreamChat", Span.SPAN_KIND_SERVER),
-    ("sluice-service", "chat sluice-demo", Span.SPAN_KIND_INTERNAL),
+MODEL, EMBEDDER = "sluice-demo", "all-minilm-l6-v2"
+WORD = "tulip"
+PROMPT = f"Hello! my secret word is {WORD}"
+MESSAGES = {"messages": [{"role": "user", "content": PROMPT}]}
+CALLER = "b7ad6b7169203331"  # the span of ours that each request is sent in
+GENERATED = frozenset({"queue", "prefill", "decode"})
+ENCODED = frozenset({"queue", "encode"})
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A request and what its trace has: the route, the RPC, the operation by the GenAI conventions, and its stages."""
+
+    path: str
+    body: dict[str, Any]
+    route: str
+    rpc: str
+    operation: str
+    model: str = MODEL
+    stages: frozenset[str] = GENERATED
+
+    def chain(self) -> list[tuple[str, str | None, int]]:
+        """(service, span, kind), each the parent of the next."""
+        rpc = f"sluice.v1.{self.rpc}"
+        return [
+            ("sluice-envoy", None, Span.SPAN_KIND_SERVER),
+            ("sluice-gateway", f"POST {self.route}", Span.SPAN_KIND_SERVER),
+            ("sluice-gateway", rpc, Span.SPAN_KIND_CLIENT),
+            ("sluice-service", rpc, Span.SPAN_KIND_SERVER),
+            ("sluice-service", f"{self.operation} {self.model}", Span.SPAN_KIND_INTERNAL),
+        ]
+
+
+def traced(path: str, body: dict[str, Any], rpc: str, operation: str, **more: Any) -> Traced:
+    return Traced(path, body, more.pop("route", path), rpc, operation, **more)
+
+
+LOOKUP = "sluice.v1.EndpointService/ListEndpoints"  # before a request of Azure's dialect, now and then
+STREAM = {"stream": True, "max_tokens": 8}
+NAMED = STREAM | {"model": MODEL}
+REQUESTS = [
+    traced("/v1/chat/completions", NAMED | MESSAGES, "ChatService/StreamChat", "chat"),
+    traced("/v1/chat/completions", NAMED | MESSAGES | {"stream": False}, "ChatService/Chat", "chat"),
+    traced("/v1/completions", NAMED | {"prompt": PROMPT}, "CompletionService/StreamComplete", "text_completion"),
+    traced(
+        "/v1/responses",
+        {"model": MODEL, "stream": True, "max_output_tokens": 8, "input": PROMPT},
+        "ResponseService/StreamResponse",
+        "chat",
+    ),
+    traced(
+        "/v1/embeddings",
+        {"model": EMBEDDER, "input": PROMPT},
+        "EmbeddingService/Embed",
+        "embeddings",
+        model=EMBEDDER,
+        stages=ENCODED,
+    ),
+    traced(
+        f"/v2/models/{MODEL}/generate_stream",
+        {"text_input": PROMPT, "parameters": {"max_new_tokens": 8}},
+        "TextGenerationService/StreamGenerateText",
+        "text_completion",
+        route="/v2/models/{model:path}/generate_stream",
+    ),
+    traced(
+        f"/serving-endpoints/{MODEL}/invocations",
+        STREAM | MESSAGES,
+        "ChatService/StreamChat",
+        "chat",
+        route="/serving-endpoints/{name:path}/invocations",
+    ),
+    traced(
+        "/chat/completions?api-version=2024-05-01-preview",
+        NAMED | MESSAGES,
+        "ChatService/StreamChat",
+        "chat",
+        route="/chat/completions",
+    ),
 ]
-LEAVES = {"queue", "prefill", "decode"}
+NAMES = [f"{each.path} {each.rpc}" for each in REQUESTS]
+
+
+def trace_id(number: int) -> str:
+    return f"{number + 1:032x}"
 
 
 @pytest.fixture(scope="module")
-def spans(stack: Stack, collector: Collector) -> list[Received]:
-    """The spans of one streamed chat, sent with a traceparent of our own."""
-    trace_id = "0af7651916cd43dd8448eb211c80319c"
-    body = {
-        "model": "sluice-demo",
-        "stream": True,
-        "messages": [{"role": "user", "content": "Hello! my secret word is tulip"}],
-    }
-    headers = {"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"}
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, headers=headers, timeout=60)
-    assert answer.status_code == 200
-    return collector.trace(trace_id, num_spans=len(CHAIN) + len(LEAVES), timeout_s=30)
+def sent(stack: Stack) -> None:
+    """All requests, each with a traceparent of our own; exporters tell their spans every few seconds."""
+    for number, wanted in enumerate(REQUESTS):
+        headers = {"traceparent": f"00-{trace_id(number)}-{CALLER}-01"}
+        answer = httpx.post(f"{stack.door}{wanted.path}", json=wanted.body, headers=headers, timeout=60)
+        assert answer.status_code == 200, answer.text
 
 
-def test_trace_has_the_exact_parent_chain(spans: list[Received]) -> None:
+@pytest.fixture(scope="module", params=range(len(REQUESTS)), ids=NAMES)
+def trace(request: pytest.FixtureRequest, sent: None, collector: Collector) -> tuple[Traced, list[Received]]:
+    """A request and its spans."""
+    wanted = REQUESTS[request.param]
+    num_spans = len(wanted.chain()) + len(wanted.stages)
+    return wanted, collector.trace(trace_id(request.param), num_spans, timeout_s=30, ignored=LOOKUP)
+
+
+def test_trace_has_the_exact_parent_chain(trace: tuple[Traced, list[Received]]) -> None:
     """Envoy, gateway, service and engine stand in one line under the caller's span, nothing between, nothing beside."""
-    parent = "b7ad6b7169203331"
-    for service, name, kind in CHAIN:
+    wanted, spans = trace
+    parent = CALLER
+    for service, name, kind in wanted.chain():
         children = [s for s in spans if s.parent_id == parent]
         assert [(s.service, s.kind) for s in children] == [(service, kind)]
         assert name in (None, children[0].name)
         parent = children[0].span_id
-    assert {s.name for s in spans if s.parent_id == parent} == LEAVES
-    assert len(spans) == len(CHAIN) + len(LEAVES)
+    assert {s.name for s in spans if s.parent_id == parent} == wanted.stages
+    assert len(spans) == len(wanted.chain()) + len(wanted.stages)
 
 
-def test_trace_names_the_generation(spans: list[Received]) -> None:
-    """The chat span has the GenAI attributes, and no span holds the caller's words."""
-    (chat,) = (s for s in spans if s.name == "chat sluice-demo")
-    assert chat.attributes["gen_ai.operation.name"] == "chat"
-    assert chat.attributes["gen_ai.request.model"] == "sluice-demo"
-    assert int(str(chat.attributes["gen_ai.usage.input_tokens"])) > 0
-    assert int(str(chat.attributes["gen_ai.usage.output_tokens"])) > 0
-    assert not [s for s in spans if "tulip" in str(s.attributes)]
+def test_trace_names_the_operation(trace: tuple[Traced, list[Received]]) -> None:
+    """The operation's span has the GenAI attributes, and no span holds the caller's words."""
+    wanted, spans = trace
+    (operation,) = (s for s in spans if s.name == f"{wanted.operation} {wanted.model}")
+    assert operation.attributes["gen_ai.operation.name"] == wanted.operation
+    assert operation.attributes["gen_ai.request.model"] == wanted.model
+    assert int(str(operation.attributes["gen_ai.usage.input_tokens"])) > 0
+    if wanted.stages == GENERATED:
+        assert int(str(operation.attributes["gen_ai.usage.output_tokens"])) > 0
+    assert not [s for s in spans if WORD in str(s.attributes)]
 
 
-def test_log_lines_carry_the_trace(stack: Stack, spans: list[Received]) -> None:
+def test_log_lines_carry_the_trace(stack: Stack, trace: tuple[Traced, list[Received]]) -> None:
     """Each process's log line of the request has the trace's id, and none has the prompt."""
+    _, spans = trace
     for process in ("envoy", "gateway", "service"):
         stack.wait_for(process, spans[0].trace_id)
-    assert "tulip" not in stack.output
+    assert WORD not in stack.output
