@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from service.engine.errors import DeadlineExceeded, InvalidRequest
+from service.engine.admission import retry_after_s
+from service.engine.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest
 from service.pipeline.errors import UnsupportedConstraint
 
 _Result = TypeVar("_Result")
@@ -21,7 +22,10 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class PipelineLimits:
-    """Seconds that one request may spend on the worker threads, and how many of these there are for each purpose."""
+    """Seconds that one request may spend on the worker threads, and how many of these there are for each purpose.
+
+    As long may it wait for one of them to be free.
+    """
 
     max_render_s: float = 10.0
     max_compile_s: float = 5.0
@@ -42,7 +46,10 @@ class Workers:
         self._compilers.shutdown(wait=False, cancel_futures=True)
 
     async def render(self, work: Callable[[], _Result], deadline: float | None, too_long: InvalidRequest) -> _Result:
-        """Make a prompt. Raises `too_long` past the limit, DeadlineExceeded past the deadline, and what `work` does."""
+        """Make a prompt. Raises `too_long` past the limit, DeadlineExceeded past the deadline, and what `work` does.
+
+        Raises EngineOverloaded if as long as that no thread is free: what others ask for is not this request's fault.
+        """
         return await _run(self._renderers, work, self.limits.max_render_s, deadline, too_long)
 
     async def compile(self, work: Callable[[], _Result], deadline: float | None, field: str) -> _Result:
@@ -61,11 +68,29 @@ async def _run(
     too_long: InvalidRequest,
 ) -> _Result:
     """Do `work` on a thread of `pool`. A thread can't be stopped: past the limit it is left to itself."""
-    room_s = limit_s if deadline is None else min(limit_s, deadline - time.monotonic())
+    loop = asyncio.get_running_loop()
+    begun = asyncio.Event()
+
+    def begin() -> _Result:
+        loop.call_soon_threadsafe(begun.set)
+        return work()
+
+    result = loop.run_in_executor(pool, begin)
     try:
-        async with asyncio.timeout(room_s):
-            return await asyncio.get_running_loop().run_in_executor(pool, work)
+        async with asyncio.timeout(_room_s(limit_s, deadline)):
+            await begun.wait()
+        async with asyncio.timeout(_room_s(limit_s, deadline)):
+            return await result
     except TimeoutError:
         if deadline is not None and time.monotonic() >= deadline:
             raise DeadlineExceeded("the deadline passed before the request was ready to run") from None
+        if not begun.is_set():
+            message = "the threads that prepare requests are busy with others"
+            raise EngineOverloaded(message, retry_after_s(limit_s)) from None
         raise too_long from None
+    finally:
+        result.cancel()  # so that no thread takes it up any more
+
+
+def _room_s(limit_s: float, deadline: float | None) -> float:
+    return limit_s if deadline is None else min(limit_s, deadline - time.monotonic())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sluice.v1 import sampling_pb2
 
-from service.engine.errors import DeadlineExceeded
+from service.engine.errors import DeadlineExceeded, EngineOverloaded
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.errors import TemplateRefused, UnsupportedConstraint
 from service.pipeline.template import ChatTemplate
@@ -49,6 +49,27 @@ class _Stuck:
         if messages[-1]["content"] == "stuck":
             self._release.wait(30)
         return self._template.render(messages, *rest)
+
+
+async def test_busy_threads_are_not_the_fault_of_who_waits_for_them() -> None:
+    """Who gets no thread in time is told to come back; who gets one late has all of his time from then on."""
+    release = threading.Event()
+    pipeline = pipeline_of(limits=PipelineLimits(max_render_s=0.3, num_threads=1))
+    pipeline._template = _Stuck(pipeline._template, release)  # type: ignore[assignment]
+    stuck = asyncio.create_task(pipeline.prepare(request_of(user("stuck")), "r"))
+    await asyncio.sleep(0)  # so that it has the thread
+    with pytest.raises(EngineOverloaded, match="busy") as refusal:
+        await pipeline.prepare(request_of(user("fine")), "r")
+    assert refusal.value.retry_after_s == 1
+    with pytest.raises(TemplateRefused):
+        await stuck
+    pipeline.workers.limits = PipelineLimits()
+    waiting = asyncio.create_task(pipeline.prepare(request_of(user("fine")), "r"))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    release.set()
+    assert (await waiting).generation.prompt_token_ids
+    pipeline.close()
 
 
 async def test_deadline_ends_the_preparation(pipeline: ChatPipeline) -> None:
