@@ -27,7 +27,7 @@ from gateway.dialects.mindie.model import (
 )
 from gateway.endpoint import GenerationEndpoint
 from gateway.lookup_endpoint import Lookup, LookupEndpoint
-from gateway.surface import Surface
+from gateway.surface import ClosedRoute, Surface
 from gateway.vocabulary_limit import VocabularyClient
 
 _MODEL: Final = "/v2/models/{model:path}"  # a model's name may have slashes
@@ -63,7 +63,7 @@ def mindie_surface(client: ServiceClient, settings: Settings) -> Surface:
         return Route(path, LookupEndpoint(answer, refuse, settings), methods=["GET"])
 
     def post(path: str, endpoint: ASGIApp) -> Route:
-        return Route(path, endpoint, methods=["POST"])
+        return ClosedRoute(path, endpoint, methods=["POST"])
 
     whole, stream = (
         GenerationEndpoint(partial(MindieTranslator, stream=each), VocabularyClient(client), settings)

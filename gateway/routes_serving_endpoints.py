@@ -18,7 +18,7 @@ from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.failure import Failure
 from gateway.dialects.json_body import decode
 from gateway.lookup_endpoint import Lookup, LookupEndpoint
-from gateway.surface import Surface
+from gateway.surface import ClosedRoute, Surface
 
 _ROOT: Final = "/api/2.0/serving-endpoints"
 _ONE: Final = f"{_ROOT}/{{name:path}}"  # a model's own endpoint may have slashes in its name
@@ -50,7 +50,8 @@ def serving_endpoint_surface(client: ServiceClient, settings: Settings) -> Surfa
         return DELETED
 
     def route(method: str, path: str, answer: Lookup) -> Route:
-        return Route(path, LookupEndpoint(answer, refuse, settings), methods=[method])
+        kind = ClosedRoute if path.endswith("/config") else Route
+        return kind(path, LookupEndpoint(answer, refuse, settings), methods=[method])
 
     routes = [
         route("GET", _ROOT, list_all),

@@ -9,10 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from starlette.routing import Route
+from starlette.routing import Match, Route
+from starlette.types import Scope
 
 from gateway.dialects.call import Refusal
 from gateway.dialects.failure import Failure
+
+
+class ClosedRoute(Route):
+    """A route whose path is its own with every method: none that stands later and takes longer names has it."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """FULL for another method too; what handles the request then refuses the method."""
+        match, child_scope = super().matches(scope)
+        return (match if match is Match.NONE else Match.FULL), child_scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ async def test_error_in_mid_stream(gateway: Gateway, service: FakeTextService) -
 @pytest.mark.parametrize(
     ("method", "path", "status", "kind"),
     [
-        ("GET", "/v2/models/org/b/generate", 404, "not_found"),
+        ("GET", "/v2/models/org/b/generate", 405, "validation"),
         ("POST", "/v2/models/org/b", 405, "validation"),
         ("POST", "/v2/health/live", 405, "validation"),
         ("GET", "/v2/nothing", 404, "not_found"),

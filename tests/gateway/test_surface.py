@@ -1,0 +1,24 @@
+"""Surfaces: which route has a path, where names have slashes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gateway.conftest import Gateway
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/v2/models/org/b/generate", "POST"),
+        ("GET", "/v2/models/org/b/generate_stream", "POST"),
+        ("GET", "/v2/models/org/b/versions/2/generate", "POST"),
+        ("GET", "/api/2.0/serving-endpoints/a/config", "PUT"),
+        ("DELETE", "/api/2.0/serving-endpoints/a/config", "PUT"),
+        ("GET", "/api/2.0/serving-endpoints/pt/a/config", "PUT"),
+    ],
+)
+async def test_wrong_method_is_no_longer_name(gateway: Gateway, method: str, path: str, allowed: str) -> None:
+    """What stands at a path's end isn't taken for a part of a name by the route that has the method."""
+    answer = await gateway.http.request(method, path)
+    assert (answer.status_code, answer.headers.get("allow")) == (405, allowed)
