@@ -21,6 +21,14 @@ from gateway.openapi.schema import Schema, to_schemas
 
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
+_EVENT: Final = {  # each event's schema, as OpenAPI 3.1 has it for streams
+    "type": "object",
+    "properties": {
+        "event": {"type": "string"},
+        "data": {"type": "string", "description": "The text of a JSON object, or `[DONE]` at the end."},
+    },
+    "required": ["data"],
+}
 READ_ERRORS: Final = (400, 401, 403, 404, 405, 500, 503, 504)
 BODY_ERRORS: Final = (*READ_ERRORS, 409, 413, 415, 422, 429, 499, 501)
 
@@ -36,16 +44,23 @@ class Parameter:
     required: bool = False
     schema: Schema = field(default_factory=lambda: {"type": "string"})
 
-    def to_dict(self) -> dict[str, Any]:
-        """As OpenAPI has it."""
-        return {
+    def to_dict(self, bodies: Sequence[Body]) -> dict[str, Any]:
+        """As OpenAPI has it. Where bodies need other examples than its own, each has one of the body's name."""
+        described: dict[str, Any] = {
             "name": self.name,
             "in": self.place,
             "description": self.description,
             "required": self.required or self.place == "path",
             "schema": self.schema,
-            "example": self.example,
         }
+        if any(self.name in body.parameters for body in bodies):
+            named = {body.kind.__name__: {"value": self.example_with(body)} for body in bodies}
+            return described | {"examples": named}
+        return described | {"example": self.example}
+
+    def example_with(self, body: Body) -> str:
+        """The example that goes with the body's."""
+        return body.parameters.get(self.name, self.example)
 
 
 class Parsed(Protocol):
@@ -60,12 +75,16 @@ class Parsed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A kind of body: the type that parses it, one that works, how it is parsed, and what answers it."""
+    """A kind of body: the type that parses it, one that works, how it is parsed, and what answers it.
+
+    `parameters` are examples that go with this one, where the operation's own don't.
+    """
 
     kind: type[msgspec.Struct]
     example: Mapping[str, Any]
     parse: Callable[[Arrival], Parsed]
     answer: type
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +119,7 @@ class Operation:
         """The body's example as it arrives."""
         places: dict[str, dict[str, str]] = {"path": {}, "query": {}, "header": {}}
         for each in self.parameters:
-            places[each.place][each.name] = each.example
+            places[each.place][each.name] = each.example_with(body)
         return Arrival(msgspec.json.encode(body.example), places["header"], places["path"], places["query"])
 
 
@@ -137,12 +156,12 @@ def build_document(operations: Sequence[Operation]) -> dict[str, Any]:
 def _operation(each: Operation, by_type: Mapping[type, Schema]) -> dict[str, Any]:
     content: dict[str, Any] = {_JSON: {"schema": _any(each.answers, by_type)}}
     if each.streams:
-        content[_EVENTS] = {"schema": {"type": "string", "description": "Events, one JSON object in each."}}
+        content[_EVENTS] = {"schema": _EVENT}
     described: dict[str, Any] = {
         "operationId": each.id,
         "tags": [each.tag],
         "summary": each.summary,
-        "parameters": [parameter.to_dict() for parameter in each.parameters],
+        "parameters": [parameter.to_dict(each.bodies) for parameter in each.parameters],
         "responses": {
             "200": {"description": "The answer.", "content": content},
             **{str(status): _error(status, by_type[each.error]) for status in BODY_ERRORS if each.bodies},

@@ -6,7 +6,7 @@ every field of the contract, so that a limit stands in the `.proto` alone. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from buf.validate import validate_pb2
@@ -24,36 +24,51 @@ _NUMBERS: Final = {
     FieldDescriptor.TYPE_UINT64: "uint64",
 }
 _BOUNDS: Final = {"gte": "minimum", "lte": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
-_NUMERIC: Final = frozenset({"integer", "number"})
-_TYPES: Final = {  # keyword → the JSON types that it speaks of
-    **dict.fromkeys(_BOUNDS.values(), _NUMERIC),
-    **dict.fromkeys(("minLength", "maxLength", "pattern"), frozenset({"string"})),
-    **dict.fromkeys(("minItems", "maxItems"), frozenset({"array"})),
-    "maxProperties": frozenset({"object"}),
-}
+_LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems"})
 
 
 def add_limits(body: Schema, schemas: Mapping[str, Schema], message: Any, caller_name: Callable[[str], str]) -> None:
-    """Put the limits of `message`, a descriptor, into `body` and into the `schemas` that it refers to."""
-    for path, keywords in contract_limits(message):
-        place = follow(body, caller_name(path), schemas)
+    """Put the limits of `message`, a descriptor, into `body` and into the `schemas` that it refers to.
+
+    Where the caller writes several fields of the contract in one place, what holds for all of them is put there.
+    """
+    limits: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for path, kind, keywords in contract_limits(message):
+        limits.setdefault((caller_name(path), kind), []).append(keywords)
+    for (name, kind), several in limits.items():
+        place = follow(body, name, schemas)
         for branch in branches(place, schemas) if place is not None else ():
-            fitting = {name: value for name, value in keywords.items() if branch.get("type") in _TYPES[name]}
-            branch.update({name: value for name, value in fitting.items() if name not in branch})
+            if _kind(branch.get("type")) == kind:
+                branch.update({word: value for word, value in _loosest(several).items() if word not in branch})
 
 
-def contract_limits(message: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(path, keywords) of every field with a limit; lists are entered at their index 0."""
+def contract_limits(message: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(path, JSON type, keywords) of every field; lists are entered at their index 0."""
     for field in message.fields:
-        path = f"{prefix}{field.name}"
-        rules = _rules(field)
-        if keywords := _keywords(field, rules):
-            yield path, keywords
-        is_list = field.is_repeated and not _is_map(field)
-        if is_list and rules.repeated.HasField("items") and (inner := _string_keywords(rules.repeated.items.string)):
-            yield f"{path}.0", inner
-        if field.message_type is not None and not _is_map(field) and depth < _MAX_DEPTH:
+        path, rules = f"{prefix}{field.name}", _rules(field)
+        kind, keywords = _keywords(field, rules)
+        yield path, kind, keywords
+        is_list = kind == "array"
+        if is_list and field.type == FieldDescriptor.TYPE_STRING:
+            yield f"{path}.0", "string", _string_keywords(rules.repeated.items.string)
+        if field.message_type is not None and kind in {"array", "message"} and depth < _MAX_DEPTH:
             yield from contract_limits(field.message_type, f"{path}{'.0' if is_list else ''}.", depth + 1)
+
+
+def _kind(json_type: object) -> object:
+    return "number" if json_type == "integer" else json_type
+
+
+def _loosest(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    shared = set.intersection(*(set(keywords) for keywords in several))
+    found: dict[str, Any] = {}
+    for word in sorted(shared):
+        values = {keywords[word] for keywords in several}
+        if word != "pattern":
+            found[word] = min(values) if word in _LOWER else max(values)
+        elif len(values) == 1:
+            found[word] = values.pop()
+    return found
 
 
 def _rules(field: Any) -> Any:
@@ -64,21 +79,21 @@ def _is_map(field: FieldDescriptor) -> bool:
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
-def _keywords(field: FieldDescriptor, rules: Any) -> dict[str, Any]:
+def _keywords(field: Any, rules: Any) -> tuple[str, dict[str, Any]]:
     if _is_map(field):
-        return {"maxProperties": rules.map.max_pairs} if rules.map.HasField("max_pairs") else {}
+        return "object", {"maxProperties": rules.map.max_pairs} if rules.map.HasField("max_pairs") else {}
     if field.is_repeated:
         names = {"min_items": "minItems", "max_items": "maxItems"}
-        return {names[name]: getattr(rules.repeated, name) for name in names if rules.repeated.HasField(name)}
+        return "array", {names[name]: getattr(rules.repeated, name) for name in names if rules.repeated.HasField(name)}
     if field.type == FieldDescriptor.TYPE_STRING:
-        return _string_keywords(rules.string)
+        return "string", _string_keywords(rules.string)
     if field.type in _NUMBERS:
         numbers = getattr(rules, _NUMBERS[field.type])
         bounds = {_BOUNDS[name]: getattr(numbers, name) for name in _BOUNDS if numbers.HasField(name)}
         if field.type == FieldDescriptor.TYPE_UINT32:
             bounds = {"minimum": 0, "maximum": _MAX_UINT32, **bounds}
-        return bounds
-    return {}
+        return "number", bounds
+    return "message", {}
 
 
 def _string_keywords(rules: Any) -> dict[str, Any]:

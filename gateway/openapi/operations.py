@@ -35,7 +35,7 @@ _MODEL: Final = "sluice-demo"
 _EMBEDDER: Final = "all-minilm-l6-v2"
 _MESSAGES: Final = {"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 16}
 _PROMPT: Final = {"prompt": "One, two,", "max_tokens": 4}
-_INPUT: Final = {"input": ["a cat"]}
+_INPUT: Final = {"input": "a cat"}
 _GENERATE: Final = {"text_input": "One, two,", "parameters": {"max_new_tokens": 4}}
 _RESPOND: Final = {"model": _MODEL, "input": "Hello!", "max_output_tokens": 16}
 _ENTITIES: Final = [
@@ -101,8 +101,11 @@ def _completion(kind: type[msgspec.Struct], translator: Callable[[], Translator]
     return Body(kind, example | _PROMPT, translator().parse, answers.CompletionAnswer)
 
 
-def _embedding(kind: type[msgspec.Struct], translator: Callable[[], Translator], example: dict[str, Any]) -> Body:
-    return Body(kind, example | _INPUT, translator().parse, answers.EmbeddingsAnswer)
+def _embedding(
+    kind: type[msgspec.Struct], translator: Callable[[], Translator], example: dict[str, Any], **parameters: str
+) -> Body:
+    named = {name.replace("_", "-"): value for name, value in parameters.items()}
+    return Body(kind, example | _INPUT, translator().parse, answers.EmbeddingsAnswer, named)
 
 
 def _response(translator: Callable[[], Translator]) -> Body:
@@ -157,7 +160,7 @@ OPERATIONS: Final = (
                 streams=True, parameters=[_ENDPOINT],
                 bodies=[_chat(DatabricksChatBody, InvocationTranslator, {}),
                         _completion(DatabricksCompletionBody, InvocationTranslator, {}),
-                        _embedding(DatabricksEmbeddingBody, InvocationTranslator, {})]),
+                        _embedding(DatabricksEmbeddingBody, InvocationTranslator, {}, name=_EMBEDDER)]),
     _databricks("POST", "/serving-endpoints/chat/completions", "Answers a conversation.", streams=True,
                 bodies=[_chat(DatabricksChatBody, DatabricksChatTranslator, _BY_MODEL)]),
     _databricks("POST", "/serving-endpoints/completions", "Continues prompts.", streams=True,
@@ -183,7 +186,8 @@ OPERATIONS: Final = (
             _azure("POST", f"{base}/chat/completions", "Answers a conversation.", streams=True,
                    bodies=[_chat(AzureChatBody, AzureTranslator, _BY_MODEL)]),
             _azure("POST", f"{base}/embeddings", "Embeds texts.",
-                   bodies=[_embedding(AzureEmbeddingBody, AzureEmbeddingTranslator, _BY_EMBEDDER)]),
+                   bodies=[_embedding(AzureEmbeddingBody, AzureEmbeddingTranslator, _BY_EMBEDDER,
+                                      azureml_model_deployment=_EMBEDDER)]),
             _azure("GET", f"{base}/info", "Describes the model.", answer=operator_answers.ModelInfoAnswer),
         )
     ),

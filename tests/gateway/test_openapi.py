@@ -64,6 +64,8 @@ def test_example_is_of_its_type(operation: Operation, body: Body) -> None:
         ("AzureChatBody", "presence_penalty", "minimum", -2),
         ("DatabricksCompletionBody", "top_p", "exclusiveMinimum", 0),
         ("OpenAIEmbeddingBody", "dimensions", "minimum", 1),
+        ("OpenAIEmbeddingBody", "input", "maxLength", 4194304),
+        ("OpenAIEmbeddingBody", "input", "maxItems", 1048576),  # texts, or the tokens of one
         ("GenerateBody", "parameters.top_p", "maximum", 1),
         ("GenerateBody", "text_input", "maxLength", 524288),
         ("ResponseBody", "metadata", "maxProperties", 16),
@@ -79,6 +81,26 @@ def test_limits_are_the_contracts(
     assert place is not None
     found = [each[keyword] for each in [place, *place.get("anyOf", ())] if keyword in each]
     assert found == [value]
+
+
+def test_limits_of_parts_are_not_the_wholes(document: dict[str, Any]) -> None:
+    """A text as `input` stands for a whole message: no limit of a call's name or id inside items holds for it."""
+    text, items = document["components"]["schemas"]["ResponseBody"]["properties"]["input"]["anyOf"]
+    assert text == {"type": "string"}
+    assert (items["minItems"], items["maxItems"]) == (1, 4096)
+
+
+def test_examples_of_parameters_go_with_the_bodies(document: dict[str, Any]) -> None:
+    """Where a body needs another endpoint, the parameter has an example of the body's name."""
+    asked = document["paths"]["/serving-endpoints/{name}/invocations"]["post"]
+    assert {name: each["value"] for name, each in asked["parameters"][0]["examples"].items()} == {
+        "DatabricksChatBody": "sluice-demo",
+        "DatabricksCompletionBody": "sluice-demo",
+        "DatabricksEmbeddingBody": "all-minilm-l6-v2",
+    }
+    assert set(asked["requestBody"]["content"]["application/json"]["examples"]) == set(
+        asked["parameters"][0]["examples"]
+    )
 
 
 def test_unknown_fields_are_refused_in_every_body(document: dict[str, Any]) -> None:
