@@ -6,6 +6,7 @@ opens nothing and closes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -14,7 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
 from gateway.client import ServiceClient
 from gateway.config import Settings
@@ -62,7 +64,9 @@ def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry) -
         reason = Reason.METHOD_NOT_ALLOWED if error.status_code == 405 else Reason.ROUTE_NOT_FOUND
         text = f"{request.method} {request.url.path}: {error.detail.lower()}"
         refusal = refuse(request.url.path, Failure(error.status_code, reason, text))
-        headers = dict(error.headers or {}) | {name.decode(): value.decode() for name, value in refusal.headers}
+        headers = {name.decode(): value.decode() for name, value in refusal.headers}
+        if error.status_code == 405:
+            headers["allow"] = ", ".join(sorted(_methods(app.routes, request.scope)))
         return Response(refusal.body, refusal.status, headers, "application/json")
 
     app = Starlette(
@@ -77,3 +81,9 @@ def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry) -
     )
     app.router.redirect_slashes = False  # a redirected POST loses its body in some clients
     return app
+
+
+def _methods(routes: Sequence[BaseRoute], scope: Scope) -> set[str]:
+    """What may be asked of the scope's path: the methods of the first route that has it, and of its twins."""
+    matching = [each for each in routes if isinstance(each, Route) and each.matches(scope)[0] is not Match.NONE]
+    return {method for each in matching if each.path == matching[0].path for method in each.methods or ()}

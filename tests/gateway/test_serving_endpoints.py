@@ -90,3 +90,13 @@ async def test_errors(gateway: Gateway, method: str, path: str, body: Any, error
     assert answer.status_code == status, answer.text
     assert answer.json()["error_code"] == code
     assert words in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [("", "GET, HEAD, POST"), ("/a", "DELETE, GET, HEAD"), ("/a/config", "PUT"), ("/pt", "POST")],
+)
+async def test_wrong_method_is_told_the_right_ones(gateway: Gateway, path: str, methods: str) -> None:
+    """A path that several routes share is allowed the methods of all of them."""
+    answer = await gateway.http.patch(ROOT + path, json={})
+    assert (answer.status_code, answer.headers["allow"]) == (405, methods)
