@@ -1,7 +1,8 @@
 """The few limits of the contract that can't wait for the service.
 
-Owns two checks: an integer that a message's field can't hold, and a list so long that to convert it would keep other
-requests waiting. The limit told is the contract's own, read from its annotations, so that it stands in one place.
+Owns three checks: an integer that a message's field can't hold, a list so long that to convert it would keep other
+requests waiting, and a text that the service won't see where another takes its place. The limit told is the contract's
+own, read from its annotations, so that it stands in one place.
 """
 
 from __future__ import annotations
@@ -38,6 +39,13 @@ def check_length(message: type[Message], name: str, items: Sequence[object], fie
     limit = _rules(message.DESCRIPTOR.fields_by_name[name]).repeated.max_items
     if len(items) > limit:
         raise Failure.of_field(field, f"must have at most {limit} items")
+
+
+def check_text(message: type[Message], name: str, text: str | None, field: str) -> None:
+    """Refuse a `text` that the message's field `name` won't take; None is left out. Raises Failure for `field`."""
+    rules = _rules(message.DESCRIPTOR.fields_by_name[name]).string
+    if text is not None and not rules.min_len <= len(text) <= rules.max_len:
+        raise Failure.of_field(field, f"must have {rules.min_len} to {rules.max_len} characters")
 
 
 def _limits(message: Message, name: str) -> tuple[int, int]:

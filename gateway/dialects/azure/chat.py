@@ -15,6 +15,7 @@ from gateway.dialects.azure.request import check_version, deployment, read_body
 from gateway.dialects.call import Arrival, Call
 from gateway.dialects.chat_body import ChatBody
 from gateway.dialects.chat_encoder import ChatEncoder
+from gateway.dialects.contract_limit import check_text
 from gateway.dialects.failure import Failure
 from gateway.dialects.stream_options import StreamOptions, wants_usage
 
@@ -44,7 +45,11 @@ class AzureChatBody(ChatBody, kw_only=True):
     stream_options: StreamOptions | None = None
 
     def to_chat(self, name: str) -> chat_pb2.ChatRequest:
-        """The contract's request to the deployment `name`, if one is asked for. Its model may be empty."""
+        """The contract's request to the deployment `name`, if one is asked for. Its model may be empty.
+
+        Raises Failure.
+        """
+        check_text(chat_pb2.ChatRequest, "model", self.model, "model")  # a deployment may take its place
         request = self.to_request(self.model or "")
         request.serving.deployment = name
         return request

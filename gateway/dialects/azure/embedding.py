@@ -10,6 +10,7 @@ from sluice.v1 import embedding_pb2
 from gateway.dialects.azure.error import AzureErrors
 from gateway.dialects.azure.request import check_version, deployment, read_body
 from gateway.dialects.call import Arrival, Call
+from gateway.dialects.contract_limit import check_text
 from gateway.dialects.embedding_body import EmbeddingBody
 from gateway.dialects.embedding_encoder import EmbeddingEncoder
 
@@ -28,7 +29,11 @@ class AzureEmbeddingBody(EmbeddingBody, kw_only=True):
     instruction: str | None = None
 
     def to_embedding(self, name: str) -> embedding_pb2.EmbedRequest:
-        """The contract's request to the deployment `name`, if one is asked for. Its model may be empty."""
+        """The contract's request to the deployment `name`, if one is asked for. Its model may be empty.
+
+        Raises Failure.
+        """
+        check_text(embedding_pb2.EmbedRequest, "model", self.model, "model")  # a deployment may take its place
         request = self.to_request(self.model or "")
         request.serving.deployment = name
         request.instruction = self.instruction or ""

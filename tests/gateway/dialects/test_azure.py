@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,6 +28,12 @@ def arrival(headers: dict[str, str] | None = None, query: dict[str, str] | None 
 def parse(headers: dict[str, str] | None = None, **fields: Any) -> Call[chat_pb2.ChatRequest]:
     """The call of it."""
     return AzureTranslator().parse(arrival(headers, **fields))
+
+
+def embed(headers: dict[str, str] | None = None, **fields: Any) -> Call[embedding_pb2.EmbedRequest]:
+    """The call of a valid embedding request changed by `fields`."""
+    body = json.dumps({"input": ["a"], **fields}).encode()
+    return AzureEmbeddingTranslator().parse(Arrival(body, headers or {}, query=VERSION))
 
 
 def refuse(failure: Failure, sent: Arrival | None = None) -> tuple[int, dict[str, Any], str]:
@@ -122,6 +129,15 @@ def test_deployment_is_asked_for() -> None:
     assert parse().request.serving.deployment == ""
 
 
+@pytest.mark.parametrize("name", ["", "m" * 257])
+@pytest.mark.parametrize("ask", [parse, embed], ids=["chat", "embeddings"])
+def test_model_is_looked_at_beside_a_deployment(ask: Callable[..., Call[Any]], name: str) -> None:
+    """A name that no model can have is refused, though the deployment's would take its place."""
+    with pytest.raises(Failure, match="1 to 256 characters") as caught:
+        ask({"azureml-model-deployment": "blue"}, model=name)
+    assert caught.value.field == "model"
+
+
 ERRORS = [
     (401, Reason.UNAUTHENTICATED, 401, "unauthorized", {"error", "message", "status"}),
     (403, Reason.PERMISSION_DENIED, 403, "forbidden", {"error", "message", "status", "code", "param"}),
@@ -192,12 +208,6 @@ def test_answers_are_chat_completions() -> None:
     name, data, *rest = AzureEncoder().error(Failure(500, Reason.INTERNAL, "no")).decode().split("\n")
     assert (name, rest) == ("event: error", ["", ""])
     assert json.loads(data.removeprefix("data: "))["message"] == "no"
-
-
-def embed(headers: dict[str, str] | None = None, **fields: Any) -> Call[embedding_pb2.EmbedRequest]:
-    """The call of a valid embedding request changed by `fields`."""
-    body = json.dumps({"input": ["a"], **fields}).encode()
-    return AzureEmbeddingTranslator().parse(Arrival(body, headers or {}, query=VERSION))
 
 
 def test_embedding_request() -> None:
