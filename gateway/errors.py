@@ -25,7 +25,6 @@ _BY_CODE: Final = {
     grpc.StatusCode.PERMISSION_DENIED: (403, Reason.PERMISSION_DENIED, "these credentials do not allow the request"),
     grpc.StatusCode.NOT_FOUND: (404, Reason.MODEL_NOT_FOUND, "there is no such model"),
     grpc.StatusCode.ALREADY_EXISTS: (409, Reason.ENDPOINT_EXISTS, "the name is taken"),
-    grpc.StatusCode.ALREADY_EXISTS: (409, Reason.ENDPOINT_EXISTS, "the name is taken"),
     grpc.StatusCode.RESOURCE_EXHAUSTED: (429, Reason.QUEUE_FULL, "too many requests"),
     grpc.StatusCode.CANCELLED: (499, Reason.CALLER_LEFT, "the request was cancelled"),
     grpc.StatusCode.UNAVAILABLE: (503, Reason.UNAVAILABLE, "the service is not available"),

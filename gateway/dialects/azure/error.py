@@ -58,7 +58,7 @@ def error_body(failure: Failure, body: bytes = b"") -> bytes:
     status = _to_status(failure)
     error: dict[str, Any] = {"error": _phrase(status), "message": failure.message, "status": status}
     if status == 422:
-        loc = (failure.field or "").split(".")
+        loc = failure.field.split(".") if failure.field else []
         error = {"code": _to_code(failure, status), "detail": {"loc": loc, "value": _value_at(body, loc)}, **error}
     elif status not in {401, 404, 429}:
         error = {"code": _to_code(failure, status), "param": failure.field, **error}
@@ -80,12 +80,14 @@ def _phrase(status: int) -> str:
 
 
 def _value_at(body: bytes, loc: list[str]) -> str:
-    """The text of the value at `loc`, cut if it is long; empty if nothing is there."""
+    """The text of the value at `loc`, cut if it is long; empty if there is none, or it can't be read."""
+    if not loc:
+        return ""
     try:
         value = json.loads(body)
         for name in loc:
             value = value[int(name)] if isinstance(value, list) else value[name]
-    except (ValueError, LookupError, TypeError):
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except (ValueError, LookupError, TypeError, RecursionError):
         return ""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text[:_MAX_VALUE_LENGTH]
