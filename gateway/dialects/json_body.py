@@ -20,7 +20,7 @@ T = TypeVar("T")
 _MAX_VALUES: Final = 500_000  # what can be parsed without keeping other requests waiting for long
 
 _OFFSET: Final = re.compile(r" \(byte (\d+)\)$")
-_PATH: Final = re.compile(r" - at `(?:key` in `)?\$\.?([^`]*)`$")
+_PATH: Final = re.compile(r" - at `(key` in `)?\$\.?([^`]*)`$")
 _EXPECTED: Final = re.compile(r"^Expected `([^`]*)`, got `([^`]*)`$")
 _NAMED: Final = re.compile(r"^Object (contains unknown|missing required) field `(.*)`$", re.DOTALL)
 _LIMIT: Final = re.compile(r"^Expected `(int|float|str|array|object)`(?: of length)? (<=|>=|<|>) (.+)$")
@@ -86,21 +86,30 @@ def _unreadable(body: bytes, text: str) -> Failure:
 def _ill_typed(text: str) -> Failure:
     """Words a decoder's complaint for callers, who know JSON's type names and not Python's."""
     place = _PATH.search(text)
-    path = re.sub(r"\[(\d+)\]", r".\1", place[1]).replace("[...]", "") if place else ""
+    path = re.sub(r"\[(\d+)\]", r".\1", place[2]).replace("[...]", "") if place else ""
     claim = _PATH.sub("", text)
     if named := _NAMED.match(claim):
         field = f"{path}.{named[2][:256]}" if path else named[2][:256]
         if named[1] == "contains unknown":
             return Failure.of_field(field, "unknown field", Reason.UNKNOWN_FIELD)
         return Failure.of_field(field, "required, but missing", Reason.MISSING_FIELD)
+    reason, rule = _rule(claim)
+    if place is not None and place[1]:
+        rule = f"each key {rule}"
+    return Failure.of_field(path, rule, reason) if path else Failure(400, reason, f"the body {rule}")
+
+
+def _rule(claim: str) -> tuple[Reason, str]:
+    """What a decoder complains of, without the place."""
     if expected := _EXPECTED.match(claim):
         wanted = " or ".join(_TYPE_NAMES.get(name, name) for name in expected[1].split(" | ") if name != "null")
-        got = _TYPE_NAMES.get(expected[2], expected[2])
-        return Failure.of_field(path, f"must be {wanted}, not {got}", Reason.INVALID_TYPE)
+        return Reason.INVALID_TYPE, f"must be {wanted}, not {_TYPE_NAMES.get(expected[2], expected[2])}"
     if limit := _LIMIT.match(claim):
         verb = "have" if limit[1] in _UNITS else "be"
-        limited = f"must {verb} {_RELATIONS[limit[2]]} {limit[3].removesuffix('.0')}{_UNITS.get(limit[1], '')}"
-        return Failure.of_field(path, limited)
+        return (
+            Reason.INVALID_FIELD,
+            f"must {verb} {_RELATIONS[limit[2]]} {limit[3].removesuffix('.0')}{_UNITS.get(limit[1], '')}",
+        )
     if invalid := _INVALID.match(claim):
-        return Failure.of_field(path, f"{invalid[1][:256]} is not supported")
-    return Failure.of_field(path, claim[:1].lower() + claim[1:])
+        return Reason.INVALID_FIELD, f"{invalid[1][:256]} is not supported"
+    return Reason.INVALID_FIELD, claim[:1].lower() + claim[1:]

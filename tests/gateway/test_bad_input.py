@@ -50,7 +50,7 @@ GOOD = json.dumps(chat_body()).encode()
 UNSUPPORTED = "unsupported_parameter"
 CASES = [
     Case("empty", b"", "line 1, column 1"),
-    Case("not an object", b"[]", "must be an object", param="", code="invalid_type"),
+    Case("not an object", b"[]", "the body must be an object, not a list", code="invalid_type"),
     Case("trailing comma", b'{"model": "m",\n "messages": [],}', "line 2, column 17"),
     Case("trailing text", GOOD + b"x", "trailing characters"),
     Case("cut off", GOOD[:-1], f"column {len(GOOD)}"),
@@ -96,7 +96,7 @@ CASES = [
     fields("stop", 5, "must be a string or a list, not an integer"),
     fields("stop", ["a", 5], "must be a string", param="stop.1"),
     fields("stop_token_ids", [1, -1], "must be from 0", "invalid_value", "stop_token_ids.1"),
-    fields("logit_bias", {"x": 1}, "must be an integer, not a string"),
+    fields("logit_bias", {"x": 1}, "each key must be an integer, not a string"),
     fields("logit_bias", {"5": "1"}, "must be a number, not a string"),
     fields("logit_bias", {"-1": 1}, "from 0 to", "invalid_value", "logit_bias.-1"),
     fields("tool_choice", "never", "'never' is not supported", "invalid_value"),

@@ -78,7 +78,7 @@ async def test_life_of_an_endpoint(gateway: Gateway) -> None:
          "config.traffic_config.routes.0.traffic_percentage: ")),
         ("POST", "", {"name": "e!", "config": config()}, (400, "INVALID_PARAMETER_VALUE", "name: ")),
         ("POST", "", {"name": "e"}, (400, "INVALID_PARAMETER_VALUE", "config: required")),
-        ("POST", "", "e", (400, "INVALID_PARAMETER_VALUE", "object")),
+        ("POST", "", "e", (400, "BAD_REQUEST", "the body must be an object")),
         ("PATCH", "/a", {}, (405, "METHOD_NOT_ALLOWED", "PATCH")),
         ("GET", "-of-others", None, (404, "ENDPOINT_NOT_FOUND", "GET")),
     ],
