@@ -26,6 +26,7 @@ from service.pipeline.parameters import (
     resolve_stopping,
     to_engine_sampling,
     to_engine_stopping,
+    with_next_seed,
 )
 from service.pipeline.prepared_chat import AnswerForm, PreparedChat
 from service.pipeline.prepared_completion import PreparedCompletion, PreparedPrompt
@@ -87,6 +88,8 @@ class CompletionPipeline:
         constraint = await self._constraint(draft.grammar, deadline) if draft.token_ids else None
         prompts = []
         for index in range(len(request.prompts)):
+            if index > 0 and not request.sampling.HasField("seed"):
+                sampling = with_next_seed(sampling)
             if index in draft.token_ids:
                 chat = self._raw(
                     request,

@@ -12,6 +12,8 @@ from sluice.v1 import sampling_pb2
 from service.engine import types
 from service.engine.errors import InvalidRequest
 
+_SEED_BITS = 63  # of one that is drawn
+
 
 def resolve_sampling(given: sampling_pb2.SamplingParams, vocab_size: int) -> sampling_pb2.SamplingParams:
     """`given` with its defaults, the seed drawn if there is none. `top_k` has no default: it is off.
@@ -30,10 +32,18 @@ def resolve_sampling(given: sampling_pb2.SamplingParams, vocab_size: int) -> sam
     )
     resolved.MergeFrom(given)
     if not resolved.HasField("seed"):
-        resolved.seed = secrets.randbits(63)
+        resolved.seed = secrets.randbits(_SEED_BITS)
     for token_id in given.logit_bias:
         check_token(token_id, f"sampling.logit_bias[{token_id}]", vocab_size)
     return resolved
+
+
+def with_next_seed(resolved: sampling_pb2.SamplingParams) -> sampling_pb2.SamplingParams:
+    """The same parameters with another drawn seed, the one after theirs: for one more prompt of the same request."""
+    following = sampling_pb2.SamplingParams()
+    following.CopyFrom(resolved)
+    following.seed = (resolved.seed + 1) % 2**_SEED_BITS
+    return following
 
 
 def resolve_stopping(

@@ -85,12 +85,12 @@ async def test_raw_prompts_are_taken_as_they_are(completions: CompletionPipeline
 
 
 async def test_every_prompt_has_what_the_request_asks_for(completions: CompletionPipeline) -> None:
-    """Each engine request has all parameters, one seed for all; the room for the answer is each prompt's own."""
+    """Each engine request has all parameters, a given seed too; the room for the answer is each prompt's own."""
     request = request_of(
         "hello",
         [1, 2, 3],
         n=3,
-        sampling=sampling_pb2.SamplingParams(temperature=0.5),
+        sampling=sampling_pb2.SamplingParams(temperature=0.5, seed=9),
         stopping=sampling_pb2.StopParams(stop=["x"]),
         logprobs=LOGPROBS,
         serving=serving_pb2.ServingOptions(priority=-3, cache_salt="tenant"),
@@ -102,12 +102,12 @@ async def test_every_prompt_has_what_the_request_asks_for(completions: Completio
         assert (generation.priority, generation.cache_salt) == (-3, "tenant")
         assert generation.stopping.max_tokens == 4096 - len(generation.prompt_token_ids)
         assert generation.prompt_logprobs is None
-    assert {generation.sampling.seed for generation in prepared.generations} == {prepared.sampling.seed}
+    assert [generation.sampling.seed for generation in prepared.generations] == [9, 9] == [prepared.sampling.seed] * 2
     assert prepared.stopping.max_tokens == 4096 - min(len(TOKENIZER.encode("hello")), 3)
 
 
 async def test_prompt_in_the_template_is_a_user_s_message(completions: CompletionPipeline) -> None:
-    """Without `use_raw_prompt` a text is a chat, thinking apart; tokens beside it stay raw; the seed is one."""
+    """Without `use_raw_prompt` a text is a chat, thinking apart; tokens beside it stay raw, and have the next seed."""
     request = request_of("hello<|im_end|>", [1, 2], use_raw_prompt=False, echo=True, logprobs=LOGPROBS)
     prepared = await completions.prepare(request, "r")
     templated, raw = prepared.generations
@@ -116,7 +116,8 @@ async def test_prompt_in_the_template_is_a_user_s_message(completions: Completio
     )
     assert list(templated.prompt_token_ids).count(END_ID) == 2
     assert raw.prompt_token_ids == [1, 2]
-    assert templated.sampling.seed == raw.sampling.seed == prepared.sampling.seed
+    assert templated.sampling.seed == prepared.sampling.seed
+    assert raw.sampling.seed == (prepared.sampling.seed + 1) % 2**63
     outputs = [*said(0, "<think>so so</think>\n\nHi"), *said(1, "<think>raw</think>")]
     response = answer_of(prepared, outputs)
     echo = TOKENIZER.decode([1, 2])

@@ -14,6 +14,7 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, completion_pb2_grpc, logprobs_pb2
 from service.config import DEMO_FOLDER, EngineSettings, ModelSettings
 from service.engine.engine import StepObserver
 from service.loading import load_model
+from service.pipeline.completion_fold import CompletionFold
 from service.server import Server
 from service.servicers.catalog import Served
 from service.telemetry import Telemetry
@@ -23,7 +24,7 @@ from tests.service.test_completion import complete
 PROMPTS = ("The gateway", "Once upon a time", "The gateway", "1, 2, 3,")
 CHAT = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
 GREEDY = sampling_pb2.SamplingParams(temperature=0)
-SEEDED = sampling_pb2.SamplingParams(temperature=1, seed=11)
+SEEDED = sampling_pb2.SamplingParams(temperature=2, seed=11)
 SHORT = sampling_pb2.StopParams(max_tokens=12, ignore_eos=True)
 
 
@@ -66,6 +67,22 @@ async def test_prompts_together_say_what_each_says_alone() -> None:
             texts = [choice.text for choice in together.choices if choice.prompt_index == index]
             assert [choice.text for choice in alone.choices] == texts
     assert together.choices[0].text == together.choices[4].text != together.choices[1].text
+
+
+async def test_a_prompt_asked_several_times_without_a_seed_has_several_answers() -> None:
+    """Without a seed prompts are drawn independently; the seed that the stream tells gives the first answer again."""
+    sampling = sampling_pb2.SamplingParams(temperature=2)
+    async with serving() as channel:
+        stub: Any = completion_pb2_grpc.CompletionServiceStub(channel)
+        events = [event async for event in stub.StreamComplete(complete(*[PROMPTS[0]] * 4, sampling=sampling))]
+        fold = CompletionFold()
+        for event in events:
+            fold.add(event)
+        texts = [choice.text for choice in fold.response.choices]
+        sampling.seed = events[0].started.sampling.seed
+        again = await stub.Complete(complete(PROMPTS[0], sampling=sampling))
+    assert len(set(texts)) == 4
+    assert again.choices[0].text == texts[0]
 
 
 async def test_echo_has_the_logprobs_that_the_tokens_had_when_they_were_generated() -> None:
