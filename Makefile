@@ -7,7 +7,7 @@ BASE ?= main
 run:  ## start service, gateway and Envoy on the bundled model
 	@tools/install.sh run && exec $(PY) tools/run.py
 test:  ## run all tests
-	@tools/install.sh dev npm validate clients && $(PY) -m pytest
+	@tools/install.sh dev npm validate clients browser && $(PY) -m pytest
 check:  ## lint, types, layers, contract, generated code
 	@tools/install.sh dev npm validate && tools/check.sh
 generate:  ## make generated/ from proto/

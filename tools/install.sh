@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what the Makefile's targets need, each part once: `run` (the product, for `make run`), `dev` (all of Python's
-# side, for tests and checks), `bench` (the peer to measure against), `npm` (buf, grpc-js), `validate` (protovalidate's
-# .proto file), `clients` (the SDKs of others that the tests call with, each in an environment of its own, since their
-# dependencies disagree). A part is done again when the files that pin it change.
+# side, for tests and checks), `bench` (the peer to measure against), `npm` (buf, grpc-js, playwright), `validate`
+# (protovalidate's .proto file), `clients` (the SDKs of others that the tests call with, each in an environment of its
+# own, since their dependencies disagree), `browser` (Chromium without a window, for the tests of pages). A part is done
+# again when the files that pin it change.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -60,6 +61,10 @@ clients_part() {
     done
 }
 
+browser_part() {
+    command -v chromium-headless-shell >/dev/null || apt chromium-headless-shell
+}
+
 for part in "$@"; do
     case $part in
         run) python_part run service,gateway,run ;;
@@ -68,6 +73,7 @@ for part in "$@"; do
         npm) npm_part ;;
         validate) validate_part ;;
         clients) clients_part ;;
+        browser) browser_part ;;
         *) fail "no part named $part" ;;
     esac
 done
