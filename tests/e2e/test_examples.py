@@ -1,4 +1,4 @@
-"""Every example of the README and of docs/ that calls the product works as it is written, against a running one."""
+"""Every example of the README and of docs/ works as it is written: calls of a running product, and settings."""
 
 import os
 import re
@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from service.config import read_settings
 from tests.e2e.stack import ROOT, Stack
 
 DOOR = "http://127.0.0.1:8080"  # as the documents have it
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```(sh|python|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # A status of 400 or above ends the block; a stream that fails later says so in its last event.
 PRELUDE = f"""
 set -eu
@@ -20,10 +21,10 @@ buf() {{ "{ROOT}/.cache/npm/node_modules/.bin/buf" "$@"; }}
 """
 
 
-def examples(language: str) -> list[tuple[Path, str]]:
-    """(page, code) of each block that calls the product."""
+def examples(language: str, text: str = DOOR) -> list[tuple[Path, str]]:
+    """(page, code) of each block that has the text; by default, that calls the product."""
     found = [(page, block) for page in PAGES for block in BLOCK.findall(page.read_text())]
-    return [(page, code) for page, (kind, code) in found if kind == language and DOOR in code]
+    return [(page, code) for page, (kind, code) in found if kind == language and text in code]
 
 
 def names(found: list[tuple[Path, str]]) -> list[str]:
@@ -41,7 +42,7 @@ def run(command: list[str], **environment: str) -> str:
     return done.stdout
 
 
-SHELL, PYTHON = examples("sh"), examples("python")
+SHELL, PYTHON, SETTINGS = examples("sh"), examples("python"), examples("yaml", "service.yaml")
 
 
 @pytest.mark.parametrize(("page", "code"), SHELL, ids=names(SHELL))
@@ -59,6 +60,16 @@ def test_python_example(stack: Stack, page: Path, code: str) -> None:
     sdk = re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE)[0]
     python = ROOT / ".venvs" / sdk / "bin" / "python"
     run([str(python), "-c", code.replace(DOOR, stack.door)], LITELLM_LOCAL_MODEL_COST_MAP="True")
+
+
+@pytest.mark.parametrize(("page", "code"), SETTINGS, ids=names(SETTINGS))
+def test_settings_example(tmp_path: Path, page: Path, code: str) -> None:
+    """The service takes each file of settings."""
+    file = tmp_path / "service.yaml"
+    file.write_text(code)
+    settings = read_settings(["--config", str(file)])
+    assert settings.endpoints
+    assert settings.served_models()[0].cache_share == 0.8
 
 
 def test_every_dialect_has_both() -> None:
