@@ -9,7 +9,7 @@ import pytest
 from service.engine.errors import EngineOverloaded, InvalidRequest, SequenceError
 from service.engine.types import GenerationOutput
 from tests.engine.fakes import read, request, say, sums, until
-from tests.engine.test_engine import generate, is_idle, started
+from tests.engine.started_engine import generate, is_idle, started
 
 
 def tokens_of(outputs: list[GenerationOutput], request_index: int, choice_index: int = 0) -> list[int]:
