@@ -1,8 +1,8 @@
 """The table of parameters: for each, what holds of an answer with it and not of one without.
 
 Only what the parameters promise is told, nothing of what the model knows: biases of 100 put words into its mouth.
-Where chance is the point, they leave it the 26 capitals, none of which the prompt asks for: so the answer varies
-however well the model has learned what to say.
+Where chance is the point, they leave it 25 capitals, all but the one of "I am": so the answer varies however well the
+model has learned what to say.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def token_id(text: str) -> int:
     return found
 
 
-CALM: Fields = GREEDY | {"logit_bias": {str(token_id(letter)): 100 for letter in ascii_uppercase}}
+CALM: Fields = GREEDY | {"logit_bias": {str(token_id(letter)): 100 for letter in ascii_uppercase if letter != "I"}}
 WILD: Fields = CALM | {"temperature": 2, "seed": 5}
 FEW: Fields = WILD | {"max_tokens": 4}  # three rows at once round otherwise than one in bfloat16: a long text may part
 
