@@ -56,6 +56,7 @@ class ChatBody(SamplingBody, kw_only=True):
     def to_request(self, model: str) -> chat_pb2.ChatRequest:
         """The contract's request. Raises Failure for a value that no message can hold."""
         check_length(chat_pb2.ChatRequest, "messages", self.messages, "messages")
+        check_length(chat_pb2.ChatRequest, "tools", self.tools or (), "tools")
         request = chat_pb2.ChatRequest(
             model=model,
             messages=[to_message(message, f"messages.{i}") for i, message in enumerate(self.messages)],

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 from sluice.v1 import content_pb2, tool_pb2
 
+from gateway.dialects.contract_limit import check_length
 from gateway.dialects.failure import Failure, Reason
 
 _ROLES = {
@@ -93,7 +94,7 @@ def is_given(raw: msgspec.Raw) -> bool:
 
 
 def to_message(message: ChatMessage, path: str) -> content_pb2.Message:
-    """The contract's message. Raises Failure for what no model here can take."""
+    """The contract's message. Raises Failure naming `path` for what no model here can take, and for too many items."""
     for name in ("audio", "function_call"):
         if is_given(getattr(message, name)):
             raise Failure.of_field(f"{path}.{name}", "not supported", Reason.UNSUPPORTED_FIELD)
@@ -101,11 +102,13 @@ def to_message(message: ChatMessage, path: str) -> content_pb2.Message:
     if isinstance(message.content, str):
         result.content.add(text=message.content)
     elif message.content is not None:
+        check_length(content_pb2.Message, "content", message.content, f"{path}.content")
         result.content.extend(_to_part(part) for part in message.content)
     elif message.refusal is not None:
         result.content.add(text=message.refusal)
     if message.tool_call_id is not None:
         result.tool_call_id = message.tool_call_id
+    check_length(content_pb2.Message, "tool_calls", message.tool_calls or (), f"{path}.tool_calls")
     for call in message.tool_calls or ():
         function = tool_pb2.FunctionCall(name=call.function.name, arguments=call.function.arguments)
         result.tool_calls.add(id=call.id, function=function)

@@ -7,7 +7,7 @@ own, read from its annotations, so that it stands in one place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sized
 from typing import Any, Final
 
 from buf.validate import validate_pb2
@@ -34,9 +34,10 @@ def put(message: Message, name: str, value: int | None, field: str) -> None:
         raise Failure.of_field(field, f"must be from {low} to {high}") from None
 
 
-def check_length(message: type[Message], name: str, items: Sequence[object], field: str) -> None:
-    """Refuse more `items` than the message's repeated field `name` takes. Raises Failure for `field`."""
-    limit = _rules(message.DESCRIPTOR.fields_by_name[name]).repeated.max_items
+def check_length(message: type[Message], name: str, items: Sized, field: str) -> None:
+    """Refuse more `items` than the message's repeated field or map `name` takes. Raises Failure for `field`."""
+    rules = _rules(message.DESCRIPTOR.fields_by_name[name])
+    limit = rules.repeated.max_items or rules.map.max_pairs
     if len(items) > limit:
         raise Failure.of_field(field, f"must have at most {limit} items")
 

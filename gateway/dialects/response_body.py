@@ -137,6 +137,8 @@ class ResponseBody(DrawingBody, kw_only=True):
         self.check()
         if not isinstance(self.input, str):
             check_length(response_pb2.CreateResponseRequest, "input", self.input, "input")
+        check_length(response_pb2.CreateResponseRequest, "tools", self.tools or (), "tools")
+        check_length(response_pb2.CreateResponseRequest, "metadata", self.metadata or (), "metadata")
         request = response_pb2.CreateResponseRequest(
             model=self.model,
             input=to_items(self.input),

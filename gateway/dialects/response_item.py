@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from sluice.v1 import content_pb2, response_item_pb2
 
+from gateway.dialects.contract_limit import check_length
 from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.response_part import (
     InputFilePart,
@@ -104,6 +105,7 @@ def _to_item(item: ResponseItem, path: str) -> response_item_pb2.InputItem:
     match item.type:
         case "message":
             content = [item.content] if isinstance(item.content, str) else item.content or []
+            check_length(response_item_pb2.InputMessage, "content", content, f"{path}.content")
             return _message(
                 _ROLES[item.role or "user"], [to_part(part, f"{path}.content.{i}") for i, part in enumerate(content)]
             )

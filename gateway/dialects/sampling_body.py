@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from sluice.v1 import chat_pb2, completion_pb2, response_pb2, sampling_pb2
 
-from gateway.dialects.contract_limit import put
+from gateway.dialects.contract_limit import check_length, put
 from gateway.dialects.failure import Failure
 
 CALLER_NAMES: Final = {"sampling": "", "stopping": "", "serving": ""}  # for `caller_name.renamed`
@@ -58,6 +58,7 @@ class DrawingBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
                 setattr(sampling, name, value)
         put(sampling, "top_k", self.top_k, "top_k")
         put_seed(sampling, self.seed)
+        check_length(sampling_pb2.SamplingParams, "logit_bias", self.logit_bias or (), "logit_bias")
         for token_id, bias in (self.logit_bias or {}).items():
             check_token_id(token_id, f"logit_bias.{token_id}")
             sampling.logit_bias[token_id] = bias
@@ -83,7 +84,10 @@ class SamplingBody(DrawingBody, kw_only=True):
         put(stopping, "max_tokens", self.max_tokens, "max_tokens")
         put(stopping, "min_tokens", self.min_tokens, "min_tokens")
         if self.stop is not None:
-            stopping.stop.extend([self.stop] if isinstance(self.stop, str) else self.stop)
+            stop = [self.stop] if isinstance(self.stop, str) else self.stop
+            check_length(sampling_pb2.StopParams, "stop", stop, "stop")
+            stopping.stop.extend(stop)
+        check_length(sampling_pb2.StopParams, "stop_token_ids", self.stop_token_ids or (), "stop_token_ids")
         for i, token_id in enumerate(self.stop_token_ids or ()):
             check_token_id(token_id, f"stop_token_ids.{i}")
             stopping.stop_token_ids.append(token_id)
