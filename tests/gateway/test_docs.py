@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +28,7 @@ from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompl
 from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
 from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.dialects.response_body import ResponseBody
+from gateway.openapi.operations import OPERATIONS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "api"
 MESSAGES = {"messages": [{"role": "user", "content": "hi"}]}
@@ -136,3 +138,14 @@ def test_row_is_true(table: Table, name: str, example: dict[str, Any], said: str
 def test_azure_tables_mark_extra_fields(table: Table, named: frozenset[str]) -> None:
     """What Azure's API doesn't name is marked so."""
     assert {name for name, _, _, note in table.rows() if not note.startswith("extra")} == named
+
+
+def test_pages_have_every_path() -> None:
+    """The tables of paths have all that the gateway's description has, and no other. `[…]` may be left out."""
+    told: set[tuple[str, str]] = set()
+    for page in DOCS.glob("*.md"):
+        for line in re.findall(r"^\| (`(?:GET|POST|PUT|DELETE) /[^|]*) \|", page.read_text(), re.MULTILINE):
+            method, _, paths = line.strip("`").partition(" ")
+            for path in paths.split("`, `"):
+                told |= {(method, re.sub(r"\[.*\]", "", path)), (method, path.replace("[", "").replace("]", ""))}
+    assert sorted(told) == sorted((each.method, each.path) for each in OPERATIONS)
