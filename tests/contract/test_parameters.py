@@ -81,7 +81,7 @@ def test_watermark_is_found_in_what_the_product_wrote(doors: dict[str, Door], st
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['service']}") as channel:
         stub = watermark_pb2_grpc.WatermarkServiceStub(channel)
         for is_marked in (True, False):
-            fields = WILD | {"temperature": 1.4, "max_tokens": 100, "n": 10, "watermark": is_marked}
+            fields = WILD | {"logit_bias": {}, "max_tokens": 100, "n": 10, "watermark": is_marked}
             texts = [choice.text for choice in doors["rest"].ask(**fields).choices.values()]
             asked = watermark_pb2.DetectWatermarkRequest(model="sluice-demo", text="\n".join(texts))
             scores.append(stub.DetectWatermark(asked, timeout=60))
