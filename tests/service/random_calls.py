@@ -89,13 +89,13 @@ def _some(draw: Draw, fields: Mapping[str, list[Any]], probability: float = 0.3)
     return {name: draw.choice(values) for name, values in fields.items() if draw.random() < probability}
 
 
-def _text(draw: Draw, max_length: int = 40) -> str:
+def _text(draw: Draw, max_length: int = 30) -> str:
     return draw.choice(BEGINNINGS) + "".join(draw.choices("ab é€", k=draw.randint(1, max_length)))
 
 
 def _prompt(draw: Draw, fields: Fields) -> str:
     """A text that fits, or that has to be cut for it where the request wants that."""
-    return _text(draw, draw.choice([40, 40, 900]) if "errorBehavior" in fields["serving"] else 40)
+    return _text(draw, draw.choice([30, 30, 900]) if "errorBehavior" in fields["serving"] else 30)
 
 
 def _sampling(draw: Draw) -> Fields:
@@ -165,7 +165,9 @@ def _chat(draw: Draw) -> Fields:
         "stopping": _stopping(draw),
         "n": draw.choice([1, 1, 1, 1, 2, 3]),
     }
-    num_turns = draw.choice([0, 0, 1, 16 if "errorBehavior" in fields["serving"] else 0])
+    num_turns = 0
+    if "tools" not in fields:
+        num_turns = draw.choice([0, 0, 1, 16 if "errorBehavior" in fields["serving"] else 0])
     turns = [_message(role, _text(draw)) for _ in range(num_turns) for role in ("USER", "ASSISTANT")]
     system = [_message("SYSTEM", "Be kind.")] if draw.random() < 0.3 else []
     return {**fields, "messages": [*system, *turns, _message("USER", _text(draw))]}
