@@ -25,6 +25,14 @@ from gateway.dialects.mindie.body import GenerateBody
 from gateway.dialects.mindie.generate import MindieTranslator
 from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
+from gateway.dialects.openai.deployment import (
+    DeploymentChatBody,
+    DeploymentChatTranslator,
+    DeploymentCompletionBody,
+    DeploymentCompletionTranslator,
+    DeploymentEmbeddingBody,
+    DeploymentEmbeddingTranslator,
+)
 from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
 from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.dialects.response_body import ResponseBody
@@ -116,6 +124,13 @@ def _openai(method: str, path: str, summary: str, **more: Any) -> Operation:
     return Operation(method, f"/v1{path}", "OpenAI style", summary, answers.ErrorAnswer, **more)
 
 
+def _deployment(path: str, summary: str, body: Body, *, streams: bool = False) -> Operation:
+    return Operation(
+        "POST", f"/openai/deployments/{{name}}{path}", "OpenAI style", summary, answers.ErrorAnswer, bodies=[body],
+        parameters=[_ENDPOINT], streams=streams,
+    )  # fmt: skip
+
+
 def _databricks(method: str, path: str, summary: str, **more: Any) -> Operation:
     return Operation(method, path, "Databricks", summary, operator_answers.DatabricksError, **more)
 
@@ -156,6 +171,12 @@ OPERATIONS: Final = (
     _openai("POST", "/responses", "Answers items.", streams=True, bodies=[_response(OpenAIResponseTranslator)]),
     _openai("GET", "/models", "Lists the models.", answer=answers.ModelsAnswer),
     _openai("GET", "/models/{model}", "Describes a model.", answer=answers.ModelAnswer, parameters=[_NAMED]),
+    _deployment("/chat/completions", "Answers a conversation.", streams=True,
+                body=_chat(DeploymentChatBody, DeploymentChatTranslator, {})),
+    _deployment("/completions", "Continues prompts.", streams=True,
+                body=_completion(DeploymentCompletionBody, DeploymentCompletionTranslator, {})),
+    _deployment("/embeddings", "Embeds texts.",
+                body=_embedding(DeploymentEmbeddingBody, DeploymentEmbeddingTranslator, {}, name=_EMBEDDER)),
     _databricks("POST", "/serving-endpoints/{name}/invocations", "Asks an endpoint: its body says for what.",
                 streams=True, parameters=[_ENDPOINT],
                 bodies=[_chat(DatabricksChatBody, InvocationTranslator, {}),

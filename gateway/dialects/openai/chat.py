@@ -6,7 +6,7 @@ refused because to ignore them would be a lie. docs/api.md has the table, and a 
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 import msgspec
 from sluice.v1 import chat_pb2
@@ -69,9 +69,6 @@ class ChatCompletionBody(ChatBody, kw_only=True):
         return self.to_request(self.model)
 
 
-_DECODER: Final = msgspec.json.Decoder(ChatCompletionBody)
-
-
 class OpenAIEncoder(OpenAIStreamErrors, ChatEncoder):
     """OpenAI's answers."""
 
@@ -79,9 +76,11 @@ class OpenAIEncoder(OpenAIStreamErrors, ChatEncoder):
 class OpenAITranslator(OpenAIErrors):
     """Translates one request of the OpenAI style."""
 
+    decoder: ClassVar = msgspec.json.Decoder(ChatCompletionBody)
+
     def parse(self, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
         """Read a chat request. Raises Failure."""
-        body = decode(arrival.body, _DECODER)
+        body = decode(arrival.body, self.decoder)
         include_usage = wants_usage(body.stream_options, stream=body.stream)
         return Call(
             request=body.to_chat(),

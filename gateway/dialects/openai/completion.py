@@ -5,7 +5,7 @@ Owns the fields that only it has. docs/api.md has the table, and a test tries ev
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar
 
 import msgspec
 from sluice.v1 import completion_pb2
@@ -37,9 +37,6 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
         return self.to_request(self.model)
 
 
-_DECODER: Final = msgspec.json.Decoder(OpenAICompletionBody)
-
-
 class OpenAICompletionEncoder(OpenAIStreamErrors, CompletionEncoder):
     """OpenAI's completions."""
 
@@ -47,9 +44,11 @@ class OpenAICompletionEncoder(OpenAIStreamErrors, CompletionEncoder):
 class OpenAICompletionTranslator(OpenAIErrors):
     """Translates one request for a completion."""
 
+    decoder: ClassVar = msgspec.json.Decoder(OpenAICompletionBody)
+
     def parse(self, arrival: Arrival) -> Call[completion_pb2.CompleteRequest]:
         """Read a request. Raises Failure."""
-        body = decode(arrival.body, _DECODER)
+        body = decode(arrival.body, self.decoder)
         return Call(
             request=body.to_completion(),
             stream=bool(body.stream),

@@ -5,7 +5,7 @@ Owns the fields that only it has. docs/api.md has the table, and a test tries ev
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 from sluice.v1 import embedding_pb2
@@ -25,15 +25,14 @@ class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):
     user: str | None = None
 
 
-_DECODER: Final = msgspec.json.Decoder(OpenAIEmbeddingBody)
-
-
 class OpenAIEmbeddingTranslator(OpenAIErrors):
     """Translates one request for vectors."""
 
+    decoder: ClassVar = msgspec.json.Decoder(OpenAIEmbeddingBody)
+
     def parse(self, arrival: Arrival) -> Call[embedding_pb2.EmbedRequest]:
         """Read a request. Raises Failure."""
-        body = decode(arrival.body, _DECODER)
+        body = decode(arrival.body, self.decoder)
         return Call(
             request=body.to_request(body.model),
             stream=False,

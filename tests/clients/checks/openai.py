@@ -170,6 +170,28 @@ def check_models(url: str, _: str) -> None:
     assert models.retrieve(MODEL).id == MODEL
 
 
+def check_azure_client(url: str, _: str) -> None:
+    """The client for Azure's deployments names the model in its paths; errors are typed there too."""
+    azure = openai.AzureOpenAI(azure_endpoint=url, api_version="2024-10-21", api_key="unused", max_retries=0)
+    stream = azure.chat.completions.create(model=MODEL, messages=MESSAGES, temperature=0, stream=True)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
+    whole = client(url).chat.completions.create(model=MODEL, messages=MESSAGES, temperature=0)
+    assert text == whole.choices[0].message.content
+    assert azure.completions.create(model=MODEL, prompt="One, two,", max_tokens=3).model == MODEL
+    vectors = azure.embeddings.create(model=EMBEDDER, input=["a", "b"])
+    assert [len(each.embedding) for each in vectors.data] == [384, 384]
+    deployed = openai.AzureOpenAI(
+        azure_endpoint=url, azure_deployment=MODEL, api_version="2024-10-21", api_key="unused", max_retries=0
+    )
+    assert deployed.chat.completions.create(model="any", messages=MESSAGES, max_tokens=1).model == MODEL
+    try:
+        azure.chat.completions.create(model="nobody", messages=MESSAGES)
+    except openai.NotFoundError as caught:
+        assert "nobody" in caught.message
+    else:
+        raise AssertionError
+
+
 def check_errors(url: str, _: str) -> None:
     """A bad value is the client's typed error, names the field and the limit, and the next request works."""
     chats = client(url).chat.completions

@@ -1,0 +1,70 @@
+"""The OpenAI style as Azure's hosting of it is called: `/openai/deployments/{name}/…`.
+
+The path names the model, or the endpoint; what the body says of it is without effect, and so is `api-version`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+from sluice.v1 import chat_pb2, completion_pb2, embedding_pb2
+
+from gateway.dialects.call import Arrival, Call
+from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
+from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
+from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
+
+
+class DeploymentChatBody(ChatCompletionBody, kw_only=True):
+    """The body of a chat."""
+
+    model: str = ""
+
+
+class DeploymentCompletionBody(OpenAICompletionBody, kw_only=True):
+    """The body of a text completion."""
+
+    model: str = ""
+
+
+class DeploymentEmbeddingBody(OpenAIEmbeddingBody, kw_only=True):
+    """The body of an embedding request."""
+
+    model: str = ""
+
+
+class DeploymentChatTranslator(OpenAITranslator):
+    """Translates one chat request."""
+
+    decoder: ClassVar = msgspec.json.Decoder(DeploymentChatBody)
+
+    def parse(self, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
+        """Read a request. Raises Failure."""
+        call = super().parse(arrival)
+        call.request.model = arrival.path["name"]
+        return call
+
+
+class DeploymentCompletionTranslator(OpenAICompletionTranslator):
+    """Translates one request for a completion."""
+
+    decoder: ClassVar = msgspec.json.Decoder(DeploymentCompletionBody)
+
+    def parse(self, arrival: Arrival) -> Call[completion_pb2.CompleteRequest]:
+        """Read a request. Raises Failure."""
+        call = super().parse(arrival)
+        call.request.model = arrival.path["name"]
+        return call
+
+
+class DeploymentEmbeddingTranslator(OpenAIEmbeddingTranslator):
+    """Translates one request for vectors."""
+
+    decoder: ClassVar = msgspec.json.Decoder(DeploymentEmbeddingBody)
+
+    def parse(self, arrival: Arrival) -> Call[embedding_pb2.EmbedRequest]:
+        """Read a request. Raises Failure."""
+        call = super().parse(arrival)
+        call.request.model = arrival.path["name"]
+        return call

@@ -1,0 +1,57 @@
+"""The OpenAI style under deployments: the path names the model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.dialects.call import Arrival, Translator
+from gateway.dialects.failure import Failure
+from gateway.dialects.openai.chat import OpenAITranslator
+from gateway.dialects.openai.completion import OpenAICompletionTranslator
+from gateway.dialects.openai.deployment import (
+    DeploymentChatTranslator,
+    DeploymentCompletionTranslator,
+    DeploymentEmbeddingTranslator,
+)
+from gateway.dialects.openai.embedding import OpenAIEmbeddingTranslator
+from tests.gateway.conftest import Gateway
+
+CHAT = {"messages": [{"role": "user", "content": "hi"}], "stream": True, "top_k": 3}
+KINDS = [
+    (DeploymentChatTranslator, OpenAITranslator, CHAT),
+    (DeploymentCompletionTranslator, OpenAICompletionTranslator, {"prompt": ["a", "b"]}),
+    (DeploymentEmbeddingTranslator, OpenAIEmbeddingTranslator, {"input": ["a"], "encoding_format": "base64"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "plain", "body"), KINDS)
+@pytest.mark.parametrize("model", [{}, {"model": "another"}], ids=["without model", "another model"])
+def test_model_is_the_paths(
+    kind: type[Translator], plain: type[Translator], body: dict[str, Any], model: dict[str, str]
+) -> None:
+    """The request is that of `/v1` for the path's model, whatever the body says of it."""
+    call = kind().parse(Arrival(json.dumps(body | model).encode(), path={"name": "org/m"}))
+    same = plain().parse(Arrival(json.dumps(body | {"model": "org/m"}).encode()))
+    assert (call.request, call.stream) == (same.request, same.stream)
+
+
+@pytest.mark.parametrize(("kind", "body"), [(kind, body) for kind, _, body in KINDS])
+def test_unknown_field_is_refused(kind: type[Translator], body: dict[str, Any]) -> None:
+    """The bodies are as strict as those of `/v1`."""
+    with pytest.raises(Failure) as caught:
+        kind().parse(Arrival(json.dumps(body | {"colour": 1}).encode(), path={"name": "m"}))
+    assert caught.value.field == "colour"
+
+
+async def test_paths(gateway: Gateway) -> None:
+    """A deployment's name may have slashes; errors of no route have OpenAI's shape."""
+    answer = await gateway.http.post(
+        "/openai/deployments/org/m/chat/completions?api-version=2024-10-21", json=CHAT | {"stream": False}
+    )
+    assert answer.status_code == 200
+    assert gateway.service.requests[0].model == "org/m"
+    missing = await gateway.http.post("/openai/deployments/m", json={})
+    assert (missing.status_code, missing.json()["error"]["type"]) == (404, "invalid_request_error")
