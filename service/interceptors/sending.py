@@ -8,6 +8,7 @@ interceptor; only the loop's thread runs it. It knows no policy.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import aclosing
 from typing import Any
 
@@ -45,14 +46,10 @@ def _written(serve: Any) -> Behaviour:
         async with aclosing(serve(request, context)) as messages:
             is_first = True
             async for message in messages:
-                try:
-                    if is_first:
-                        await _send_metadata(context)
-                        is_first = False
-                    await context.write(message)
-                except aio.InternalError as error:
-                    # The caller left while we wrote; gRPC's own cancellation comes a moment later.
-                    raise asyncio.CancelledError from error
+                if is_first:
+                    await _send_metadata(context)
+                    is_first = False
+                await _sent(context.write(message))
 
     return write
 
@@ -63,4 +60,12 @@ async def _send_metadata(context: Context) -> None:
     Not earlier: a refused call then has trailers only, where proxies look for a status that they may retry.
     """
     if (call := current_call()) is not None:
-        await context.send_initial_metadata(call.metadata)
+        await _sent(context.send_initial_metadata(call.metadata))
+
+
+async def _sent(sending: Awaitable[None]) -> None:
+    """Wait for what is being sent; a caller who left meanwhile has cancelled the call."""
+    try:
+        await sending
+    except aio.InternalError as error:  # gRPC's own cancellation comes a moment later
+        raise asyncio.CancelledError from error

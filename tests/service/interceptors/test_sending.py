@@ -1,0 +1,55 @@
+"""How responses leave when nobody takes them any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+
+from service.call import Call, enter_call
+from service.interceptors.sending import Sending
+
+METHOD = "/sluice.v1.X/Do"
+
+
+class Gone:
+    """A call whose caller has left; gRPC hasn't said so yet."""
+
+    async def send_initial_metadata(self, metadata: object) -> None:
+        raise aio.InternalError("the operation failed")
+
+    write = send_initial_metadata
+
+
+async def whole(request: object, context: object) -> str:
+    return "answer"
+
+
+async def stream(request: object, context: object) -> AsyncGenerator[str, None]:
+    yield "answer"
+
+
+@pytest.mark.parametrize(
+    ("is_stream", "has_metadata"),
+    [(False, True), (True, True), (True, False)],
+    ids=["a whole answer's metadata", "a stream's metadata", "a stream's message"],
+)
+async def test_who_left_before_the_answer_was_sent_has_cancelled_the_call(
+    *, is_stream: bool, has_metadata: bool
+) -> None:
+    """It is no fault of the service, to be logged and answered as one."""
+    make: Any = grpc.unary_stream_rpc_method_handler if is_stream else grpc.unary_unary_rpc_method_handler
+
+    async def continuation(details: object) -> Any:
+        return make(stream if is_stream else whole)
+
+    handler: Any = await Sending().intercept_service(continuation, SimpleNamespace(method=METHOD))
+    if has_metadata:
+        enter_call(Call(METHOD, "id"))
+    with pytest.raises(asyncio.CancelledError):
+        await (handler.unary_stream if is_stream else handler.unary_unary)(None, Gone())
