@@ -6,10 +6,10 @@ import asyncio
 
 from sluice.v1 import chat_pb2, token_pb2, token_pb2_grpc
 
+from service.call import deadline_of
 from service.engine.errors import InvalidRequest
-from service.pipeline.chat import ChatPipeline
 from service.pipeline.token import detokenize, tokenize
-from service.servicers.catalog import Catalog
+from service.servicers.catalog import Catalog, Served
 from service.servicers.generation import Context
 
 
@@ -50,22 +50,21 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
     async def CountTokens(  # noqa: N802
         self,
         request: token_pb2.CountTokensRequest,
-        context: Context,  # noqa: ARG002
+        context: Context,
     ) -> token_pb2.CountTokensResponse:
         if request.HasField("text"):
             served = self._catalog.get(request.text.model)
             num_tokens = len(await asyncio.to_thread(tokenize, served.tokenizer, request.text))
         else:
-            served = model = self._catalog.generator(request.chat.model, request.chat.serving.deployment)
-            num_tokens = await _count(model.chat, request.chat)
+            served, num_tokens = await self._count(request.chat, deadline_of(context))
         return token_pb2.CountTokensResponse(
             model=served.name, num_tokens=num_tokens, max_model_len=served.description.max_model_len
         )
 
-
-async def _count(pipeline: ChatPipeline, chat: chat_pb2.ChatRequest) -> int:
-    try:
-        return await pipeline.count(chat)
-    except InvalidRequest as error:
-        error.field = f"chat.{error.field}"
-        raise
+    async def _count(self, chat: chat_pb2.ChatRequest, deadline: float | None) -> tuple[Served, int]:
+        try:
+            model = self._catalog.generator(chat.model, chat.serving.deployment)
+            return model, await model.chat.count(chat, deadline)
+        except InvalidRequest as error:
+            error.field = f"chat.{error.field}"
+            raise

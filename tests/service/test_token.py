@@ -147,6 +147,14 @@ async def test_a_chat_that_the_template_refuses_is_not_counted() -> None:
     )
 
 
+async def test_a_chat_of_a_model_that_does_not_chat_is_not_counted() -> None:
+    """The error names the model's place in the request."""
+    async with running() as run:
+        run.server.catalog.add(replace(run.server.catalog.generator(MODEL), chat_pipeline=None))
+        refusal = await refused(token_pb2_grpc.TokenServiceStub(run.channel).CountTokens(count_chat(user("hello"))))
+    assert (refusal.code, refusal.fields) == (grpc.StatusCode.INVALID_ARGUMENT, [("chat.model", "UNSUPPORTED_TASK")])
+
+
 @pytest.mark.parametrize(
     ("method", "request_"),
     [
