@@ -7,6 +7,7 @@ it at a time; in that, one thread at a time. It knows neither models nor traffic
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import tempfile
@@ -38,7 +39,7 @@ class EndpointFile:
         """
         if not self._path.parent.is_dir():
             raise EndpointFileError(f"{self._path}: the folder does not exist")
-        for left in self._path.parent.glob(f".{self._path.name}.*.tmp"):
+        for left in self._path.parent.glob(f".{glob.escape(self._path.name)}.*.tmp"):
             left.unlink(missing_ok=True)
         try:
             content = _content(self._path.read_text(encoding="utf-8"))
@@ -93,7 +94,10 @@ class EndpointFile:
 
 def _content(text: str) -> endpoint_pb2.ListEndpointsResponse:
     """Raises ValueError or ParseError."""
-    values = json.loads(text)
+    try:
+        values = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     if not isinstance(values, dict):
         raise ValueError("it must hold a JSON object")  # noqa: TRY004  as for JSON that can't be read
     return json_format.ParseDict(values, endpoint_pb2.ListEndpointsResponse())

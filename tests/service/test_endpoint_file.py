@@ -102,6 +102,14 @@ def test_leftovers_of_a_dead_writer_are_removed(tmp_path: Path) -> None:
     assert names_in(tmp_path) == [".other.json.abc123.tmp", "endpoints.json.tmp"]
 
 
+def test_leftovers_beside_a_name_with_brackets_are_removed(tmp_path: Path) -> None:
+    """The file's name is no pattern."""
+    for name in (".a[1].json.abc123.tmp", ".a1.json.abc123.tmp"):
+        (tmp_path / name).write_text("{")
+    assert EndpointFile(tmp_path / "a[1].json").read() == []
+    assert names_in(tmp_path) == [".a1.json.abc123.tmp"]
+
+
 def test_file_of_another_folder_is_refused(tmp_path: Path) -> None:
     """A missing folder is told at the start, not with the first change."""
     with pytest.raises(EndpointFileError, match=r"nowhere/endpoints\.json: the folder does not exist$"):
@@ -113,6 +121,7 @@ def test_file_of_another_folder_is_refused(tmp_path: Path) -> None:
     [
         ("", "endpoints.json: "),
         ("{", "endpoints.json: "),
+        ("[" * 200_000, "endpoints.json: it is nested too deeply"),
         ("[]", "endpoints.json: it must hold a JSON object"),
         ('{"endpoint": []}', '"endpoint"'),
         (GOOD.replace('"x"', '"no spaces"'), "'no spaces': does not match regex"),
