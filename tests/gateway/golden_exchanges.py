@@ -154,6 +154,18 @@ def _choices() -> Iterator[Exchange]:
     yield Exchange("azure_range", path, body | {"response_format": {"type": "xml"}}, answers)
 
 
+def _deployments() -> Iterator[Exchange]:
+    """OpenAI's Azure client names the model in the path."""
+    root, query = "/openai/deployments/m", "?api-version=2024-10-21"
+    chat, answers = {"model": "n", "messages": MESSAGES}, said.CHATS["text"]
+    yield Exchange("deployment_chat", f"{root}/chat/completions{query}", chat, answers, KEY)
+    yield Exchange("deployment_chat_stream", f"{root}/chat/completions{query}", chat | USAGE, answers, KEY)
+    yield Exchange("deployment_completion", f"{root}/completions{query}", {"prompt": "hi"}, said.COMPLETIONS["text"])
+    yield Exchange("deployment_embedding", f"{root}/embeddings{query}", {"input": ["a", "ä"]}, said.VECTORS)
+    yield Exchange("deployment_missing", f"{root}/chat/completions", {})
+    yield Exchange("deployment_nobody", f"{root}/completions", {"prompt": "hi"}, said.refused(said.NOBODY))
+
+
 def _generations() -> Iterator[Exchange]:
     everything = {"details": True, "perf_stat": True, "do_sample": True, "seed": 42, "temperature": 0.5, "top_k": 10}
     cases: list[tuple[str, _Body, Answers]] = [
@@ -237,6 +249,7 @@ EXCHANGES: Final = [
     *_embeddings(),
     *_responses(),
     *_choices(),
+    *_deployments(),
     *_generations(),
     *_lookups(),
     *_endpoints(),
