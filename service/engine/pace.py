@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 
 _MEMORY = 0.75  # of what was known of prompts, the part that stays when something new is learnt
-# The same of answers alone: other work on the machine makes a step longer now and then, and nothing makes it shorter.
-_MEMORY_OF_SHORTER = 0.9
+# The same of answers alone: other work on the machine, and a prompt just before, which leaves the processor's caches
+# without the weights, make a step longer now and then, and nothing makes it shorter.
+_MEMORY_OF_SHORTER = 0.97
 _MEMORY_OF_LONGER = 0.5
 _BURST_TOKENS = 1536  # of prompts that may come at once after a pause: few and short ones shall not be held up
 _MIN_CHUNK = 2  # tokens of a prompt: it moves on, whatever that takes
