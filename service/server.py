@@ -48,6 +48,7 @@ from service.interceptors.request_log import RequestLog
 from service.interceptors.sending import Sending
 from service.interceptors.tracing import Tracing
 from service.interceptors.validation import Validation
+from service.pipeline.workers import PipelineLimits, Workers
 from service.servicers.catalog import Catalog, Served
 from service.servicers.chat import ChatServicer
 from service.servicers.completion import CompletionServicer
@@ -100,6 +101,7 @@ _REQUESTS = (
     watermark_pb2.DetectWatermarkRequest,
 )
 _HEARTBEAT_CHECK_S = 1.0
+_MAX_READING_S = 60.0  # of the longest text that the contract takes, several times what it needs on a small machine
 _LAST_WORDS_S = 2.0  # for statuses on their way out; health watchers would stay for ever
 
 _log = logging.getLogger(__name__)
@@ -120,6 +122,7 @@ class Server:
         self._settings = settings
         self.health = Health(SERVICES)
         self.catalog = Catalog()
+        self.readers = Workers(PipelineLimits(max_render_s=_MAX_READING_S))
         self._metrics = EngineMetrics(telemetry)
         self._server = aio.server(
             interceptors=[
@@ -145,8 +148,9 @@ class Server:
         response_pb2_grpc.add_ResponseServiceServicer_to_server(response, self._server)
         text = TextGenerationServicer(self.catalog, telemetry, capture_content=settings.capture_content)
         text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(text, self._server)
-        token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(self.catalog), self._server)
-        watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(self.catalog), self._server)
+        tokens, watermarks = TokenServicer(self.catalog, self.readers), WatermarkServicer(self.catalog, self.readers)
+        token_pb2_grpc.add_TokenServiceServicer_to_server(tokens, self._server)
+        watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(watermarks, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self.health.servicer, self._server)
         names = [*SERVICES, HEALTH_SERVICE, reflection.SERVICE_NAME]
         reflection.enable_server_reflection(names, self._server)
@@ -208,6 +212,7 @@ class Server:
         await asyncio.gather(*(served.engine.drain(0) for served in self.catalog))
         await self._server.stop(_LAST_WORDS_S)
         await asyncio.gather(*(served.close() for served in self.catalog))
+        self.readers.close()
 
 
 def _configured(catalog: Catalog, settings: EndpointSettings) -> endpoint_pb2.Endpoint:

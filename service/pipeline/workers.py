@@ -33,7 +33,7 @@ class PipelineLimits:
 
 
 class Workers:
-    """The worker threads of one served model. `deadline` is always a `time.monotonic()` instant in seconds."""
+    """The worker threads of one served model, or of what reads texts of all models. `deadline` is always a `time.monotonic()` instant in seconds."""
 
     def __init__(self, limits: PipelineLimits) -> None:
         self.limits = limits
@@ -51,6 +51,11 @@ class Workers:
         Raises EngineOverloaded if as long as that no thread is free: what others ask for is not this request's fault.
         """
         return await _run(self._renderers, work, self.limits.max_render_s, deadline, too_long)
+
+    async def read(self, work: Callable[[], _Result], deadline: float | None, field: str) -> _Result:
+        """Read a text or tokens that nothing is generated from. Raises InvalidRequest of `field`, else as `render`."""
+        too_long = InvalidRequest(field, f"it took longer than {self.limits.max_render_s:g} s to read")
+        return await self.render(work, deadline, too_long)
 
     async def compile(self, work: Callable[[], _Result], deadline: float | None, field: str) -> _Result:
         """Make a grammar's state. Raises UnsupportedConstraint of `field` past the limit, and as `render` does."""

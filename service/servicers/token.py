@@ -1,14 +1,13 @@
-"""sluice.v1.TokenService over the catalogue. Only the loop's thread runs it; texts are read on another."""
+"""sluice.v1.TokenService over the catalogue. Only the loop's thread runs it; texts are read on worker threads."""
 
 from __future__ import annotations
-
-import asyncio
 
 from sluice.v1 import chat_pb2, token_pb2, token_pb2_grpc
 
 from service.call import deadline_of
 from service.engine.errors import InvalidRequest
 from service.pipeline.token import detokenize, tokenize
+from service.pipeline.workers import Workers
 from service.servicers.catalog import Catalog, Served
 from service.servicers.generation import Context
 
@@ -16,13 +15,15 @@ from service.servicers.generation import Context
 class TokenServicer(token_pb2_grpc.TokenServiceServicer):
     """Turns texts into a model's tokens and back; any model will do, those that make vectors too."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, workers: Workers) -> None:
+        """`workers` are shared by all models, and by nothing that generates."""
         self._catalog = catalog
+        self._workers = workers
 
     async def TokenizeText(  # noqa: N802
         self,
         request: token_pb2.TokenizeTextRequest,
-        context: Context,  # noqa: ARG002
+        context: Context,
     ) -> token_pb2.TokenizeTextResponse:
         model = self._catalog.get(request.model)
 
@@ -35,16 +36,19 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
                 max_model_len=model.description.max_model_len,
             )
 
-        return await asyncio.to_thread(respond)
+        return await self._workers.read(respond, deadline_of(context), "text")
 
     async def DetokenizeText(  # noqa: N802
         self,
         request: token_pb2.DetokenizeTextRequest,
-        context: Context,  # noqa: ARG002
+        context: Context,
     ) -> token_pb2.DetokenizeTextResponse:
         model = self._catalog.get(request.model)
-        skips = request.skip_special_tokens
-        text = await asyncio.to_thread(detokenize, model.tokenizer, request.token_ids, skip_special_tokens=skips)
+
+        def join() -> str:
+            return detokenize(model.tokenizer, request.token_ids, skip_special_tokens=request.skip_special_tokens)
+
+        text = await self._workers.read(join, deadline_of(context), "token_ids")
         return token_pb2.DetokenizeTextResponse(model=model.name, text=text)
 
     async def CountTokens(  # noqa: N802
@@ -54,7 +58,10 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
     ) -> token_pb2.CountTokensResponse:
         if request.HasField("text"):
             served = self._catalog.get(request.text.model)
-            num_tokens = len(await asyncio.to_thread(tokenize, served.tokenizer, request.text))
+            tokenizer = served.tokenizer
+            num_tokens = await self._workers.read(
+                lambda: len(tokenize(tokenizer, request.text)), deadline_of(context), "text.text"
+            )
         else:
             served, num_tokens = await self._count(request.chat, deadline_of(context))
         return token_pb2.CountTokensResponse(

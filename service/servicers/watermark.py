@@ -1,27 +1,30 @@
-"""sluice.v1.WatermarkService over the catalogue. Only the loop's thread runs it; texts are scored on another."""
+"""sluice.v1.WatermarkService over the catalogue. Only the loop's thread runs it; texts are scored on worker threads."""
 
 from __future__ import annotations
 
-import asyncio
-
 from sluice.v1 import watermark_pb2, watermark_pb2_grpc
 
+from service.call import deadline_of
+from service.pipeline.workers import Workers
 from service.servicers.catalog import Catalog
+from service.servicers.generation import Context
 
 
 class WatermarkServicer(watermark_pb2_grpc.WatermarkServiceServicer):
     """Tells whether a model wrote a text."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, workers: Workers) -> None:
+        """`workers` are shared by all models, and by nothing that generates."""
         self._catalog = catalog
+        self._workers = workers
 
     async def DetectWatermark(  # noqa: N802
         self,
         request: watermark_pb2.DetectWatermarkRequest,
-        context: object,  # noqa: ARG002
+        context: Context,
     ) -> watermark_pb2.DetectWatermarkResponse:
         detector = self._catalog.generator(request.model).watermark
-        score = await asyncio.to_thread(detector.score, request.text)
+        score = await self._workers.read(lambda: detector.score(request.text), deadline_of(context), "text")
         return watermark_pb2.DetectWatermarkResponse(
             z_score=score.z_score,
             num_tokens=score.num_tokens,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,7 +16,7 @@ from sluice.v1 import chat_pb2, content_pb2, token_pb2, token_pb2_grpc
 
 from service.engine.tokenizer import FastTokenizer
 from tests.pipeline.fakes import ADDED, CHATML, END, function, pipeline_of, tokenizer_of, user
-from tests.service.fakes import MODEL, refused, running
+from tests.service.fakes import MODEL, refused, request, running
 
 NUM_MAX = 128  # tokens of the context of the tests' model
 
@@ -179,3 +181,20 @@ async def test_a_draining_server_counts_no_more() -> None:
         stub = token_pb2_grpc.TokenServiceStub(run.channel)
         refusal = await refused(stub.TokenizeText(tokenize("x")))
     assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+
+
+async def test_many_long_texts_hold_up_each_other_only() -> None:
+    """Texts are read by a few threads that nothing else needs; who gets none in time is told to come back."""
+    release = threading.Event()
+    async with running() as run:
+        readers = run.server.readers
+        readers.limits = replace(readers.limits, max_render_s=0.3)
+        texts = [
+            asyncio.create_task(readers.read(release.wait, None, "text")) for _ in range(readers.limits.num_threads)
+        ]
+        await asyncio.sleep(0)
+        refusal = await refused(token_pb2_grpc.TokenServiceStub(run.channel).TokenizeText(tokenize("x")))
+        assert (await run.chat.Chat(request())).choices
+        release.set()
+        await asyncio.gather(*texts, return_exceptions=True)
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
