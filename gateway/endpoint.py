@@ -2,8 +2,8 @@
 
 Owns the order of things: read the body, let the dialect parse it, call the service, and send what comes, streamed or
 whole. A caller that leaves ends the call at the service, at any moment. A stream commits to status 200 at its first
-event; until then an error is an HTTP status, after it one last event. Used on the event loop; it knows no JSON of any
-dialect and no gRPC.
+event; until then an error is an HTTP status, after it one last event. Used on the event loop, but for the parsing of
+large bodies, which may run on any thread; it knows no JSON of any dialect and no gRPC.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from gateway.dialects.failure import Failure, Reason
 from gateway.sse import EventStream
 
 _LOGGER = logging.getLogger(__name__)
+_LARGE_BODY = 256 * 1024  # bytes from which on a body is parsed on another thread, so that the loop goes on
 _LAST_WORDS_S = 1.0
 _STALL_GRACE_S = 5.0  # what a reader has to take in the end of a stream whose deadline has passed
 
@@ -59,7 +60,10 @@ class GenerationEndpoint:
         try:
             body = await read_json_body(headers, receive, self.settings.max_body_bytes)
             arrival = Arrival(body, dict(headers), dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
-            call = translator.parse(arrival)
+            if len(body) > _LARGE_BODY:
+                call = await asyncio.to_thread(translator.parse, arrival)
+            else:
+                call = translator.parse(arrival)
         except CallerLeft:
             raise
         except Exception as error:  # noqa: BLE001  what is unknown is logged, and told in the dialect's shape

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckResponse
+from sluice.v1 import chat_pb2
 
+from gateway.dialects.call import Arrival, Call
+from gateway.dialects.openai.chat import OpenAITranslator
 from tests.gateway.conftest import Gateway, chat_body
 
 
@@ -90,3 +94,24 @@ async def test_probes(gateway: Gateway) -> None:
     assert "NOT_SERVING" in unready.json()["reason"]
     assert (await gateway.http.get("/healthz")).status_code == 200
     assert gateway.spans.get_finished_spans() == ()
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+async def test_large_body_is_parsed_beside_the_loop(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, *, is_large: bool
+) -> None:
+    """Others need not wait for it; errors are told as ever."""
+    threads: list[threading.Thread] = []
+    parse = OpenAITranslator.parse
+
+    def watched(self: OpenAITranslator, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
+        threads.append(threading.current_thread())
+        return parse(self, arrival)
+
+    monkeypatch.setattr(OpenAITranslator, "parse", watched)
+    content = "word " * (100_000 if is_large else 1)
+    assert (await gateway.chat(messages=[{"role": "user", "content": content}])).status_code == 200
+    assert gateway.service.requests[0].messages[0].content[0].text == content
+    refusal = await gateway.chat(messages=[{"role": "user", "content": content}], colour=1)
+    assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, "colour")
+    assert [thread is threading.main_thread() for thread in threads] == [not is_large] * 2
