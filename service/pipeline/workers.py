@@ -33,7 +33,10 @@ class PipelineLimits:
 
 
 class Workers:
-    """The worker threads of one served model, or of what reads texts of all models. `deadline` is always a `time.monotonic()` instant in seconds."""
+    """The worker threads of one served model, or of what reads texts for all models.
+
+    `deadline` is always a `time.monotonic()` instant in seconds.
+    """
 
     def __init__(self, limits: PipelineLimits) -> None:
         self.limits = limits
