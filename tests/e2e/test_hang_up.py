@@ -68,6 +68,7 @@ REQUESTS = [
     Endless("/v1/responses", {"model": MODEL, "input": LONG, "logit_bias": NO_END}),
     Endless(f"/serving-endpoints/{MODEL}/invocations", CHAT),
     Endless("/chat/completions?api-version=2024-05-01-preview", CHAT | {"model": MODEL}),
+    Endless(f"/openai/deployments/{MODEL}/chat/completions?api-version=2024-10-21", CHAT),
     Endless(f"/v2/models/{MODEL}/generate", {"text_input": f"<|im_end|><|endoftext|>{LONG}", "parameters": BABBLE}),
 ]
 DOORS = [pytest.param(each, door, id=f"{each.path}-{door}") for each in REQUESTS for door in each.doors]
