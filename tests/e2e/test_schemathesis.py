@@ -13,7 +13,7 @@ from tests.e2e.stack import ROOT, Stack
 PROGRAM = ROOT / ".venvs/schemathesis/bin/schemathesis"
 CONFIG = ROOT / "tests/e2e/schemathesis.toml"
 # The paths whose bodies are read by the same code as another path's: each rule of the description is tried once.
-TWINS = r"^/models/|^/serving-endpoints/(responses|\{name\})|/versions/|/pt|/generate_stream$"
+TWINS = r"^/models/|^/serving-endpoints/(responses|\{name\})|^/openai/|/versions/|/pt|/generate_stream$"
 
 
 @pytest.fixture(scope="module")

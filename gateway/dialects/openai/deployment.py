@@ -5,33 +5,36 @@ The path names the model, or the endpoint; what the body says of it is without e
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar, TypeAlias
 
 import msgspec
 from sluice.v1 import chat_pb2, completion_pb2, embedding_pb2
 
 from gateway.dialects.call import Arrival, Call
+from gateway.dialects.contract_limit import check_text
 from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
 from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
+
+NameOrNone: TypeAlias = Annotated[str, msgspec.Meta(min_length=0)]  # the contract's least length is 1
 
 
 class DeploymentChatBody(ChatCompletionBody, kw_only=True):
     """The body of a chat."""
 
-    model: str = ""
+    model: NameOrNone = ""
 
 
 class DeploymentCompletionBody(OpenAICompletionBody, kw_only=True):
     """The body of a text completion."""
 
-    model: str = ""
+    model: NameOrNone = ""
 
 
 class DeploymentEmbeddingBody(OpenAIEmbeddingBody, kw_only=True):
     """The body of an embedding request."""
 
-    model: str = ""
+    model: NameOrNone = ""
 
 
 class DeploymentChatTranslator(OpenAITranslator):
@@ -42,7 +45,7 @@ class DeploymentChatTranslator(OpenAITranslator):
     def parse(self, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
         """Read a request. Raises Failure."""
         call = super().parse(arrival)
-        call.request.model = arrival.path["name"]
+        _ask_for(arrival.path["name"], call.request)
         return call
 
 
@@ -54,7 +57,7 @@ class DeploymentCompletionTranslator(OpenAICompletionTranslator):
     def parse(self, arrival: Arrival) -> Call[completion_pb2.CompleteRequest]:
         """Read a request. Raises Failure."""
         call = super().parse(arrival)
-        call.request.model = arrival.path["name"]
+        _ask_for(arrival.path["name"], call.request)
         return call
 
 
@@ -66,5 +69,12 @@ class DeploymentEmbeddingTranslator(OpenAIEmbeddingTranslator):
     def parse(self, arrival: Arrival) -> Call[embedding_pb2.EmbedRequest]:
         """Read a request. Raises Failure."""
         call = super().parse(arrival)
-        call.request.model = arrival.path["name"]
+        _ask_for(arrival.path["name"], call.request)
         return call
+
+
+def _ask_for(
+    name: str, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest | embedding_pb2.EmbedRequest
+) -> None:
+    check_text(type(request), "model", request.model or None, "model")  # looked at, though the path's takes its place
+    request.model = name

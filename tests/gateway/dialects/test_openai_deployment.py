@@ -46,6 +46,16 @@ def test_unknown_field_is_refused(kind: type[Translator], body: dict[str, Any]) 
     assert caught.value.field == "colour"
 
 
+@pytest.mark.parametrize(("kind", "body"), [(kind, body) for kind, _, body in KINDS])
+def test_model_that_none_can_be_is_refused(kind: type[Translator], body: dict[str, Any]) -> None:
+    """A name beyond the contract's length is refused, though the path's would take its place; an empty one is none."""
+    with pytest.raises(Failure, match="1 to 256 characters") as caught:
+        kind().parse(Arrival(json.dumps(body | {"model": "m" * 257}).encode(), path={"name": "m"}))
+    assert caught.value.field == "model"
+    call = kind().parse(Arrival(json.dumps(body | {"model": ""}).encode(), path={"name": "m"}))
+    assert call.request.model == "m"
+
+
 async def test_paths(gateway: Gateway) -> None:
     """A deployment's name may have slashes; errors of no route have OpenAI's shape."""
     answer = await gateway.http.post(
