@@ -5,8 +5,6 @@ Owns the only way in which a ChatResponse is made, so that an unstreamed answer 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from sluice.v1 import chat_pb2, content_pb2
 
 
@@ -71,11 +69,3 @@ class ChatFold:
             message.reasoning = "".join(self._reasoning[choice.index])
         for index, call in enumerate(message.tool_calls):
             call.function.arguments = "".join(self._arguments[choice.index, index])
-
-
-def fold(events: Iterable[chat_pb2.StreamChatResponse]) -> chat_pb2.ChatResponse:
-    """The whole answer that a stream tells."""
-    folding = ChatFold()
-    for event in events:
-        folding.add(event)
-    return folding.response

@@ -7,9 +7,8 @@ import json
 from sluice.v1 import chat_pb2, tool_pb2
 
 from service.engine.tokenizer import FastTokenizer
-from service.pipeline.fold import fold
 from service.pipeline.prepared_chat import PreparedChat
-from tests.pipeline.fakes import ADDED, END, events_of, function, outputs_of, token_id, tokenizer_of
+from tests.pipeline.fakes import ADDED, END, events_of, fold, function, outputs_of, token_id, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)
 END_ID = token_id(TOKENIZER, END)

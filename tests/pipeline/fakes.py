@@ -18,6 +18,7 @@ from service.engine.tokenizer import FastTokenizer
 from service.engine.types import Constraint, FinishReason, GenerationOutput, StopParams, Timings, TokenLogprob
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.control_tokens import ControlTokens
+from service.pipeline.fold import ChatFold
 from service.pipeline.pieces import CallArguments, CallStart, Content, Piece, Reasoning
 from service.pipeline.prepared_chat import PreparedChat
 from service.pipeline.template import ChatTemplate
@@ -194,3 +195,11 @@ def join(pieces: Iterable[Piece]) -> tuple[str, str, list[tuple[str, str]]]:
             case CallArguments(text):
                 calls[-1] = (calls[-1][0], calls[-1][1] + text)
     return reasoning, content, calls
+
+
+def fold(events: Iterable[chat_pb2.StreamChatResponse]) -> chat_pb2.ChatResponse:
+    """The whole answer that a stream tells."""
+    folding = ChatFold()
+    for event in events:
+        folding.add(event)
+    return folding.response

@@ -14,7 +14,6 @@ from service.engine.errors import PromptTooLong
 from service.engine.tokenizer import FastTokenizer
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.errors import TemplateRefused
-from service.pipeline.fold import fold
 from service.pipeline.template import ChatTemplate
 from tests.pipeline.chat_cases import END_ID, REQUIRED, SCHEMA, TOKENIZER, WEATHER, prompt_of
 from tests.pipeline.fakes import (
@@ -23,6 +22,7 @@ from tests.pipeline.fakes import (
     END,
     babble,
     events_of,
+    fold,
     function,
     message,
     outputs_of,

@@ -6,12 +6,12 @@ import pytest
 from sluice.v1 import chat_pb2
 
 from service.pipeline.chat import ChatPipeline
-from service.pipeline.fold import fold
 from tests.pipeline.chat_cases import END_ID, TOKENIZER, answer_of, prompt_of
 from tests.pipeline.fakes import (
     CHATML,
     allowed_ids,
     events_of,
+    fold,
     outputs_of,
     pipeline_of,
     request_of,

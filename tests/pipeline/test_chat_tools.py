@@ -13,12 +13,12 @@ from sluice.v1 import chat_pb2, logprobs_pb2, sampling_pb2, tool_pb2
 from service.engine.errors import InvalidRequest
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.errors import UnsupportedFeature
-from service.pipeline.fold import fold
 from tests.pipeline.chat_cases import END_ID, NONE, REQUIRED, SCHEMA, TOKENIZER, WEATHER, answer_of, prompt_of
 from tests.pipeline.fakes import (
     END,
     babble,
     events_of,
+    fold,
     function,
     outputs_of,
     pipeline_of,

@@ -11,10 +11,9 @@ from sluice.v1 import chat_pb2
 from service.engine.tokenizer import FastTokenizer
 from service.engine.types import FinishReason, StopParams
 from service.pipeline.choice import ChoiceEvents
-from service.pipeline.fold import fold
 from service.pipeline.reasoning import KNOWN_MARKERS, ReasoningParser, Thinking
 from service.pipeline.tool_syntax import HERMES
-from tests.pipeline.fakes import ADDED, END, outputs_of, token_id, tokenizer_of
+from tests.pipeline.fakes import ADDED, END, fold, outputs_of, token_id, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)
 SPELLED = tokenizer_of()

@@ -16,9 +16,8 @@ from service.engine.build import build_engine
 from service.engine.config import EngineConfig
 from service.engine.engine import Engine
 from service.pipeline.chat import ChatPipeline
-from service.pipeline.fold import fold
 from service.pipeline.template import ChatTemplate
-from tests.pipeline.fakes import DEMO, function, request_of, user
+from tests.pipeline.fakes import DEMO, fold, function, request_of, user
 from tests.pipeline.random_schemas import Schema, random_schema
 
 NUM_REQUESTS = 200
