@@ -6,7 +6,7 @@ Owns their JSON model and its mapping to the contract. It knows no limits: the c
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 from sluice.v1 import content_pb2, tool_pb2
@@ -57,11 +57,14 @@ class ImagePart(msgspec.Struct, tag_field="type", tag="image_url", forbid_unknow
     cache_control: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
+JsonObject: TypeAlias = dict[str, msgspec.Raw]
+
+
 class CalledFunction(msgspec.Struct, forbid_unknown_fields=True):
-    """A function's name and its arguments, a JSON text."""
+    """A function's name and its arguments: a JSON text, or the object itself, as Databricks documents it."""
 
     name: str
-    arguments: str
+    arguments: str | JsonObject
 
 
 class MadeCall(msgspec.Struct, forbid_unknown_fields=True):
@@ -93,6 +96,11 @@ def is_given(raw: msgspec.Raw) -> bool:
     return bytes(raw) not in {b"", b"null"}
 
 
+def json_text(value: str | JsonObject | None) -> str:
+    """The JSON text of what may be given as one or as an object; empty for nothing."""
+    return msgspec.json.encode(value).decode() if isinstance(value, dict) else value or ""
+
+
 def to_message(message: ChatMessage, path: str) -> content_pb2.Message:
     """The contract's message. Raises Failure naming `path` for what no model here can take, and for too many items."""
     for name in ("audio", "function_call"):
@@ -110,7 +118,7 @@ def to_message(message: ChatMessage, path: str) -> content_pb2.Message:
         result.tool_call_id = message.tool_call_id
     check_length(content_pb2.Message, "tool_calls", message.tool_calls or (), f"{path}.tool_calls")
     for call in message.tool_calls or ():
-        function = tool_pb2.FunctionCall(name=call.function.name, arguments=call.function.arguments)
+        function = tool_pb2.FunctionCall(name=call.function.name, arguments=json_text(call.function.arguments))
         result.tool_calls.add(id=call.id, function=function)
     return result
 

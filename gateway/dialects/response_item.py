@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from sluice.v1 import content_pb2, response_item_pb2
 
+from gateway.dialects.chat_message import JsonObject, json_text
 from gateway.dialects.contract_limit import check_length
 from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.response_part import (
@@ -53,8 +54,6 @@ _PART_NAMES: Final = {  # the contract's names of what a part has → the caller
     "file.file_id": "file_id",
     "file.filename": "filename",
 }
-
-JsonObject: TypeAlias = dict[str, msgspec.Raw]
 
 
 class ResponseItem(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -111,7 +110,7 @@ def _to_item(item: ResponseItem, path: str) -> response_item_pb2.InputItem:
             )
         case "function_call":
             call = response_item_pb2.FunctionCallItem(
-                call_id=item.call_id, name=item.name, arguments=_json_text(item.arguments)
+                call_id=item.call_id, name=item.name, arguments=json_text(item.arguments)
             )
             return response_item_pb2.InputItem(function_call=call)
         case "function_call_output":
@@ -136,13 +135,9 @@ def _message(role: content_pb2.Role, content: Iterable[content_pb2.ContentPart])
     return response_item_pb2.InputItem(message=response_item_pb2.InputMessage(role=role, content=content))
 
 
-def _json_text(value: str | JsonObject | None) -> str:
-    return msgspec.json.encode(value).decode() if isinstance(value, dict) else value or ""
-
-
 def _output_text(output: str | list[Part] | JsonObject | None, path: str) -> str:
     if not isinstance(output, list):
-        return _json_text(output)
+        return json_text(output)
     for index, part in enumerate(output):
         if isinstance(part, InputImagePart | InputFilePart):
             text = "the output of a function is text"

@@ -140,6 +140,19 @@ def test_answer_can_be_sent_back() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "text"),
+    [('{"a":  1}', '{"a":  1}'), ({"a": 1.0, "b": {"c": [None]}}, '{"a":1.0,"b":{"c": [null]}}'), ({}, "{}")],
+)
+def test_arguments_of_a_call_may_be_an_object(given: Any, text: str) -> None:
+    """Databricks documents an object; its numbers stay as they were written."""
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": given}}
+    _, assistant = parse(
+        messages=[{"role": "user", "content": ""}, {"role": "assistant", "tool_calls": [call]}]
+    ).request.messages
+    assert assistant.tool_calls[0].function.arguments == text
+
+
+@pytest.mark.parametrize(
     "field", ["metadata", "prediction", "user", "verbosity", "service_tier", "store", "modalities"]
 )
 def test_fields_without_effect(field: str) -> None:
