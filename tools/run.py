@@ -100,7 +100,10 @@ def collector_address(endpoint: str) -> tuple[str, int]:
 
 def check(settings: Settings) -> None:
     """Refuse what could only fail later and less clearly, and make the folder of the endpoints' file."""
+    taken: dict[int, str] = {}
     for name, port in settings.ports().items():
+        if taken.setdefault(port, name) != name:
+            raise RunError(f"{taken[port]} and {name} are both {port}")
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -155,7 +158,13 @@ class Children:
 
     async def _copy_log(self, name: str, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None  # noqa: S101 it was made with PIPE
-        while line := await process.stdout.readline():
+        while True:
+            try:
+                line = await process.stdout.readline()
+            except ValueError:
+                continue  # a line above the limit is left out; a child whose log nobody reads would stand still
+            if not line:
+                return
             sys.stdout.write(f"{name:7} | {line.decode(errors='replace')}")
             sys.stdout.flush()
 
