@@ -49,7 +49,7 @@ def request_of(exchange: Exchange) -> tuple[str, bytes]:
 
 
 def response_of(answer: httpx.Response) -> str:
-    """The end of the transcript. Headers have no order; the body stands there as it came, without a line end after it."""
+    """The end of the transcript. Headers have no order; the body stands there as it came, with no line end after it."""
     headers = "".join(f"{name}: {value}\n" for name, value in sorted(answer.headers.items()) if name not in CHANGING)
     return f"HTTP {answer.status_code}\n{headers}\n{answer.content.decode()}"
 
