@@ -38,9 +38,7 @@ class Place(pydantic.BaseModel):
 
 
 @pytest.fixture(params=["v1", "serving-endpoints"])
-def client(
-    stack: Stack, request: pytest.FixtureRequest
-) -> Iterator[Any]:  # its overloads know only OpenAI's models
+def client(stack: Stack, request: pytest.FixtureRequest) -> Iterator[Any]:  # its overloads know only OpenAI's models
     """A client of the front door, at each base URL that has responses."""
     with openai.OpenAI(base_url=f"{stack.door}/{request.param}", api_key="unused", max_retries=0) as client:
         yield client
