@@ -37,7 +37,11 @@ _CODES: Final = {  # where the code is not the status' own name
     Reason.INVALID_TYPE: "invalid_type",
     Reason.INVALID_FIELD: "invalid_value",
 }
-_LEFT: Final = "Client Closed Request"  # 499, which no standard names
+_PHRASES: Final = {  # of statuses that no standard names, or that Python's versions name differently
+    413: "Request Entity Too Large",
+    422: "Unprocessable Entity",
+    499: "Client Closed Request",
+}
 _MAX_VALUE_LENGTH: Final = 256  # of the offending value's text
 
 
@@ -76,7 +80,7 @@ def _to_code(failure: Failure, status: int) -> str:
 
 
 def _phrase(status: int) -> str:
-    return _LEFT if status == 499 else HTTPStatus(status).phrase
+    return _PHRASES.get(status) or HTTPStatus(status).phrase
 
 
 def _value_at(body: bytes, loc: list[str]) -> str:
