@@ -225,6 +225,7 @@ sluice is ready.
   gateway              http://{settings.host}:{settings.gateway_port}   REST, SSE, /metrics
   service              {settings.host}:{settings.service_port}   gRPC; metrics at http://{settings.host}:{settings.service_metrics_port}/metrics
   Envoy's own pages    http://127.0.0.1:{settings.envoy_admin_port}
+  the API, described   {door}/docs
 
 Try:
   curl -N {door}/v1/chat/completions -H 'content-type: application/json' -d '{body}'
