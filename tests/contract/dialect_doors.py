@@ -28,6 +28,7 @@ class Door:
 
     `unknown` and `other_task` change it to one for a model that isn't there or does something else, or are other
     paths. `streaming` makes the path stream, where it can. `pictures` have input that no served model takes.
+    `too_many` has one item more than its list may have, and the limit.
     """
 
     path: str
@@ -41,6 +42,7 @@ class Door:
     other_task: Body | str | None = None
     streaming: Body | None = None
     pictures: Sequence[Body] = ()
+    too_many: tuple[Body, str] | None = None
     statuses: dict[int, int] = field(default_factory=dict)  # 400 → what the dialect has instead, for values
 
 
@@ -87,6 +89,9 @@ TEXT_NUMBER = ("temperature", {"temperature": "1"})
 WIDE = ("dimensions", {"dimensions": 0})
 NO_NUMBER = ("dimensions", {"dimensions": "64"})
 STREAM = {"stream": True, "max_tokens": 1500}
+MANY_MESSAGES = ({"messages": MESSAGES * 4097}, "4096")
+MANY_PROMPTS = ({"prompt": ["One,"] * 257}, "256")
+MANY_TEXTS = ({"input": ["a cat"] * 2049}, "2048")
 PICTURE = {"type": "image_url", "image_url": {"url": "https://pictures.example/cat.png"}}
 PICTURES = [{"messages": [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, PICTURE]}]}]
 INPUT_PARTS = [
@@ -98,20 +103,20 @@ INPUT_PARTS = [
 def _chat(path: str, read: Callable[[httpx.Response], Told], **more: Any) -> Door:
     body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 2}
     more = {"unknown": {"model": "nobody"}, "streaming": STREAM, "other_task": {"model": EMBEDDER}, **more}
-    more = {"too_long": {"messages": LONG_MESSAGES}, "pictures": PICTURES, **more}
+    more = {"too_long": {"messages": LONG_MESSAGES}, "pictures": PICTURES, "too_many": MANY_MESSAGES, **more}
     return Door(path, body, read, "messages", HOT, TEXT_NUMBER, **more)
 
 
 def _complete(path: str, read: Callable[[httpx.Response], Told], **more: Any) -> Door:
     body = {"model": MODEL, "prompt": "One, two,", "max_tokens": 2}
     more = {"unknown": {"model": "nobody"}, "streaming": STREAM, "other_task": {"model": EMBEDDER}, **more}
-    return Door(path, body, read, "prompt", HOT, TEXT_NUMBER, too_long={"prompt": LONG}, **more)
+    return Door(path, body, read, "prompt", HOT, TEXT_NUMBER, too_long={"prompt": LONG}, too_many=MANY_PROMPTS, **more)
 
 
 def _embed(path: str, read: Callable[[httpx.Response], Told], **more: Any) -> Door:
     body = {"model": EMBEDDER, "input": ["a cat"]}
     more = {"range": WIDE, "kind": NO_NUMBER, "unknown": {"model": "nobody"}, "other_task": {"model": MODEL}, **more}
-    return Door(path, body, read, "input", too_long={"input": [LONG]}, **more)
+    return Door(path, body, read, "input", too_long={"input": [LONG]}, too_many=MANY_TEXTS, **more)
 
 
 def _respond(path: str, read: Callable[[httpx.Response], Told]) -> Door:
@@ -128,6 +133,7 @@ def _respond(path: str, read: Callable[[httpx.Response], Told]) -> Door:
         {"model": EMBEDDER},
         {"stream": True, "max_output_tokens": 1500},
         [{"input": [{"role": "user", "content": [part]}]} for part in INPUT_PARTS],
+        ({"input": MESSAGES * 4097}, "4096"),
     )
 
 

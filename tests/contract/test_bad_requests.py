@@ -134,6 +134,14 @@ def test_text_too_long_is_refused(client: httpx.Client, door: Door) -> None:
     refused(client, door, door.too_long, door.statuses.get(400, 400), "tokens", "limit")
 
 
+@pytest.mark.parametrize("door", [d for d in DOORS if d.too_many], ids=lambda d: f"{d.path} {d.required}")
+def test_too_many_items_are_refused(client: httpx.Client, door: Door) -> None:
+    """The list and how many it may have are told."""
+    assert door.too_many
+    change, limit = door.too_many
+    refused(client, door, change, door.statuses.get(400, 400), door.required, limit)
+
+
 @doors
 def test_model_of_another_task_is_refused(client: httpx.Client, door: Door) -> None:
     """A model that makes vectors doesn't chat, and the other way round."""
