@@ -7,9 +7,8 @@ list of the endpoints. Used on the event loop.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from google.protobuf.message import Message
@@ -25,27 +24,13 @@ _FRESH_S: Final = 2.0  # how long the list is believed
 _TASKS: Final[dict[type[Message], Task]] = {ChatRequest: TASK_CHAT, EmbedRequest: TASK_EMBEDDING}
 
 
-class ChoosingClient:
-    """A client for generation requests whose `model` may be empty, or a name that nobody knows."""
+class ModelChoice:
+    """What is served, and which of it a request means."""
 
     def __init__(self, client: ServiceClient) -> None:
         self._client = client
         self._endpoints: list[Endpoint] = []
         self._listed_at = -_FRESH_S
-
-    async def call(self, request: Message, caller: Caller, affinity: str = "") -> Any:
-        """As ServiceClient.call."""
-        await self._settle(request, caller)
-        return await self._client.call(request, caller, affinity)
-
-    @contextlib.asynccontextmanager
-    async def stream(
-        self, request: Message, caller: Caller, affinity: str = ""
-    ) -> AsyncIterator[AsyncIterator[Message]]:
-        """As ServiceClient.stream."""
-        await self._settle(request, caller)
-        async with self._client.stream(request, caller, affinity) as events:
-            yield events
 
     async def default(self, deployment: str, caller: Caller) -> Endpoint:
         """What is asked when no model is named: the deployment's endpoint, or the only model of the first task served.
@@ -63,8 +48,8 @@ class ChoosingClient:
             raise Failure(404, Reason.MODEL_NOT_FOUND, "no model is served")
         return found[0]
 
-    async def _settle(self, request: Any, caller: Caller) -> None:
-        """Set the request's model. Raises Failure."""
+    async def settle(self, request: Any, caller: Caller) -> None:
+        """Set the request's model, which may be empty or a name that nobody knows. Raises Failure."""
         endpoints = await self._list(caller)
         request.model = _choose(endpoints, request.model, request.serving.deployment, _TASKS[type(request)])
 

@@ -14,18 +14,20 @@ from gateway.dialects.azure.request import check_version, deployment
 from gateway.dialects.call import Arrival
 from gateway.endpoint import GenerationEndpoint
 from gateway.lookup_endpoint import LookupEndpoint
-from gateway.model_choice import ChoosingClient
+from gateway.model_choice import ModelChoice
+from gateway.prepared_client import PreparedClient
 from gateway.surface import Surface
 
 
 def azure_surface(client: ServiceClient, settings: Settings) -> Surface:
     """Chat, embeddings and what is known of the model."""
     refuse = AzureErrors().refuse
-    choosing = ChoosingClient(client)
+    choice = ModelChoice(client)
+    choosing = PreparedClient(client, choice.settle)
 
     async def info(arrival: Arrival, caller: Caller) -> bytes:
         check_version(arrival)
-        return to_info(await choosing.default(deployment(arrival), caller))
+        return to_info(await choice.default(deployment(arrival), caller))
 
     chat = GenerationEndpoint(AzureTranslator, choosing, settings)
     embeddings = GenerationEndpoint(AzureEmbeddingTranslator, choosing, settings)

@@ -27,8 +27,9 @@ from gateway.dialects.mindie.model import (
 )
 from gateway.endpoint import GenerationEndpoint
 from gateway.lookup_endpoint import Lookup, LookupEndpoint
+from gateway.prepared_client import PreparedClient
 from gateway.surface import ClosedRoute, Surface
-from gateway.vocabulary_limit import VocabularyClient
+from gateway.vocabulary_limit import check_vocabulary
 
 _MODEL: Final = "/v2/models/{model:path}"  # a model's name may have slashes
 _FORMS: Final = (f"{_MODEL}/versions/{{version}}", _MODEL)  # the longer first: the shorter would take it for a name
@@ -65,9 +66,9 @@ def mindie_surface(client: ServiceClient, settings: Settings) -> Surface:
     def post(path: str, endpoint: ASGIApp) -> Route:
         return ClosedRoute(path, endpoint, methods=["POST"])
 
+    checked = PreparedClient(client, partial(check_vocabulary, client))
     whole, stream = (
-        GenerationEndpoint(partial(MindieTranslator, stream=each), VocabularyClient(client), settings)
-        for each in (False, True)
+        GenerationEndpoint(partial(MindieTranslator, stream=each), checked, settings) for each in (False, True)
     )
     routes = [get("/v2", server), get("/v2/health/live", live), get("/v2/health/ready", ready)]
     routes += [post(f"{form}/generate", whole) for form in _FORMS]

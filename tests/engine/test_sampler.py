@@ -16,10 +16,9 @@ from torch import Tensor
 from service.engine.core import SampledToken
 from service.engine.errors import ConstraintFailed, SequenceError
 from service.engine.sampler import Sampler
-from service.engine.sampler.draw import draw, uniforms
 from service.engine.sequence import Sequence
 from service.engine.types import SamplingParams, StopParams
-from tests.engine.sampling import reference_distribution, reference_tokens, reference_uniform, sequence_of
+from tests.engine.sampling import reference_distribution, reference_tokens, sequence_of
 
 VOCAB_SIZE = 700  # more than one block of the search, and than truncation picks without sorting
 
@@ -305,32 +304,3 @@ def test_sampler_logprobs_are_of_the_unmodified_distribution() -> None:
     assert isinstance(third, SampledToken)
     assert third.logprob is not None
     assert third.logprob.top == ()
-
-
-def test_uniforms_equal_splitmix() -> None:
-    """The vectorised generator is SplitMix64, for seeds of 64 bits and any index."""
-    rng = random.Random(5)
-    seeds = [0, 1, 2**63 - 1, 2**64 - 1, *(rng.randrange(2**64) for _ in range(50))]
-    indices = [rng.randrange(10**6) for _ in seeds]
-    expected = [reference_uniform(seed, index) for seed, index in zip(seeds, indices, strict=True)]
-    assert uniforms(seeds, indices).tolist() == expected
-
-
-@pytest.mark.parametrize("along", ["seeds", "indices"])
-def test_uniforms_are_uniform_and_independent(along: str) -> None:
-    """Along neighbouring seeds and along the indices of one seed: mean, variance and neighbours' correlation."""
-    count = 20_000
-    steps, still = list(range(count)), [7] * count
-    numbers = uniforms(steps, still) if along == "seeds" else uniforms(still, steps)
-    assert numbers.mean() == pytest.approx(0.5, abs=0.01)
-    assert numbers.var() == pytest.approx(1 / 12, abs=0.002)
-    assert np.corrcoef(numbers[:-1], numbers[1:])[0, 1] == pytest.approx(0, abs=0.03)
-
-
-@pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-53])
-@pytest.mark.parametrize("place", [0, 255, 256, 699])
-def test_draw_never_takes_a_weight_of_zero(uniform: float, place: int) -> None:
-    """With one weight above zero, any number finds it, at both ends of a block and of the vocabulary."""
-    weights = torch.zeros(1, VOCAB_SIZE)
-    weights[0, place] = 1e-30
-    assert draw(weights, torch.tensor([uniform])).item() == place
