@@ -18,7 +18,8 @@ from service.engine.config import EngineConfig
 from service.engine.core import SampledToken
 from service.engine.scheduler import ScheduledSequence, Step
 from service.engine.sequence import Sequence, SequenceGroup
-from service.engine.types import GenerationRequest, SamplingParams
+from service.generation.parameters import SamplingParams
+from service.generation.request import GenerationRequest
 
 BATCH_SIZES = (1, 4, 16)
 NUM_STEPS = 12

@@ -20,7 +20,8 @@ from bench import shapes
 from service.engine.sampler import Sampler
 from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.tokenizer import FastTokenizer
-from service.engine.types import GenerationRequest, SamplingParams
+from service.generation.parameters import SamplingParams
+from service.generation.request import GenerationRequest
 from service.pipeline.constraint import GrammarCompiler, GrammarConstraint
 from service.pipeline.control_tokens import ControlTokens
 from service.pipeline.grammar import constraint_grammar

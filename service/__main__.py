@@ -15,7 +15,7 @@ import uvloop
 
 from service.config import PROGRAM, ConfigError, ModelSettings, Settings, read_settings
 from service.engine.engine import StepObserver
-from service.engine.errors import ModelLoadError
+from service.generation.errors import ModelLoadError
 from service.logs import configure_logs
 from service.server import EngineDied, LoadModel, StartError, serve
 from service.servicers.catalog import Served

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from opentelemetry.metrics import CallbackOptions, Observation
 
-from service.engine.types import EngineStats
+from service.generation.stats import EngineStats
 from service.telemetry import Instruments, Telemetry
 
 _MODEL = "gen_ai.request.model"

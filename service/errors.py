@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.engine.errors import InvalidRequest
+from service.generation.errors import InvalidRequest
 
 
 class ServiceError(Exception):

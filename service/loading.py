@@ -15,9 +15,9 @@ from sluice.v1 import model_pb2
 from service.config import ChatSettings, ModelSettings
 from service.engine.build import BuiltEngine, build_engine
 from service.engine.engine import StepObserver
-from service.engine.errors import ModelLoadError
 from service.engine.model_source import find_folder
 from service.engine.models.sentence_files import is_encoder
+from service.generation.errors import ModelLoadError
 from service.loading_encoder import load_encoder
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.completion import CompletionPipeline

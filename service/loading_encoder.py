@@ -14,7 +14,7 @@ from sluice.v1 import model_pb2
 from service.config import ModelSettings
 from service.engine.build_encoder import BuiltEncoder, build_encoder
 from service.engine.engine import StepObserver
-from service.engine.errors import ModelLoadError
+from service.generation.errors import ModelLoadError
 from service.pipeline.embedding import EmbeddingPipeline
 from service.servicers.catalog import ServedEncoder
 

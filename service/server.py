@@ -38,8 +38,8 @@ from sluice.v1 import (
 
 from service.config import EndpointSettings, ModelSettings, Settings
 from service.engine.engine import StepObserver
-from service.engine.errors import InvalidRequest
 from service.engine_metrics import EngineMetrics
+from service.generation.errors import InvalidRequest
 from service.health import Health, Phase
 from service.interceptors.admission import Admission
 from service.interceptors.call_duration import CallDuration

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from service.engine.errors import InvalidRequest, PromptTooLong
-from service.engine.types import GenerationRequest, SamplingParams, StopParams
+from service.generation.errors import InvalidRequest, PromptTooLong
+from service.generation.parameters import SamplingParams, StopParams
+from service.generation.request import GenerationRequest
 
 MAX_LOGPROBS = 20
 _MIN_RETRY_S = 1.0

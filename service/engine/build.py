@@ -14,7 +14,6 @@ from transformers import GenerationConfig
 
 from service.engine.config import EngineConfig
 from service.engine.engine import Engine, StepObserver
-from service.engine.errors import ModelLoadError
 from service.engine.memory import cache_bytes
 from service.engine.model_runner import ModelRunner
 from service.engine.model_source import (
@@ -32,6 +31,7 @@ from service.engine.models.compute_dtype import ComputeDtype, choose_compute_dty
 from service.engine.models.load import load_backend
 from service.engine.models.progress import load_progress
 from service.engine.tokenizer import FastTokenizer
+from service.generation.errors import ModelLoadError
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from service.engine.config import EngineConfig
 from service.engine.encoder_engine import EncoderEngine
 from service.engine.encoder_runner import BatchEncoder
 from service.engine.engine import StepObserver
-from service.engine.errors import ModelLoadError
 from service.engine.model_source import (
     ModelInfo,
     architecture_of,
@@ -30,6 +29,7 @@ from service.engine.models.encoder import Encoder, load_encoder
 from service.engine.models.progress import load_progress
 from service.engine.models.sentence_files import SentenceFiles
 from service.engine.tokenizer import FastTokenizer
+from service.generation.errors import ModelLoadError
 
 # At 256 MiniLM computes 8 % fewer tokens a second than at 1024, the best; at 512 from 2 to 5 % (one core, 12 to 200
 # tokens a text).

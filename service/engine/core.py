@@ -12,10 +12,11 @@ from collections.abc import Sequence as Rows
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from service.engine.errors import DeadlineExceeded, EngineError, SequenceError
 from service.engine.scheduler import ScheduledSequence, Scheduler, Step
 from service.engine.sequence import Sequence, SequenceGroup
-from service.engine.types import EngineStats, GenerationOutput, TokenLogprob
+from service.generation.errors import DeadlineExceeded, EngineError, SequenceError
+from service.generation.output import GenerationOutput, TokenLogprob
+from service.generation.stats import EngineStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from service.engine.types import EngineStats
+from service.generation.stats import EngineStats
 
 TokenIds: TypeAlias = npt.NDArray[np.int64]  # [tokens]
 Vector: TypeAlias = npt.NDArray[np.float32]  # [dimensions]

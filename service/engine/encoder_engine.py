@@ -26,7 +26,7 @@ from service.engine.encoder_core import (
 )
 from service.engine.engine import StepObserver
 from service.engine.engine_thread import EngineThread
-from service.engine.errors import (
+from service.generation.errors import (
     DeadlineExceeded,
     EngineClosed,
     EngineError,
@@ -35,7 +35,7 @@ from service.engine.errors import (
     InvalidRequest,
     PromptTooLong,
 )
-from service.engine.types import EngineStats
+from service.generation.stats import EngineStats
 
 
 @dataclass(frozen=True, slots=True)

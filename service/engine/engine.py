@@ -21,7 +21,11 @@ from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
 from service.engine.core import EngineCore, Runner, StepReport
 from service.engine.engine_thread import EngineThread
-from service.engine.errors import (
+from service.engine.output_stream import OutputStream
+from service.engine.scheduler import Scheduler
+from service.engine.sequence import SequenceGroup
+from service.engine.tokenizer import Tokenizer
+from service.generation.errors import (
     DeadlineExceeded,
     EngineClosed,
     EngineError,
@@ -29,11 +33,9 @@ from service.engine.errors import (
     EngineOverloaded,
     InvalidRequest,
 )
-from service.engine.output_stream import OutputStream
-from service.engine.scheduler import Scheduler
-from service.engine.sequence import SequenceGroup
-from service.engine.tokenizer import Tokenizer
-from service.engine.types import EngineStats, GenerationOutput, GenerationRequest
+from service.generation.output import GenerationOutput
+from service.generation.request import GenerationRequest
+from service.generation.stats import EngineStats
 
 
 class StepObserver(Protocol):

@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from service.engine.types import EngineStats
+from service.generation.stats import EngineStats
 
 _HEARTBEAT_S = 1.0
 

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 
 from service.engine.core import SampledToken
-from service.engine.errors import SequenceError
 from service.engine.models.backend import Backend
 from service.engine.models.batch import Batch, Span
 from service.engine.sampler import Sampler
 from service.engine.sampler.logprobs import logprobs_of
 from service.engine.scheduler import ScheduledSequence, Step
 from service.engine.sequence import Sequence
-from service.engine.types import TokenLogprob
 from service.engine.watermark import Watermark
+from service.generation.errors import SequenceError
+from service.generation.output import TokenLogprob
 
 
 class ModelRunner:

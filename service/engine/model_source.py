@@ -15,8 +15,8 @@ import torch
 from huggingface_hub import snapshot_download
 from transformers import AutoConfig
 
-from service.engine.errors import ModelLoadError
 from service.engine.models.checkpoint import Checkpoint
+from service.generation.errors import ModelLoadError
 
 _MIN_THREADED_PARAMETERS = 50_000_000
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import chain
 
-from service.engine.errors import EngineError
-from service.engine.types import GenerationOutput
+from service.generation.errors import EngineError
+from service.generation.output import GenerationOutput
 
 
 class OutputStream(AsyncIterator[GenerationOutput]):

@@ -10,15 +10,10 @@ import hashlib
 from collections.abc import Collection
 
 from service.engine.detokenizer import Detokenizer
-from service.engine.errors import ConstraintFailed
 from service.engine.tokenizer import Tokenizer
-from service.engine.types import (
-    FinishReason,
-    GenerationOutput,
-    GenerationRequest,
-    Timings,
-    TokenLogprob,
-)
+from service.generation.errors import ConstraintFailed
+from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.request import GenerationRequest
 
 
 class SequenceGroup:

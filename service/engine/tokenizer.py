@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import tokenizers
 
-from service.engine.errors import ModelLoadError
+from service.generation.errors import ModelLoadError
 
 
 class Tokenizer(Protocol):

@@ -19,15 +19,6 @@ from grpc import aio
 from grpc_status import rpc_status
 
 from service.call import current_call
-from service.engine.errors import (
-    ConstraintFailed,
-    DeadlineExceeded,
-    EngineClosed,
-    EngineFailed,
-    EngineOverloaded,
-    InvalidRequest,
-    PromptTooLong,
-)
 from service.errors import (
     DeploymentNotFound,
     Draining,
@@ -42,13 +33,20 @@ from service.errors import (
     UnsupportedTask,
     VersionNotFound,
 )
-from service.interceptors.policy import Behaviour, Context, Policy
-from service.pipeline.errors import (
+from service.generation.errors import (
+    ConstraintFailed,
+    DeadlineExceeded,
+    EngineClosed,
+    EngineFailed,
+    EngineOverloaded,
+    InvalidRequest,
+    PromptTooLong,
     TemplateRefused,
     UnsupportedConstraint,
     UnsupportedFeature,
     UnsupportedModality,
 )
+from service.interceptors.policy import Behaviour, Context, Policy
 
 DOMAIN = "sluice"
 

@@ -14,14 +14,13 @@ from typing import TypeVar
 
 from sluice.v1 import chat_pb2, content_pb2, tool_pb2
 
-from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import Tokenizer
-from service.engine.types import GenerationRequest
+from service.generation.errors import InvalidRequest, TemplateRefused, UnsupportedFeature
+from service.generation.request import GenerationRequest
 from service.pipeline.constraint import GrammarCompiler
 from service.pipeline.control_tokens import ControlTokens
 from service.pipeline.conversation import template_messages, template_tools
 from service.pipeline.effort import Effort
-from service.pipeline.errors import TemplateRefused, UnsupportedFeature
 from service.pipeline.grammar import Grammar, ToolRules, constraint_grammar, tool_grammar
 from service.pipeline.parameters import resolve_sampling, resolve_stopping, to_engine_sampling, to_engine_stopping
 from service.pipeline.prepared_chat import AnswerForm, PreparedChat

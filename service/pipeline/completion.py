@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from sluice.v1 import chat_pb2, completion_pb2, content_pb2, prompt_pb2, sampling_pb2
 
-from service.engine.errors import InvalidRequest
+from service.engine.constraint_state import ConstraintState
 from service.engine.tokenizer import Tokenizer
-from service.engine.types import Constraint, GenerationRequest
+from service.generation.errors import InvalidRequest, UnsupportedFeature
+from service.generation.request import GenerationRequest
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.constraint import GrammarCompiler
 from service.pipeline.control_tokens import ControlTokens
-from service.pipeline.errors import UnsupportedFeature
 from service.pipeline.grammar import Grammar, constraint_grammar
 from service.pipeline.parameters import (
     check_token,
@@ -138,7 +138,7 @@ class CompletionPipeline:
             return self._tokenizer.decode(prompt.token_ids.ids, skip_special_tokens=False)
         return prompt.text
 
-    async def _constraint(self, grammar: Grammar | None, deadline: float | None) -> Constraint | None:
+    async def _constraint(self, grammar: Grammar | None, deadline: float | None) -> ConstraintState | None:
         if grammar is None:
             return None
         return await self.workers.compile(lambda: self._compiler.compile(grammar), deadline, grammar.field)
@@ -149,7 +149,7 @@ class CompletionPipeline:
         token_ids: list[int],
         *,
         sampling: sampling_pb2.SamplingParams,
-        constraint: Constraint | None,
+        constraint: ConstraintState | None,
         serving: Serving,
         request_id: str,
     ) -> PreparedChat:

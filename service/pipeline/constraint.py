@@ -14,10 +14,9 @@ from typing import Any
 import llguidance
 import numpy as np
 
-from service.engine.errors import ConstraintFailed
 from service.engine.tokenizer import Tokenizer
+from service.generation.errors import ConstraintFailed, UnsupportedConstraint
 from service.pipeline.control_tokens import ControlTokens
-from service.pipeline.errors import UnsupportedConstraint
 from service.pipeline.grammar import Grammar
 from service.pipeline.schema import blame
 

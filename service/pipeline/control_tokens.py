@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
-from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import Tokenizer, encode_aside
+from service.generation.errors import InvalidRequest
 
 _PRIVATE_USE = range(0xF0000, 0xFFFFE)
 _MAX_TRIALS = 4096  # of marks: whoever spells more of them means harm

@@ -12,8 +12,7 @@ from typing import Any
 
 from sluice.v1 import content_pb2, tool_pb2
 
-from service.engine.errors import InvalidRequest
-from service.pipeline.errors import UnsupportedModality
+from service.generation.errors import InvalidRequest, UnsupportedModality
 from service.pipeline.reasoning import ReasoningMarkers
 
 _ROLES = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from sluice.v1 import chat_pb2
 
-from service.engine.types import Constraint
+from service.engine.constraint_state import ConstraintState
 from service.pipeline.reasoning import ReasoningMarkers, Thinking
 from service.pipeline.template import ChatTemplate
 from service.pipeline.thinking import ReasoningBudgets, ThinkingConstraint, ThinkingTokens
@@ -57,8 +57,8 @@ class Effort:
         return Thinking.OFF if prompt.endswith(self.markers.close) else Thinking.MAY_OPEN
 
     def constrain(
-        self, effort: chat_pb2.ReasoningEffort, thinking: Thinking, answer: Constraint | None
-    ) -> Constraint | None:
+        self, effort: chat_pb2.ReasoningEffort, thinking: Thinking, answer: ConstraintState | None
+    ) -> ConstraintState | None:
         """The answer's constraint with what the thinking before it needs; None if all is free."""
         if self.tokens is None or thinking is Thinking.OFF:
             return answer

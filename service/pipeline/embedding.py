@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from sluice.v1 import embedding_pb2
 
-from service.engine.encoder_core import EncodingRequest, TokenIds, Vector
-from service.engine.errors import InvalidRequest, PromptTooLong
 from service.engine.tokenizer import Tokenizer
+from service.generation.embedding import EmbeddingRequest, TokenIds, Vector
+from service.generation.errors import InvalidRequest, PromptTooLong
 from service.pipeline.serving import resolve_serving
 
 _NUM_THREADS = 2

@@ -15,7 +15,7 @@ from typing import Any
 import llguidance
 from sluice.v1 import sampling_pb2, tool_pb2
 
-from service.engine.errors import InvalidRequest
+from service.generation.errors import InvalidRequest
 from service.pipeline.conversation import parse_json, parse_parameters
 from service.pipeline.schema import prepare_schema
 from service.pipeline.tool_syntax import NAMED_ARGUMENTS, ToolSyntax

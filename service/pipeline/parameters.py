@@ -10,7 +10,7 @@ import secrets
 from sluice.v1 import sampling_pb2
 
 from service.engine import types
-from service.engine.errors import InvalidRequest
+from service.generation.errors import InvalidRequest
 
 _SEED_BITS = 63  # of one that is drawn
 

@@ -14,7 +14,8 @@ from typing import Protocol, TypeVar
 from google.protobuf import timestamp_pb2
 from sluice.v1 import chat_pb2, model_pb2, sampling_pb2, usage_pb2
 
-from service.engine.types import GenerationOutput, GenerationRequest
+from service.generation.output import GenerationOutput
+from service.generation.request import GenerationRequest
 
 
 class Numbered(Protocol):

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from sluice.v1 import chat_pb2, sampling_pb2, usage_pb2
 
 from service.engine.tokenizer import Tokenizer
-from service.engine.types import GenerationOutput, GenerationRequest
+from service.generation.output import GenerationOutput
+from service.generation.request import GenerationRequest
 from service.pipeline.choice import ChoiceEvents
 from service.pipeline.prepared import Identity
 from service.pipeline.reasoning import ReasoningMarkers, ReasoningParser, Thinking

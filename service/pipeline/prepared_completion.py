@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from sluice.v1 import chat_pb2, completion_pb2, logprobs_pb2, sampling_pb2, usage_pb2
 
 from service.engine.tokenizer import Tokenizer
-from service.engine.types import GenerationOutput, GenerationRequest
+from service.generation.output import GenerationOutput
+from service.generation.request import GenerationRequest
 from service.pipeline.logprobs import prompt_logprobs_of
 from service.pipeline.prepared import Identity
 from service.pipeline.prepared_chat import PreparedChat

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from sluice.v1 import chat_pb2, response_pb2, sampling_pb2, usage_pb2
 
-from service.engine.errors import InvalidRequest
-from service.engine.types import GenerationOutput, GenerationRequest
+from service.generation.errors import InvalidRequest
+from service.generation.output import GenerationOutput
+from service.generation.request import GenerationRequest
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.prepared import Identity
 from service.pipeline.prepared_chat import PreparedChat

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sluice.v1 import chat_pb2, content_pb2, response_item_pb2, response_pb2
 
-from service.engine.errors import InvalidRequest
+from service.generation.errors import InvalidRequest
 
 _MESSAGE = re.compile(r"^messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)$")
 _FIELDS = {"messages": "input", "stopping.max_tokens": "max_output_tokens"}

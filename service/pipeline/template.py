@@ -15,8 +15,7 @@ import jinja2
 import jinja2.meta
 import transformers
 
-from service.engine.errors import ModelLoadError
-from service.pipeline.errors import TemplateRefused
+from service.generation.errors import ModelLoadError, TemplateRefused
 
 _log = logging.getLogger(__name__)
 

@@ -13,9 +13,10 @@ from itertools import pairwise
 from google.protobuf import duration_pb2
 from sluice.v1 import chat_pb2, sampling_pb2, text_generation_pb2, usage_pb2
 
-from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import Tokenizer
-from service.engine.types import GenerationOutput, GenerationRequest
+from service.generation.errors import InvalidRequest
+from service.generation.output import GenerationOutput
+from service.generation.request import GenerationRequest
 from service.pipeline.choice import FINISH_REASONS
 from service.pipeline.parameters import resolve_sampling, resolve_stopping, to_engine_sampling, to_engine_stopping
 from service.pipeline.prepared import Identity

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from service.engine.errors import ConstraintFailed
+from service.engine.constraint_state import ConstraintState
 from service.engine.tokenizer import Tokenizer
-from service.engine.types import Constraint
+from service.generation.errors import ConstraintFailed
 from service.pipeline.reasoning import ReasoningMarkers, Thinking
 
 _ALL = -1  # an int32 with every bit set
@@ -71,7 +71,7 @@ class ThinkingConstraint:
     """Lets the model think for at most `budget` tokens, then holds the answer to `answer`.
 
     While it thinks, every token is free, but the text can't end if an answer is demanded. When the budget is spent, the
-    closing marker is forced. Implements the engine's `Constraint`.
+    closing marker is forced. Implements the engine's `ConstraintState`.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ThinkingConstraint:
         thinking: Thinking,
         *,
         budget: int | None,
-        answer: Constraint | None,
+        answer: ConstraintState | None,
         must_open: bool = False,
     ) -> None:
         """`must_open` forces the opening marker where the prompt hasn't opened the thinking. `budget` is in tokens."""

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from sluice.v1 import token_pb2
 
-from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import Tokenizer
+from service.generation.errors import InvalidRequest
 
 
 def tokenize(tokenizer: Tokenizer, request: token_pb2.TokenizeTextRequest) -> list[int]:

@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 
 from sluice.v1 import content_pb2, sampling_pb2
 
-from service.engine.errors import PromptTooLong
 from service.engine.tokenizer import Tokenizer
+from service.generation.errors import PromptTooLong
 from service.pipeline.control_tokens import ControlTokens
 
 _MAX_TRIALS = 8  # of a text that is cut by tokens: what is left may have a few more when it is read anew

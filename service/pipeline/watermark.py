@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import Tokenizer
 from service.engine.watermark import Watermark, WatermarkScore, detect
+from service.generation.errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from service.engine.admission import retry_after_s
-from service.engine.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest
-from service.pipeline.errors import UnsupportedConstraint
+from service.generation.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest, UnsupportedConstraint
 
 _Result = TypeVar("_Result")
 

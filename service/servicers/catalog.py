@@ -14,9 +14,9 @@ from sluice.v1 import endpoint_pb2, model_pb2
 
 from service.engine.encoder_engine import EncoderEngine
 from service.engine.engine import Engine
-from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import Tokenizer
 from service.errors import DeploymentNotFound, ModelNotFound, UnsupportedTask
+from service.generation.errors import InvalidRequest
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.completion import CompletionPipeline
 from service.pipeline.embedding import EmbeddingPipeline

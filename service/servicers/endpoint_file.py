@@ -18,7 +18,7 @@ import protovalidate
 from google.protobuf import json_format
 from sluice.v1 import endpoint_pb2
 
-from service.engine.errors import InvalidRequest
+from service.generation.errors import InvalidRequest
 from service.servicers.traffic import check_shares
 
 

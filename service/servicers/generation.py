@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from grpc import aio
 
 from service.call import current_request_id, deadline_of
-from service.engine.errors import InvalidRequest
-from service.engine.types import GenerationOutput
+from service.generation.errors import InvalidRequest
+from service.generation.output import GenerationOutput
 from service.pipeline.prepared import Event, Identity, Numbered, Prepared
 from service.servicers.catalog import ServedModel
 from service.servicers.observation import Observation

@@ -14,7 +14,8 @@ from typing import Protocol, Self
 from opentelemetry.util.types import AttributeValue
 from sluice.v1 import chat_pb2, sampling_pb2, usage_pb2
 
-from service.engine.types import GenerationOutput, GenerationRequest, Timings
+from service.generation.output import GenerationOutput, Timings
+from service.generation.request import GenerationRequest
 from service.pipeline.prepared import Identity
 from service.servicers.content import finish_reason_name
 from service.servicers.operation import Operation

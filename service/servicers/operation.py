@@ -17,7 +17,7 @@ from opentelemetry.trace import Status, StatusCode
 from opentelemetry.util.types import AttributeValue
 
 from service.call import DEADLINE_SLACK_S, current_call
-from service.engine.errors import DeadlineExceeded
+from service.generation.errors import DeadlineExceeded
 from service.pipeline.prepared import Identity
 from service.telemetry import ERROR_TYPE, Telemetry
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sluice.v1 import chat_pb2, token_pb2, token_pb2_grpc
 
 from service.call import deadline_of
-from service.engine.errors import InvalidRequest
+from service.generation.errors import InvalidRequest
 from service.pipeline.token import detokenize, tokenize
 from service.pipeline.workers import Workers
 from service.servicers.catalog import Catalog, Served

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from sluice.v1 import endpoint_pb2
 
-from service.engine.errors import InvalidRequest
+from service.generation.errors import InvalidRequest
 
 Draw: TypeAlias = Callable[[int], int]  # of n, one of 0 … n - 1, each as likely
 

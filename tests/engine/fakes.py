@@ -12,10 +12,12 @@ from itertools import count
 from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
 from service.engine.core import EngineCore, SampledToken, StepReport
-from service.engine.errors import EngineError, SequenceError
 from service.engine.scheduler import Scheduler, Step
 from service.engine.sequence import Sequence, SequenceGroup
-from service.engine.types import GenerationOutput, GenerationRequest, SamplingParams, StopParams, TokenLogprob
+from service.generation.errors import EngineError, SequenceError
+from service.generation.output import GenerationOutput, TokenLogprob
+from service.generation.parameters import SamplingParams, StopParams
+from service.generation.request import GenerationRequest
 
 END = 256
 CONTROL = 257

@@ -8,9 +8,11 @@ from collections.abc import Sequence as Rows
 
 import numpy as np
 
+from service.engine.constraint_state import ConstraintState
 from service.engine.sequence import Sequence, SequenceGroup
-from service.engine.types import Constraint, GenerationRequest, SamplingParams, StopParams
 from service.engine.watermark import Watermark
+from service.generation.parameters import SamplingParams, StopParams
+from service.generation.request import GenerationRequest
 from tests.engine.fakes import ByteTokenizer
 
 _MASK = 2**64 - 1
@@ -23,7 +25,7 @@ def sequence_of(
     generated: Rows[int] = (),
     stopping: StopParams | None = None,
     logprobs: int | None = None,
-    constraint: Constraint | None = None,
+    constraint: ConstraintState | None = None,
     eos_token_ids: Collection[int] = (),
     seed: int = 0,
 ) -> Sequence:

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from service.engine.engine import Engine, StepObserver
-from service.engine.types import GenerationOutput, GenerationRequest
+from service.generation.output import GenerationOutput
+from service.generation.request import GenerationRequest
 from tests.engine.fakes import END, ByteTokenizer, PagedRunner, Rule, config_of, read, sum_rule
 
 ENDLESS: dict[str, Any] = {

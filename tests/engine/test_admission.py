@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from service.engine.admission import check_request
-from service.engine.errors import InvalidRequest, PromptTooLong
-from service.engine.types import GenerationRequest, SamplingParams, StopParams
+from service.generation.errors import InvalidRequest, PromptTooLong
+from service.generation.parameters import SamplingParams, StopParams
+from service.generation.request import GenerationRequest
 from tests.engine.fakes import request
 
 

@@ -16,8 +16,9 @@ from safetensors.torch import load_file, save_file
 from service.engine import memory, model_source
 from service.engine.build import build_engine
 from service.engine.config import EngineConfig
-from service.engine.errors import ModelLoadError
-from service.engine.types import GenerationRequest, SamplingParams, StopParams
+from service.generation.errors import ModelLoadError
+from service.generation.parameters import SamplingParams, StopParams
+from service.generation.request import GenerationRequest
 from tests.engine.fakes import read
 from tests.engine.tiny_models import MAX_POSITIONS, VOCAB_SIZE, save
 

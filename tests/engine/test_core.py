@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from service.engine.core import SampledToken
-from service.engine.errors import ConstraintFailed, DeadlineExceeded, SequenceError
 from service.engine.scheduler import Step
 from service.engine.sequence import choice_seed
-from service.engine.types import FinishReason
+from service.generation.errors import ConstraintFailed, DeadlineExceeded, SequenceError
+from service.generation.output import FinishReason
 from tests.engine.fakes import Bench, config_of, request, say, sums
 
 

@@ -11,7 +11,8 @@ from transformers import AutoModelForCausalLM
 
 from service.engine.build import BuiltEngine, build_engine
 from service.engine.config import EngineConfig
-from service.engine.types import GenerationRequest, SamplingParams, StopParams
+from service.generation.parameters import SamplingParams, StopParams
+from service.generation.request import GenerationRequest
 from tests.engine.fakes import read
 
 FOLDER = Path(__file__).parents[2] / "demo" / "model"

@@ -12,7 +12,7 @@ import pytest
 from service.engine.config import EngineConfig
 from service.engine.encoder_core import EncodingRequest
 from service.engine.encoder_engine import EncoderEngine, Encoding
-from service.engine.errors import (
+from service.generation.errors import (
     DeadlineExceeded,
     EngineClosed,
     EngineFailed,
@@ -20,7 +20,7 @@ from service.engine.errors import (
     InvalidRequest,
     PromptTooLong,
 )
-from service.engine.types import EngineStats
+from service.generation.stats import EngineStats
 from tests.engine.encoder_fakes import VOCAB_SIZE, HandRunner, encoding, hand_engine, ids, started, vector_of
 from tests.engine.fakes import until
 

@@ -11,9 +11,11 @@ import pytest
 
 from service.engine.config import EngineConfig
 from service.engine.engine import Engine
-from service.engine.errors import DeadlineExceeded, EngineError, EngineOverloaded, InvalidRequest, PromptTooLong
 from service.engine.sequence import choice_seed
-from service.engine.types import EngineStats, FinishReason, GenerationRequest
+from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, InvalidRequest, PromptTooLong
+from service.generation.output import FinishReason
+from service.generation.request import GenerationRequest
+from service.generation.stats import EngineStats
 from tests.engine.fakes import END, ByteTokenizer, Clock, PagedRunner, read, request, say, sums, until
 from tests.engine.started_engine import generate, started, tokens
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from service.engine.engine import Engine
-from service.engine.errors import DeadlineExceeded, EngineClosed, EngineFailed, SequenceError
+from service.generation.errors import DeadlineExceeded, EngineClosed, EngineFailed, SequenceError
 from tests.engine.fakes import END, ByteTokenizer, Clock, PagedRunner, config_of, read, request, sums, until
 from tests.engine.started_engine import ENDLESS, generate, is_idle, started, tokens
 

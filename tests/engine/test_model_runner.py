@@ -10,13 +10,16 @@ import torch
 
 from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
+from service.engine.constraint_state import ConstraintState
 from service.engine.core import EngineCore
-from service.engine.errors import ConstraintFailed
 from service.engine.model_runner import ModelRunner
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.load import load_backend
 from service.engine.scheduler import Scheduler
-from service.engine.types import Constraint, GenerationOutput, GenerationRequest, SamplingParams, StopParams
+from service.generation.errors import ConstraintFailed
+from service.generation.output import GenerationOutput
+from service.generation.parameters import SamplingParams, StopParams
+from service.generation.request import GenerationRequest
 from tests.engine.fakes import group_of
 from tests.engine.tiny_models import MAX_POSITIONS, save, tokens
 
@@ -66,7 +69,11 @@ class Core:
 
 
 def request(
-    prompt: list[int], sampling: SamplingParams, *, logprobs: int | None = None, constraint: Constraint | None = None
+    prompt: list[int],
+    sampling: SamplingParams,
+    *,
+    logprobs: int | None = None,
+    constraint: ConstraintState | None = None,
 ) -> GenerationRequest:
     return GenerationRequest(
         "r", prompt, sampling, StopParams(max_tokens=NUM_TOKENS), logprobs=logprobs, constraint=constraint

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from service.engine.errors import ModelLoadError
 from service.engine.models.checkpoint import Checkpoint
+from service.generation.errors import ModelLoadError
 from tests.engine.tiny_models import Part, load, run, save, tokens
 
 NAME = "model.layers.1.mlp.up_proj.weight"

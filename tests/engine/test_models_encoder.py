@@ -18,10 +18,10 @@ from service.engine.build_encoder import BuiltEncoder, build_encoder
 from service.engine.config import EngineConfig
 from service.engine.encoder_core import EncodingRequest, Vector
 from service.engine.encoder_runner import BatchEncoder, padded_batches
-from service.engine.errors import ModelLoadError
 from service.engine.models.encoder import load_encoder
 from service.engine.models.pooling import pool
 from service.engine.models.sentence_files import SentenceFiles
+from service.generation.errors import ModelLoadError
 from tests.engine.encoder_fakes import CONFIGS, modules, save_encoder
 
 torch.set_num_threads(1)

@@ -9,9 +9,9 @@ import pytest
 import torch
 import transformers
 
-from service.engine.errors import ModelLoadError
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.load import load_backend
+from service.generation.errors import ModelLoadError
 from tests.engine.tiny_models import MODULES, VOCAB_SIZE, config, load, random_model, save
 
 _SMALL: dict[str, Any] = {

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from service.engine.errors import EngineClosed
 from service.engine.output_stream import OutputStream
-from service.engine.types import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.errors import EngineClosed
+from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from tests.engine.fakes import read
 
 SO_FAR = Timings(0.0, 1.0, 2.0, None)

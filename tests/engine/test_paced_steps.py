@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from service.engine.core import SampledToken
-from service.engine.errors import DeadlineExceeded, SequenceError
 from service.engine.scheduler import Step
+from service.generation.errors import DeadlineExceeded, SequenceError
 from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, request
 
 STEP_S = 0.010

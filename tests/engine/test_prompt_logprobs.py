@@ -12,8 +12,10 @@ from transformers import AutoModelForCausalLM
 
 from service.engine.build import build_engine
 from service.engine.config import EngineConfig
-from service.engine.errors import InvalidRequest
-from service.engine.types import GenerationOutput, GenerationRequest, SamplingParams, StopParams
+from service.generation.errors import InvalidRequest
+from service.generation.output import GenerationOutput
+from service.generation.parameters import SamplingParams, StopParams
+from service.generation.request import GenerationRequest
 from tests.engine.fakes import Bench, config_of, read
 from tests.engine.fakes import request as engine_request
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.errors import DeadlineExceeded
 from service.engine.sequence import SequenceGroup, choice_seed
-from service.engine.types import GenerationRequest
+from service.generation.errors import DeadlineExceeded
+from service.generation.request import GenerationRequest
 from tests.engine.fakes import Bench, config_of, request, sums
 
 PREFIXES = ["", "system: be brief. ", "system: be brief. user: ", "once upon a time "]

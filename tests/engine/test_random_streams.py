@@ -14,11 +14,13 @@ import torch
 
 from service.engine.core import SampledToken
 from service.engine.engine import Engine
-from service.engine.errors import DeadlineExceeded, EngineError, SequenceError
 from service.engine.sampler import Sampler
 from service.engine.scheduler import Step
 from service.engine.sequence import Sequence
-from service.engine.types import FinishReason, GenerationOutput, GenerationRequest, SamplingParams, StopParams
+from service.generation.errors import DeadlineExceeded, EngineError, SequenceError
+from service.generation.output import FinishReason, GenerationOutput
+from service.generation.parameters import SamplingParams, StopParams
+from service.generation.request import GenerationRequest
 from tests.engine.fakes import END, ByteTokenizer, PagedRunner, config_of
 
 NUM_REQUESTS = 2000

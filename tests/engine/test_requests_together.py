@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from service.engine.errors import EngineOverloaded, InvalidRequest, SequenceError
-from service.engine.types import GenerationOutput
+from service.generation.errors import EngineOverloaded, InvalidRequest, SequenceError
+from service.generation.output import GenerationOutput
 from tests.engine.fakes import read, request, say, sums, until
 from tests.engine.started_engine import generate, is_idle, started
 

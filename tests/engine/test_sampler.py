@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from service.engine.core import SampledToken
-from service.engine.errors import ConstraintFailed, SequenceError
 from service.engine.sampler import Sampler
 from service.engine.sequence import Sequence
-from service.engine.types import SamplingParams, StopParams
+from service.generation.errors import ConstraintFailed, SequenceError
+from service.generation.parameters import SamplingParams, StopParams
 from tests.engine.sampling import reference_distribution, reference_tokens, sequence_of
 
 VOCAB_SIZE = 700  # more than one block of the search, and than truncation picks without sorting

@@ -7,9 +7,11 @@ from typing import Any, Self
 
 import pytest
 
-from service.engine.errors import ConstraintFailed
 from service.engine.sequence import Sequence, choice_seed
-from service.engine.types import FinishReason, GenerationRequest, StopParams, Timings, TokenLogprob
+from service.generation.errors import ConstraintFailed
+from service.generation.output import FinishReason, Timings, TokenLogprob
+from service.generation.parameters import StopParams
+from service.generation.request import GenerationRequest
 from tests.engine.fakes import CONTROL, END, group_of, request
 
 

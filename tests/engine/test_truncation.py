@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.engine.types import FinishReason
+from service.generation.output import FinishReason
 from tests.engine.fakes import Bench, config_of, request, say
 
 

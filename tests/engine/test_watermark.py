@@ -13,8 +13,8 @@ import torch
 
 from service.engine.core import SampledToken
 from service.engine.sampler import Sampler
-from service.engine.types import SamplingParams
 from service.engine.watermark import Watermark, detect
+from service.generation.parameters import SamplingParams
 from tests.engine.sampling import sequence_of
 from tests.engine.test_sampler import Only
 

@@ -13,9 +13,11 @@ import tokenizers
 import transformers
 from sluice.v1 import chat_pb2, content_pb2, tool_pb2
 
+from service.engine.constraint_state import ConstraintState
 from service.engine.detokenizer import Detokenizer
 from service.engine.tokenizer import FastTokenizer
-from service.engine.types import Constraint, FinishReason, GenerationOutput, StopParams, Timings, TokenLogprob
+from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.parameters import StopParams
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.control_tokens import ControlTokens
 from service.pipeline.fold import ChatFold
@@ -150,7 +152,7 @@ def events_of(chat: PreparedChat, outputs: Iterable[GenerationOutput]) -> list[c
     return [event for output in outputs for event in chat.events(output)]
 
 
-def allowed_ids(constraint: Constraint, tokenizer: FastTokenizer) -> list[int]:
+def allowed_ids(constraint: ConstraintState, tokenizer: FastTokenizer) -> list[int]:
     """The tokens that a constraint's mask allows next."""
     words = np.zeros((tokenizer.vocab_size + 31) // 32, dtype=np.int32)
     constraint.fill_mask(words)
@@ -159,7 +161,7 @@ def allowed_ids(constraint: Constraint, tokenizer: FastTokenizer) -> list[int]:
 
 
 def babble(
-    constraint: Constraint, tokenizer: FastTokenizer, end_id: int, rng: random.Random, max_tokens: int = 1500
+    constraint: ConstraintState, tokenizer: FastTokenizer, end_id: int, rng: random.Random, max_tokens: int = 1500
 ) -> list[int]:
     """What a model without any sense says under a constraint, until that or the model ends it, the end included.
 

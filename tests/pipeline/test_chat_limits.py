@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from sluice.v1 import sampling_pb2
 
-from service.engine.errors import DeadlineExceeded, EngineOverloaded
+from service.generation.errors import DeadlineExceeded, EngineOverloaded, TemplateRefused, UnsupportedConstraint
 from service.pipeline.chat import ChatPipeline
-from service.pipeline.errors import TemplateRefused, UnsupportedConstraint
 from service.pipeline.template import ChatTemplate
 from service.pipeline.workers import PipelineLimits
 from tests.pipeline.fakes import (

@@ -10,9 +10,8 @@ import jsonschema
 import pytest
 from sluice.v1 import chat_pb2, logprobs_pb2, sampling_pb2, tool_pb2
 
-from service.engine.errors import InvalidRequest
+from service.generation.errors import InvalidRequest, UnsupportedFeature
 from service.pipeline.chat import ChatPipeline
-from service.pipeline.errors import UnsupportedFeature
 from tests.pipeline.chat_cases import END_ID, NONE, REQUIRED, SCHEMA, TOKENIZER, WEATHER, answer_of, prompt_of
 from tests.pipeline.fakes import (
     END,

@@ -9,7 +9,8 @@ import pytest
 from sluice.v1 import chat_pb2
 
 from service.engine.tokenizer import FastTokenizer
-from service.engine.types import FinishReason, StopParams
+from service.generation.output import FinishReason
+from service.generation.parameters import StopParams
 from service.pipeline.choice import ChoiceEvents
 from service.pipeline.reasoning import KNOWN_MARKERS, ReasoningParser, Thinking
 from service.pipeline.tool_syntax import HERMES

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from sluice.v1 import sampling_pb2
 
-from service.engine.errors import ConstraintFailed, InvalidRequest
+from service.generation.errors import ConstraintFailed, InvalidRequest, UnsupportedConstraint
 from service.pipeline.constraint import GrammarCompiler, GrammarConstraint
-from service.pipeline.errors import UnsupportedConstraint
 from service.pipeline.grammar import constraint_grammar
 from tests.pipeline.fakes import ADDED, END, allowed_ids, babble, control_tokens_of, token_id, tokenizer_of
 from tests.pipeline.random_schemas import random_schema

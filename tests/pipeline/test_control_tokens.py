@@ -11,8 +11,8 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import FastTokenizer
+from service.generation.errors import InvalidRequest
 from tests.pipeline.fakes import ADDED, CHATML, END, SPECIAL, control_tokens_of, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from sluice.v1 import content_pb2, tool_pb2
 
-from service.engine.errors import InvalidRequest
+from service.generation.errors import InvalidRequest, UnsupportedModality
 from service.pipeline.conversation import template_messages, template_tools
-from service.pipeline.errors import UnsupportedModality
 from service.pipeline.reasoning import KNOWN_MARKERS
 from tests.pipeline.fakes import function, message, user
 

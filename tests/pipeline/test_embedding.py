@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sluice.v1 import embedding_pb2, serving_pb2
 
-from service.engine.errors import InvalidRequest, PromptTooLong
+from service.generation.errors import InvalidRequest, PromptTooLong
 from service.pipeline.embedding import EmbeddingPipeline
 from tests.engine.encoder_fakes import BEGIN, FINISH, FramedTokenizer
 from tests.engine.fakes import ByteTokenizer, until

@@ -9,10 +9,9 @@ import jsonschema
 import pytest
 from sluice.v1 import sampling_pb2
 
-from service.engine.errors import InvalidRequest
 from service.engine.tokenizer import FastTokenizer
+from service.generation.errors import InvalidRequest, UnsupportedConstraint
 from service.pipeline.constraint import GrammarCompiler
-from service.pipeline.errors import UnsupportedConstraint
 from service.pipeline.grammar import ToolRules, constraint_grammar, tool_grammar
 from service.pipeline.tool_parser import ToolCallParser
 from service.pipeline.tool_syntax import (

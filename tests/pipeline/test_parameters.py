@@ -6,7 +6,7 @@ import pytest
 from sluice.v1 import sampling_pb2
 
 from service.engine import types
-from service.engine.errors import InvalidRequest
+from service.generation.errors import InvalidRequest
 from service.pipeline.parameters import resolve_sampling, resolve_stopping, to_engine_sampling, to_engine_stopping
 
 

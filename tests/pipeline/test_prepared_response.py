@@ -10,9 +10,8 @@ import pytest
 from google.protobuf import json_format
 from sluice.v1 import model_pb2, response_item_pb2, response_pb2
 
-from service.engine.errors import InvalidRequest
+from service.generation.errors import InvalidRequest, UnsupportedModality
 from service.pipeline.chat import ChatPipeline
-from service.pipeline.errors import UnsupportedModality
 from service.pipeline.prepared import Identity
 from service.pipeline.prepared_response import PreparedResponse, prepare_response
 from tests.pipeline.fakes import ADDED, END, outputs_of, pipeline_of, token_id, tokenizer_of

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf import json_format
 from sluice.v1 import chat_pb2, content_pb2, response_item_pb2, response_pb2
 
-from service.engine.errors import InvalidRequest
+from service.generation.errors import InvalidRequest
 from service.pipeline.conversation import template_messages
 from service.pipeline.response_input import ResponseChat
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.engine.errors import ModelLoadError
-from service.pipeline.errors import TemplateRefused
+from service.generation.errors import ModelLoadError, TemplateRefused
 from service.pipeline.template import ChatTemplate, NoChatTemplate
 from tests.pipeline.fakes import DEMO, template_of, tokenizer_of
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sluice.v1 import sampling_pb2
 
-from service.engine.errors import ConstraintFailed
+from service.engine.constraint_state import ConstraintState
 from service.engine.tokenizer import FastTokenizer
-from service.engine.types import Constraint
+from service.generation.errors import ConstraintFailed
 from service.pipeline.constraint import GrammarCompiler
 from service.pipeline.grammar import constraint_grammar
 from service.pipeline.reasoning import KNOWN_MARKERS, Thinking
@@ -24,7 +24,7 @@ END_ID = token_id(TOKENIZER, END)
 TOKENS = ThinkingTokens(TOKENIZER, MARKERS, [END_ID])
 
 
-def answer(tokenizer: FastTokenizer = TOKENIZER) -> Constraint:
+def answer(tokenizer: FastTokenizer = TOKENIZER) -> ConstraintState:
     compiler = GrammarCompiler(tokenizer, control_tokens_of(tokenizer), [token_id(tokenizer, END)])
     return compiler.compile(constraint_grammar(sampling_pb2.OutputConstraint(regex="yes|no")))
 
@@ -33,14 +33,14 @@ def text_of(token_ids: list[int], tokenizer: FastTokenizer = TOKENIZER) -> str:
     return b"".join(tokenizer.token_bytes(token) for token in token_ids).decode(errors="replace")
 
 
-def force(constraint: Constraint, text: str) -> None:
+def force(constraint: ConstraintState, text: str) -> None:
     """Check that exactly this text must come, and take it."""
     for token in TOKENIZER.encode(text):
         assert allowed_ids(constraint, TOKENIZER) == [token]
         constraint.accept(token)
 
 
-def think(constraint: Constraint, num_tokens: int) -> None:
+def think(constraint: ConstraintState, num_tokens: int) -> None:
     (letter,) = TOKENIZER.encode("x")
     for _ in range(num_tokens):
         assert len(allowed_ids(constraint, TOKENIZER)) > 100
@@ -166,5 +166,5 @@ def test_mask_sets_and_clears_any_bit() -> None:
             break
 
 
-def answer_that_is_never_asked() -> Constraint:
+def answer_that_is_never_asked() -> ConstraintState:
     return ThinkingConstraint(TOKENS, Thinking.OFF, budget=None, answer=None)

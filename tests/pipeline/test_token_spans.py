@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.types import TokenLogprob
+from service.generation.output import TokenLogprob
 from service.pipeline.logprobs import ContentLogprobs
 from service.pipeline.token_spans import Span, TokenSpans
 from tests.pipeline.fakes import ADDED, outputs_of, token_id, tokenizer_of

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sluice.v1 import content_pb2, sampling_pb2, serving_pb2, tool_pb2
 
-from service.engine.errors import PromptTooLong
 from service.engine.tokenizer import FastTokenizer
+from service.generation.errors import PromptTooLong
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.truncation import PromptRoom, fit_messages, fit_text, fit_token_ids
 from tests.pipeline.chat_cases import TOKENIZER, prompt_of

@@ -23,10 +23,10 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2, model_pb2
 from service.config import ModelSettings, Settings
 from service.engine.core import SampledToken
 from service.engine.engine import Engine, StepObserver
-from service.engine.errors import SequenceError
 from service.engine.scheduler import Step
 from service.engine.sequence import Sequence
 from service.engine.watermark import Watermark
+from service.generation.errors import SequenceError
 from service.pipeline.completion import CompletionPipeline
 from service.pipeline.watermark import WatermarkDetector
 from service.server import LoadModel, Server

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from sluice.v1 import chat_pb2, sampling_pb2
 
-from service.engine.types import GenerationOutput, GenerationRequest, SamplingParams, StopParams
+from service.generation.output import GenerationOutput
+from service.generation.parameters import SamplingParams, StopParams
+from service.generation.request import GenerationRequest
 from service.pipeline.prepared_chat import AnswerForm, PreparedChat
 from service.pipeline.reasoning import Thinking
 from service.pipeline.serving import resolve_serving

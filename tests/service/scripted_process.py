@@ -7,8 +7,8 @@ from service.__main__ import main
 from service.config import ModelSettings
 from service.engine.core import SampledToken
 from service.engine.engine import StepObserver
-from service.engine.errors import SequenceError
 from service.engine.scheduler import Step
+from service.generation.errors import SequenceError
 from service.servicers.catalog import ServedModel
 from tests.service.fakes import ENDLESS, ScriptedRunner, scripted_engine, served
 from tests.service.plain_pipeline import PlainPipeline

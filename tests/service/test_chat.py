@@ -8,7 +8,7 @@ import pytest
 from grpc import aio
 from sluice.v1 import chat_pb2, chat_pb2_grpc, serving_pb2
 
-from service.engine.errors import PromptTooLong
+from service.generation.errors import PromptTooLong
 from tests.engine.fakes import until
 from tests.service.fakes import ENDLESS, ScriptedRunner, kinds_of, refused, request, rest_of, running, text_of
 

@@ -12,7 +12,7 @@ import pytest
 from sluice.v1 import embedding_pb2, model_pb2, serving_pb2
 
 from service.config import EMBEDDING_NAME, Settings
-from service.engine.types import EngineStats
+from service.generation.stats import EngineStats
 from service.loading import load_model
 from service.servicers.catalog import ServedEncoder
 from tests.engine.encoder_fakes import BEGIN, FINISH, vector_of

@@ -10,9 +10,9 @@ import pytest
 from sluice.v1 import chat_pb2, content_pb2, model_pb2, tool_pb2
 
 from service.config import DEMO_FOLDER, ChatSettings, EngineSettings, ModelSettings
-from service.engine.errors import ModelLoadError
-from service.engine.types import EngineStats
 from service.errors import UnsupportedTask
+from service.generation.errors import ModelLoadError
+from service.generation.stats import EngineStats
 from service.loading import load_model
 from service.servicers.catalog import ServedModel
 

@@ -11,9 +11,8 @@ import pytest
 from google.protobuf import json_format
 from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2, response_pb2_grpc
 
-from service.engine.errors import PromptTooLong
+from service.generation.errors import PromptTooLong, UnsupportedModality
 from service.health import Phase
-from service.pipeline.errors import UnsupportedModality
 from tests.engine.fakes import until
 from tests.pipeline.response_cases import check_order
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, refused, rest_of, running

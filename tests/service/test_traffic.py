@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from service.engine.errors import InvalidRequest
+from service.generation.errors import InvalidRequest
 from service.servicers.traffic import check_shares, draw_entity, largest_entity
 from tests.service.endpoint_fakes import entities_of
 

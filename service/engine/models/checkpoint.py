@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from service.engine.errors import ModelLoadError
+from service.generation.errors import ModelLoadError
 
 _INDEX = "model.safetensors.index.json"
 _NUM_SAMPLES, _SAMPLE_BYTES = 64, 4096

@@ -16,9 +16,9 @@ from torch.nn.functional import normalize
 from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
 
-from service.engine.errors import ModelLoadError
 from service.engine.models.pooling import pool
 from service.engine.models.sentence_files import SentenceFiles
+from service.generation.errors import ModelLoadError
 
 _UNUSED = "pooler."  # some models have one on top; vectors are made of the states beneath it
 

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM
 
-from service.engine.errors import ModelLoadError
 from service.engine.models.backend import Backend
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.decoder_shape import lean_refusal
 from service.engine.models.load_decoder import load_decoder
 from service.engine.models.modules_backend import ATTENTION, ModulesBackend, modules_refusal, register_attention
+from service.generation.errors import ModelLoadError
 
 _log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface
 
-from service.engine.errors import ModelLoadError
 from service.engine.kv_cache import CacheShape, KVCache
 from service.engine.models.attention import AttentionPlan
 from service.engine.models.batch import Batch
+from service.generation.errors import ModelLoadError
 
 ATTENTION = "sluice_paged"
 _SERVED_LAYERS = {"full_attention", "sliding_attention", "attention"}

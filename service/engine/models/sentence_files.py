@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from service.engine.errors import ModelLoadError
 from service.engine.models.pooling import Pooling
+from service.generation.errors import ModelLoadError
 
 _MODULES = "modules.json"
 _BODY_FILES = "sentence_*_config.json"  # sentence_bert_config.json, or named after another family

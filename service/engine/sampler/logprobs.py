@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from service.engine.sequence import Sequence
-from service.engine.types import TokenLogprob
+from service.generation.output import TokenLogprob
 
 
 class Logprobs:

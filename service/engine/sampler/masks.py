@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from service.engine.errors import ConstraintFailed
 from service.engine.sequence import Sequence
+from service.generation.errors import ConstraintFailed
 
 # By a byte of a mask, what eight logits change by: to add this is several times faster than to fill by a mask of bits.
 _CHANGES = np.where(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little"), 0, -np.inf)

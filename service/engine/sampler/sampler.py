@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from service.engine.core import SampledToken
-from service.engine.errors import ConstraintFailed, SequenceError
 from service.engine.sampler.draw import draw, uniforms
 from service.engine.sampler.logprobs import Logprobs
 from service.engine.sampler.masks import add_bias, apply_constraints, forbid_early_end
@@ -22,6 +21,7 @@ from service.engine.sampler.truncation import truncate
 from service.engine.sampler.watermark import add_watermark
 from service.engine.sequence import Sequence
 from service.engine.watermark import Watermark
+from service.generation.errors import ConstraintFailed, SequenceError
 
 
 class Sampler:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from service.engine.types import SamplingParams
+from service.generation.parameters import SamplingParams
 
 _FEW = 512  # up to here the largest logits are picked, beyond it rows are sorted whole
 

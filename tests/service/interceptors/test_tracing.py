@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
-from service.engine.errors import EngineClosed
+from service.generation.errors import EngineClosed
 from tests.engine.fakes import until
 from tests.service.fakes import ENDLESS, MODEL, ScriptedRunner, refused, request, running
 

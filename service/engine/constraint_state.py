@@ -1,0 +1,24 @@
+"""The state of one choice's output constraint."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class ConstraintState(Protocol):
+    """Follows a choice token by token. Only the engine's thread calls it once the request runs."""
+
+    def fill_mask(self, words: Any) -> None:
+        """Write the allowed tokens into `words`, an int32 row of ceil(vocab_size / 32).
+
+        Bit i of word w is token 32·w + i.
+        """
+
+    def accept(self, token_id: int) -> None:
+        """Move on by a token that the mask allowed."""
+
+    def is_finished(self) -> bool:
+        """Whether nothing but the end of the text may follow."""
+
+    def fork(self) -> ConstraintState:
+        """A copy of its own for another choice of the same prompt."""

@@ -1,0 +1,70 @@
+"""What the service needs of an engine.
+
+The same whether the engine is a thread of this process or a process of its own; what crosses is plain data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from service.generation.embedding import EmbeddingOutput, EmbeddingRequest
+from service.generation.output import GenerationOutput
+from service.generation.request import GenerationRequest
+from service.generation.stats import EngineStats
+
+
+class Engine(Protocol):
+    """The life of an engine. All methods belong to the event loop that started it."""
+
+    @property
+    def max_model_len(self) -> int:
+        """Tokens of a prompt and its answer together, or of a text to embed."""
+
+    @property
+    def failed(self) -> asyncio.Future[BaseException]:
+        """Done, with the reason, when the engine died and is not started again: nothing is served from then on."""
+
+    @property
+    def heartbeat_age_s(self) -> float:
+        """Seconds since the engine last began a step or, when idle, looked for work: about a second at most then."""
+
+    def stats(self) -> EngineStats:
+        """The state after the last step, or after what has come or gone since."""
+
+    def start(self) -> None:
+        """Begin to serve, on the running loop."""
+
+    async def drain(self, timeout_s: float) -> None:
+        """Refuse new requests, wait until all callers have left, then end what is left with EngineClosed."""
+
+    async def close(self) -> None:
+        """End all requests and the engine; returns when the step in progress, if any, is done."""
+
+
+class Generator(Engine, Protocol):
+    """An engine that generates."""
+
+    def generate(self, *requests: GenerationRequest) -> AbstractAsyncContextManager[AsyncIterator[GenerationOutput]]:
+        """Open the stream of all outputs of one request or several; leaving the context ends what is left of them.
+
+        Several requests are admitted all or none, and an error of one ends the stream of all. Entry returns when all
+        are admitted, their constraints compiled.
+
+        On entry raises InvalidRequest or a subclass of it, EngineOverloaded, EngineRestarting, EngineClosed,
+        EngineFailed or DeadlineExceeded; the last three, and SequenceError, may also be raised by the stream, after its
+        last output.
+        """
+
+
+class Embedder(Engine, Protocol):
+    """An engine that makes vectors."""
+
+    async def embed(self, request: EmbeddingRequest) -> EmbeddingOutput:
+        """Compute the vectors of all inputs. A caller who is cancelled ends the request.
+
+        Raises InvalidRequest or PromptTooLong, which name the input as `inputs[i]`, EngineOverloaded, EngineRestarting,
+        EngineClosed, EngineFailed or DeadlineExceeded.
+        """

@@ -1,0 +1,64 @@
+"""What a choice's text must look like, as text.
+
+The engine compiles it on its own side; nothing here is compiled or has a state.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """A grammar's text, in the language that `kind` names: `lark` is llguidance's dialect of Lark.
+
+    A refusal of the whole is reported under the request's field `field`; `schemas` are the JSON Schemas that the text
+    was made of, as JSON by the request's fields, to tell which of them is at fault.
+    """
+
+    text: str
+    field: str
+    kind: Literal["lark"] = "lark"
+    schemas: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningMarkers:
+    """What stands around a model's reasoning, and the white space that its template puts beside the markers."""
+
+    open: str
+    close: str
+    after_open: str = "\n"
+    after_close: str = "\n\n"
+
+
+class ReasoningStart(enum.Enum):
+    """Where an answer stands with its reasoning when generation begins."""
+
+    NONE = "none"  # there is none: the model doesn't reason, or the prompt has closed it
+    MAY_OPEN = "may_open"  # the model itself writes the opening marker, or doesn't
+    OPEN = "open"  # the prompt has opened it
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningLimit:
+    """Reasoning that ends: at most `budget` tokens of it, None for no limit, before the answer.
+
+    `must_open` forces the opening marker where the prompt hasn't opened the reasoning.
+    """
+
+    markers: ReasoningMarkers
+    start: ReasoningStart
+    budget: int | None = None
+    must_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What holds for each choice's text: a grammar for the answer, a limit for the reasoning before it, or both."""
+
+    grammar: Grammar | None = None
+    reasoning: ReasoningLimit | None = None

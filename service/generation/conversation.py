@@ -1,0 +1,146 @@
+"""What a prompt is made of: a conversation, or raw text or tokens.
+
+A value that a caller may have got wrong has its `field`: the path that the caller's own request calls it by.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+class Role(enum.Enum):
+    """Whose message it is, by the name that chat templates use."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A piece of a message that is text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """An image, by a URL or as a data URL."""
+
+    url: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A file, by its URL or by the id that it was stored under."""
+
+    field: str
+    url: str | None = None
+    file_id: str | None = None
+
+
+Part: TypeAlias = TextPart | ImagePart | FilePart
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """A call that an assistant made. `arguments` is the text that it wrote, JSON as a rule."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. `tool_call_id` is that of the call that a tool's message answers, `tool_call_field` its path."""
+
+    role: Role
+    content: Sequence[Part] = ()
+    tool_calls: Sequence[FunctionCall] = ()
+    tool_call_id: str = ""
+    name: str | None = None
+    reasoning: str | None = None
+    field: str = "messages"
+    tool_call_field: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text of all its parts that are text."""
+        return "".join(part.text for part in self.content if isinstance(part, TextPart))
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function that may be called. `parameters` is a JSON Schema as text; empty for none."""
+
+    name: str
+    description: str = ""
+    parameters: str = ""
+    strict: bool = False
+    field: str = "tools"
+
+
+class ToolMode(enum.Enum):
+    """Whether functions are called."""
+
+    NONE = "none"
+    AUTO = "auto"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Which functions are called. `name` is the one that must be."""
+
+    mode: ToolMode = ToolMode.AUTO
+    name: str | None = None
+
+
+class ReasoningEffort(enum.Enum):
+    """How much a model is to reason before it answers."""
+
+    NONE = "none"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Messages to answer. `reasoning_effort` None leaves it to the model's chat template.
+
+    `cuts_text` lets a truncated conversation lose the beginning of its last message's text, not its oldest messages.
+    """
+
+    messages: Sequence[Message]
+    tools: Sequence[Function] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    parallel_tool_calls: bool = True
+    reasoning_effort: ReasoningEffort | None = None
+    field: str = "messages"
+    cuts_text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RawText:
+    """A prompt that is taken as it is."""
+
+    text: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class RawTokens:
+    """A prompt of token ids."""
+
+    token_ids: Sequence[int]
+    field: str
+
+
+Prompt: TypeAlias = Conversation | RawText | RawTokens

@@ -1,0 +1,36 @@
+"""Texts to make vectors of, and the vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+TokenIds: TypeAlias = npt.NDArray[np.int64]  # [tokens]
+Vector: TypeAlias = npt.NDArray[np.float32]  # [dimensions]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingRequest:
+    """Texts, as tokens, to make vectors of.
+
+    `deadline` is a `time.monotonic()` instant in seconds. A lower `priority` value is served first.
+    """
+
+    request_id: str
+    inputs: Sequence[TokenIds]
+    deadline: float | None = None
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingOutput:
+    """The vectors of a request, in the order of its inputs, and instants of `time.monotonic()`."""
+
+    vectors: Sequence[Vector]
+    arrived: float
+    scheduled: float  # when the first batch with one of its inputs began
+    finished: float

@@ -1,0 +1,112 @@
+"""What a generation can fail by.
+
+Each class is one thing that a caller can tell apart and act upon; `service.interceptors.errors` has the table that maps
+them to statuses. All of them can be pickled with their values.
+"""
+# ruff: noqa: N818 - a name says what happened; that it is an error is said where it is raised
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class EngineError(Exception):
+    """The root of all errors that are raised on purpose; its text may be shown to the caller."""
+
+
+class InvalidRequest(EngineError):
+    """A value of the request can't be served. `field` is the path that the caller's request calls it by."""
+
+    reason: ClassVar[str] = "INVALID_FIELD"
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(field, message)
+        self.field = field
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class PromptTooLong(InvalidRequest):
+    """The prompt, with at least one token to generate, does not fit into the model's context or cache."""
+
+    reason: ClassVar[str] = "PROMPT_TOO_LONG"
+
+    def __init__(self, field: str, num_prompt_tokens: int, max_prompt_tokens: int) -> None:
+        super().__init__(field, f"the prompt has {num_prompt_tokens} tokens; the limit is {max_prompt_tokens}")
+        self.args = (field, num_prompt_tokens, max_prompt_tokens)
+        self.num_prompt_tokens = num_prompt_tokens
+        self.max_prompt_tokens = max_prompt_tokens
+
+
+class UnsupportedModality(InvalidRequest):
+    """A content part is of a kind that the model can't take."""
+
+    reason: ClassVar[str] = "UNSUPPORTED_MODALITY"
+
+
+class TemplateRefused(InvalidRequest):
+    """The model's chat template refuses the conversation; the message has the template's own words."""
+
+    reason: ClassVar[str] = "TEMPLATE_REFUSED"
+
+
+class UnsupportedConstraint(InvalidRequest):
+    """An output constraint, or a tool's schema, can't be enforced or takes too long to compile."""
+
+    reason: ClassVar[str] = "UNSUPPORTED_CONSTRAINT"
+
+
+class UnsupportedFeature(InvalidRequest):
+    """The model lacks what the request asks for."""
+
+    reason: ClassVar[str] = "UNSUPPORTED_FEATURE"
+
+
+class EngineOverloaded(EngineError):
+    """The queue is full, by requests or by prompt tokens. Retry after `retry_after_s` seconds."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message, retry_after_s)
+        self.message = message
+        self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class DeadlineExceeded(EngineError):
+    """The request's deadline passed before it ended."""
+
+
+class EngineClosed(EngineError):
+    """The engine takes no new requests, or was stopped before the request ended."""
+
+
+class EngineRestarting(EngineError):
+    """The engine's process died and is being started again. Retry after `retry_after_s` seconds."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message, retry_after_s)
+        self.message = message
+        self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class EngineFailed(EngineError):
+    """The engine died. Every stream that it had ends with this error."""
+
+
+class SequenceError(EngineError):
+    """One sequence can't go on. It ends its own request and no other."""
+
+
+class ConstraintFailed(SequenceError):
+    """A request's output constraint can't go on: it allows no token, or it exceeds its own limits."""
+
+
+class ModelLoadError(EngineError):
+    """A model can't be loaded; the message names the folder or file and the reason."""

@@ -1,0 +1,113 @@
+"""An answer as it is told: one stream of events, whatever kind of request it answers.
+
+A stream is `Started`, then for each output of the engine a `Tokens` and what was read from it, a `ChoiceFinished` for
+each choice, `Usage`, and `Completed`; one that fails ends after `Usage`. Choices are counted over all prompts of a
+request: prompt p's choice c of n is p·n + c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from service.generation.output import FinishReason, Timings
+from service.generation.parameters import SamplingParams, StopParams
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The request was admitted. `sampling` and `stopping` have every default filled in; `n` is choices a prompt."""
+
+    id: str
+    created_ns: int  # since the epoch
+    model: str
+    model_version: str
+    fingerprint: str
+    sampling: SamplingParams
+    stopping: StopParams
+    n: int = 1
+
+
+class Tokens(NamedTuple):
+    """What a step added to a choice, before it is read."""
+
+    choice_index: int
+    token_ids: Sequence[int]
+    token_times: Sequence[float]
+    timings: Timings
+    batch_size: int
+
+
+class SpelledLogprob(NamedTuple):
+    """A token's natural logarithm of probability with the bytes that spell it, and the candidates beside it."""
+
+    token_id: int
+    data: bytes
+    logprob: float
+    top: Sequence[SpelledLogprob] = ()
+
+
+class PromptLogprobs(NamedTuple):
+    """Those of a prompt's tokens; the first token, which nothing comes before, has 0."""
+
+    prompt_index: int
+    logprobs: Sequence[SpelledLogprob]
+
+
+class Text(NamedTuple):
+    """More of a choice's content; `text` is empty where only logprobs of text that was told before are new."""
+
+    choice_index: int
+    text: str
+    logprobs: Sequence[SpelledLogprob] = ()
+
+
+class Reasoning(NamedTuple):
+    """More of a choice's reasoning."""
+
+    choice_index: int
+    text: str
+
+
+class ToolCall(NamedTuple):
+    """A choice's call number `call_index` begins."""
+
+    choice_index: int
+    call_index: int
+    id: str
+    name: str
+
+
+class ToolArguments(NamedTuple):
+    """More of a call's arguments."""
+
+    choice_index: int
+    call_index: int
+    text: str
+
+
+class ChoiceFinished(NamedTuple):
+    """A choice has ended."""
+
+    choice_index: int
+    reason: FinishReason
+    stop_sequence: str | None = None
+
+
+class Usage(NamedTuple):
+    """What the request has cost so far, in tokens; all prompts and choices together."""
+
+    prompt_tokens: int
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    cached_tokens: int = 0
+
+
+class Completed(NamedTuple):
+    """Every choice has ended, and nothing follows."""
+
+
+Event: TypeAlias = (
+    Started | Tokens | PromptLogprobs | Text | Reasoning | ToolCall | ToolArguments | ChoiceFinished | Usage | Completed
+)

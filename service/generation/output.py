@@ -1,0 +1,64 @@
+"""What an engine makes of a request: outputs, choice by choice."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class FinishReason(enum.Enum):
+    """Why a choice ended."""
+
+    END_OF_TEXT = "end_of_text"  # the model generated an end-of-text or stop token
+    STOP_SEQUENCE = "stop_sequence"  # the text reached one of the request's stop strings
+    LENGTH = "length"  # max_tokens or the model's context length, or a deadline that truncates
+    TOOL_CALLS = "tool_calls"  # the text called tools and ended by itself; never an engine's own word
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token and the natural logarithm of its probability in the model's unmodified distribution."""
+
+    token_id: int
+    logprob: float
+    top: Sequence[tuple[int, float]] = ()  # (token id, logprob), most likely first
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Where one choice's time went so far, in seconds. The four instants are of `time.monotonic()`."""
+
+    arrived: float
+    scheduled: float | None
+    first_token: float | None
+    finished: float | None  # None while more may come
+    num_preemptions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOutput:
+    """What one or more steps added to one choice.
+
+    `text` is the new text (may be empty while bytes or a possible stop string are held back), `token_ids` the new
+    tokens, the one that ended the text included, `token_times` the instants at which they were sampled, and `logprobs`,
+    where asked for, one value for each of them. `text_ends` has, for each new token, the number of characters that the
+    choice's tokens make up to its end, those held back included; a token that has bytes of a character and doesn't end
+    it adds none, nor does one that is left out of the text. The first output of choice 0 has the `prompt_logprobs`,
+    where asked for: those of the prompt's second token and of all after it. The last output of a choice, and only that
+    one, has a `finish_reason`.
+    """
+
+    choice_index: int
+    token_ids: Sequence[int]
+    token_times: Sequence[float]
+    text: str
+    timings: Timings
+    batch_size: int  # sequences in the step that made the newest token, this one included
+    text_ends: Sequence[int] = ()
+    logprobs: Sequence[TokenLogprob] = ()
+    prompt_logprobs: Sequence[TokenLogprob] = ()
+    finish_reason: FinishReason | None = None
+    stop_sequence: str | None = None  # the string that ended it, with STOP_SEQUENCE
+    num_cached_tokens: int = 0  # prompt tokens whose cache entries were found, not computed
+    request_index: int = 0  # among the requests that were opened together

@@ -1,0 +1,39 @@
+"""One prompt for an engine, and what to do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.generation.constraint import Constraint
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One prompt and what to do with it.
+
+    `prompt_field` is the caller's name of the prompt, for errors. `prompt_logprobs` are those of the prompt's own
+    tokens; such a prompt is computed whole, whatever the cache has of it. `deadline` is a `time.monotonic()` instant in
+    seconds, which all processes of a machine share. A lower `priority` value is served first. Requests share cached
+    prompts only with requests of the same `cache_salt` and `adapter`; the name of an adapter is kept for engines that
+    have any. `skip_special_tokens` False shows control tokens in the text, for formats that write tool calls with them;
+    the token that ends the text is never shown. `truncates_at_deadline` lets what the deadline cuts off end with
+    LENGTH, in place of an error for all.
+    """
+
+    request_id: str
+    prompt_token_ids: Sequence[int]
+    sampling: SamplingParams = SamplingParams()
+    stopping: StopParams = StopParams()
+    n: int = 1
+    logprobs: LogprobsOptions | None = None
+    prompt_logprobs: LogprobsOptions | None = None
+    constraint: Constraint | None = None
+    deadline: float | None = None
+    priority: int = 0
+    cache_salt: str = ""
+    adapter: str = ""
+    skip_special_tokens: bool = True
+    truncates_at_deadline: bool = False
+    prompt_field: str = "prompt"

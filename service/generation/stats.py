@@ -1,0 +1,26 @@
+"""The numbers of an engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """The state of the engine after a step. The `num_` fields of the second group only ever grow."""
+
+    num_waiting: int = 0  # sequences that wait for blocks or for their turn, preempted ones included
+    num_running: int = 0
+    num_blocks: int = 0
+    num_free_blocks: int = 0  # cached ones included: they are given up when space is needed
+    num_cached_blocks: int = 0  # free, but still good for a prompt that begins alike
+    step_time_s: float = 0.0  # of the last step
+    step_tokens: int = 0  # computed in the last step
+    step_sequences: int = 0  # of which they are
+
+    num_steps: int = 0
+    num_preemptions: int = 0
+    num_computed_tokens: int = 0
+    num_generated_tokens: int = 0
+    num_prefix_query_tokens: int = 0  # prompt tokens that were looked up in the cache
+    num_prefix_hit_tokens: int = 0  # those that were found
