@@ -14,14 +14,14 @@ import sys
 import uvloop
 
 from service.config import PROGRAM, ConfigError, ModelSettings, Settings, read_settings
-from service.engine.engine import StepObserver
+from service.engine.port import StepObserver
 from service.generation.errors import ModelLoadError
 from service.logs import configure_logs
+from service.registry.models import ServedModel
 from service.server import EngineDied, LoadModel, StartError, serve
-from service.servicers.catalog import Served
 
 
-async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> Served:
+async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     """Load a model's own weights, off the loop. Raises ModelLoadError."""
     # Imported late: torch takes seconds, and health is to be there at once.
     from service.loading import load_model  # noqa: PLC0415

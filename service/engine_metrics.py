@@ -1,7 +1,7 @@
 """What the engines' own numbers look like from outside.
 
-Owns the gauges and counters over `EngineStats`, one series a model. The loop's thread adds engines and is told of their
-steps; whichever thread shows metrics reads their last stats, which are immutable. Knows engines by their stats only.
+Gauges and counters over `EngineStats`, one series a model. The event loop adds engines and is told of their steps;
+whichever thread shows metrics reads their last stats.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The errors that the service itself raises, beside those of the pipeline and the engine.
+"""What calls are refused for before anything is looked up or generated.
 
-Owns the exception classes and nothing else; the one table that turns exceptions into statuses is
-`service.interceptors.errors`.
+The one table that turns exceptions into statuses is `service.interceptors.errors`.
 """
 # ruff: noqa: N818 - a name says what happened; that it is an error is said where it is raised
 
@@ -9,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from service.generation.errors import InvalidRequest
 
 
 class ServiceError(Exception):
@@ -37,73 +34,6 @@ class InvalidMessage(ServiceError):
     def __init__(self, violations: Sequence[Violation]) -> None:
         super().__init__("; ".join(f"{v.field}: {v.description}" if v.field else v.description for v in violations))
         self.violations = tuple(violations)
-
-
-class ModelNotFound(ServiceError):
-    """No model of that name is served."""
-
-    def __init__(self, model: str, endpoint: str = "") -> None:
-        """`endpoint` is what the request named, if that sends it to `model`."""
-        text = f"no model named {model!r} is served"
-        super().__init__(f"{text}; the endpoint {endpoint!r} sends requests to it" if endpoint else text)
-        self.model = model
-
-
-class VersionNotFound(ServiceError):
-    """A model is served in another version than the one asked for."""
-
-    def __init__(self, model: str, version: str, served: str) -> None:
-        super().__init__(f"the model {model!r} is served in version {served!r}, not {version!r}")
-        self.model = model
-        self.version = version
-
-
-class DeploymentNotFound(ServiceError):
-    """An endpoint has no deployment of that name."""
-
-    def __init__(self, endpoint: str, deployment: str) -> None:
-        super().__init__(f"the endpoint {endpoint!r} has no deployment named {deployment!r}")
-        self.endpoint = endpoint
-        self.deployment = deployment
-
-
-class EndpointNotFound(ServiceError):
-    """There is no endpoint of that name."""
-
-    def __init__(self, endpoint: str) -> None:
-        super().__init__(f"there is no endpoint named {endpoint!r}")
-        self.endpoint = endpoint
-
-
-class EndpointExists(ServiceError):
-    """An endpoint is to have a name that another one, or a model, has."""
-
-    def __init__(self, endpoint: str) -> None:
-        super().__init__(f"the name {endpoint!r} is taken")
-        self.endpoint = endpoint
-
-
-class EndpointReadOnly(ServiceError):
-    """An endpoint is to change that callers can't change; `why` goes on from its name."""
-
-    def __init__(self, endpoint: str, why: str) -> None:
-        super().__init__(f"the endpoint {endpoint!r} {why}")
-        self.endpoint = endpoint
-
-
-class TooManyEndpoints(ServiceError):
-    """There are as many endpoints as the service keeps."""
-
-    def __init__(self, max_endpoints: int) -> None:
-        super().__init__(f"there are {max_endpoints} endpoints; that is the limit")
-        self.max_endpoints = max_endpoints
-
-
-class UnsupportedTask(InvalidRequest):
-    """The model that a request names serves other tasks than the one asked for."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__("model", message)
 
 
 class Starting(ServiceError):

@@ -1,7 +1,6 @@
 """The composition root: one gRPC server, its models, and the process's life from start to stop.
 
-Owns the order of start (health first, then models) and of stop. Runs on the loop's thread; models load on another.
-It knows all parts of the service and does none of their work.
+Start is health first, then models, which load on another thread; a stop is health first, too.
 """
 
 from __future__ import annotations
@@ -36,8 +35,10 @@ from sluice.v1 import (
     watermark_pb2_grpc,
 )
 
+from service.answering.generation import Answering
 from service.config import EndpointSettings, ModelSettings, Settings
-from service.engine.engine import StepObserver
+from service.contract.model import EndpointJson
+from service.engine.port import StepObserver
 from service.engine_metrics import EngineMetrics
 from service.generation.errors import InvalidRequest
 from service.health import Health, Phase
@@ -48,14 +49,15 @@ from service.interceptors.request_log import RequestLog
 from service.interceptors.sending import Sending
 from service.interceptors.tracing import Tracing
 from service.interceptors.validation import Validation
-from service.pipeline.workers import PipelineLimits, Workers
-from service.servicers.catalog import Catalog, Served
+from service.prompts.workers import WorkerLimits, Workers
+from service.registry.description import Endpoint, ServedEntity
+from service.registry.endpoint_file import EndpointFile, EndpointFileError
+from service.registry.endpoint_table import EndpointTable
+from service.registry.models import Registry, ServedModel
 from service.servicers.chat import ChatServicer
 from service.servicers.completion import CompletionServicer
 from service.servicers.embedding import EmbeddingServicer
-from service.servicers.endpoint import EndpointServicer, new_endpoint
-from service.servicers.endpoint_file import EndpointFile, EndpointFileError
-from service.servicers.endpoint_table import EndpointTable
+from service.servicers.endpoint import EndpointServicer
 from service.servicers.model import ModelServicer
 from service.servicers.response import ResponseServicer
 from service.servicers.text_generation import TextGenerationServicer
@@ -63,7 +65,7 @@ from service.servicers.token import TokenServicer
 from service.servicers.watermark import WatermarkServicer
 from service.telemetry import MetricsPage, Telemetry
 
-LoadModel: TypeAlias = Callable[[ModelSettings, StepObserver], Awaitable[Served]]
+LoadModel: TypeAlias = Callable[[ModelSettings, StepObserver], Awaitable[ServedModel]]
 
 SERVICES = tuple(
     file.services_by_name[name].full_name
@@ -121,8 +123,8 @@ class Server:
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
         self._settings = settings
         self.health = Health(SERVICES)
-        self.catalog = Catalog()
-        self.readers = Workers(PipelineLimits(max_render_s=_MAX_READING_S))
+        self.registry = Registry()
+        self.readers = Workers(WorkerLimits(max_work_s=_MAX_READING_S))
         self._metrics = EngineMetrics(telemetry)
         self._server = aio.server(
             interceptors=[
@@ -136,21 +138,17 @@ class Server:
             ],
             options=_options(settings),
         )
-        chat = ChatServicer(self.catalog, telemetry, capture_content=settings.capture_content)
-        chat_pb2_grpc.add_ChatServiceServicer_to_server(chat, self._server)
-        completion = CompletionServicer(self.catalog, telemetry, capture_content=settings.capture_content)
-        completion_pb2_grpc.add_CompletionServiceServicer_to_server(completion, self._server)
-        embedding = EmbeddingServicer(self.catalog, telemetry)
-        embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(embedding, self._server)
-        endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(self.catalog), self._server)
-        model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(self.catalog), self._server)
-        response = ResponseServicer(self.catalog, telemetry, capture_content=settings.capture_content)
-        response_pb2_grpc.add_ResponseServiceServicer_to_server(response, self._server)
-        text = TextGenerationServicer(self.catalog, telemetry, capture_content=settings.capture_content)
-        text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(text, self._server)
-        tokens, watermarks = TokenServicer(self.catalog, self.readers), WatermarkServicer(self.catalog, self.readers)
-        token_pb2_grpc.add_TokenServiceServicer_to_server(tokens, self._server)
-        watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(watermarks, self._server)
+        answering = Answering(self.registry, telemetry, capture_content=settings.capture_content)
+        server, registry, readers = self._server, self.registry, self.readers
+        chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering), server)
+        completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
+        response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering), server)
+        text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
+        embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry), server)
+        endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry), server)
+        model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry), server)
+        token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers), server)
+        watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers), server)
         health_pb2_grpc.add_HealthServicer_to_server(self.health.servicer, self._server)
         names = [*SERVICES, HEALTH_SERVICE, reflection.SERVICE_NAME]
         reflection.enable_server_reflection(names, self._server)
@@ -173,7 +171,7 @@ class Server:
         Raises StartError for endpoints that can't be used, and passes on what `load_model` raises.
         """
         path = self._settings.endpoints_file
-        file = EndpointFile(path) if path else None
+        file = EndpointFile(path, EndpointJson()) if path else None
         try:
             made = await asyncio.to_thread(file.read) if file else []
         except EndpointFileError as error:
@@ -181,23 +179,23 @@ class Server:
         for model in models:
             served = await load_model(model, self._metrics.observer(model.name))
             served.engine.start()
-            self.catalog.add(served)
+            self.registry.add(served)
             self._metrics.add(model.name, served.engine.stats)
             _log.info("model is ready", extra={"fields": {"model": model.name}})
-        configured = [_configured(self.catalog, endpoint) for endpoint in self._settings.endpoints]
-        self.catalog.endpoints = EndpointTable(configured, made, file)
+        configured = [_configured(self.registry, endpoint) for endpoint in self._settings.endpoints]
+        self.registry.endpoints = EndpointTable(configured, made, file)
         await self.health.enter(Phase.SERVING)
 
     async def watch(self) -> None:
         """Keep health in step with the engines' heartbeats. Raises EngineDied as soon as one has died."""
-        failures = {served.engine.failed: served.name for served in self.catalog}
+        failures = {served.engine.failed: served.name for served in self.registry}
         while True:
             done, _ = await asyncio.wait(failures, timeout=_HEARTBEAT_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
             for failed in done:
                 await self.health.enter(Phase.FAILED)
                 reason = failed.result()
                 raise EngineDied(f"the engine of {failures[failed]} died: {type(reason).__name__}: {reason}")
-            ages = [served.engine.heartbeat_age_s for served in self.catalog]
+            ages = [served.engine.heartbeat_age_s for served in self.registry]
             await self.health.set_stalled(max(ages) > self._settings.max_heartbeat_age_s)
 
     async def drain(self) -> None:
@@ -205,21 +203,21 @@ class Server:
         await self.health.enter(Phase.LEAVING)
         await asyncio.sleep(self._settings.drain_delay_s)
         await self.health.enter(Phase.DRAINING)
-        await asyncio.gather(*(served.engine.drain(self._settings.drain_timeout_s) for served in self.catalog))
+        await asyncio.gather(*(served.engine.drain(self._settings.drain_timeout_s) for served in self.registry))
 
     async def close(self) -> None:
         """End every call with a status, the server and the engines."""
-        await asyncio.gather(*(served.engine.drain(0) for served in self.catalog))
+        await asyncio.gather(*(served.engine.drain(0) for served in self.registry))
         await self._server.stop(_LAST_WORDS_S)
-        await asyncio.gather(*(served.close() for served in self.catalog))
+        await asyncio.gather(*(served.close() for served in self.registry))
         self.readers.close()
 
 
-def _configured(catalog: Catalog, settings: EndpointSettings) -> endpoint_pb2.Endpoint:
+def _configured(registry: Registry, settings: EndpointSettings) -> Endpoint:
     """An endpoint of the settings, now that its models are known."""
-    entities = [endpoint_pb2.ServedEntity(**entity.model_dump()) for entity in settings.entities]
+    entities = [ServedEntity(**entity.model_dump()) for entity in settings.entities]
     try:
-        return new_endpoint(catalog, settings.name, entities)
+        return registry.new_endpoint(settings.name, entities)
     except InvalidRequest as error:
         raise StartError(f"endpoints: {settings.name}: {error}") from error
 

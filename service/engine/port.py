@@ -16,6 +16,13 @@ from service.generation.request import GenerationRequest
 from service.generation.stats import EngineStats
 
 
+class StepObserver(Protocol):
+    """Is told the engine's state after each step, on the event loop."""
+
+    def on_step(self, stats: EngineStats) -> None:
+        """Must return at once."""
+
+
 class Engine(Protocol):
     """The life of an engine. All methods belong to the event loop that started it."""
 

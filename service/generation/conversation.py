@@ -115,7 +115,8 @@ class ReasoningEffort(enum.Enum):
 class Conversation:
     """Messages to answer. `reasoning_effort` None leaves it to the model's chat template.
 
-    `cuts_text` lets a truncated conversation lose the beginning of its last message's text, not its oldest messages.
+    `template_field` is what in the request asks for the chat template. `cuts_text` lets a truncated conversation lose
+    the beginning of its last message's text, not its oldest messages.
     """
 
     messages: Sequence[Message]
@@ -124,6 +125,7 @@ class Conversation:
     parallel_tool_calls: bool = True
     reasoning_effort: ReasoningEffort | None = None
     field: str = "messages"
+    template_field: str = "model"
     cuts_text: bool = False
 
 

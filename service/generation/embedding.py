@@ -9,8 +9,23 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from service.generation.conversation import RawText, RawTokens
+
 TokenIds: TypeAlias = npt.NDArray[np.int64]  # [tokens]
 Vector: TypeAlias = npt.NDArray[np.float32]  # [dimensions]
+
+
+@dataclass(frozen=True, slots=True)
+class TextsToEmbed:
+    """What a caller asks vectors of. `instruction` stands before each text; `dimensions` None is the model's own."""
+
+    model: str
+    inputs: Sequence[RawText | RawTokens]
+    deployment: str = ""
+    instruction: str = ""
+    dimensions: int | None = None
+    priority: int = 0
+    truncates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,16 @@ class UnsupportedFeature(InvalidRequest):
     reason: ClassVar[str] = "UNSUPPORTED_FEATURE"
 
 
+class UnsupportedTask(InvalidRequest):
+    """The model that a request names serves other tasks than the one asked for."""
+
+    reason: ClassVar[str] = "UNSUPPORTED_TASK"
+
+    def __init__(self, message: str) -> None:
+        super().__init__("model", message)
+        self.args = (message,)
+
+
 class EngineOverloaded(EngineError):
     """The queue is full, by requests or by prompt tokens. Retry after `retry_after_s` seconds."""
 

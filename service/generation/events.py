@@ -17,7 +17,10 @@ from service.generation.parameters import SamplingParams, StopParams
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The request was admitted. `sampling` and `stopping` have every default filled in; `n` is choices a prompt."""
+    """The request was admitted. `sampling` and `stopping` have every default filled in; `n` is choices a prompt.
+
+    `prompt_texts` has the text of each prompt, where the request wants them.
+    """
 
     id: str
     created_ns: int  # since the epoch
@@ -27,6 +30,8 @@ class Started:
     sampling: SamplingParams
     stopping: StopParams
     n: int = 1
+    num_prompts: int = 1
+    prompt_texts: Sequence[str] = ()
 
 
 class Tokens(NamedTuple):

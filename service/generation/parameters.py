@@ -1,6 +1,6 @@
 """The parameters of a generation: the one table of their names, types and defaults.
 
-A field here has the name, and the default, of the contract's field (`sluice.v1.SamplingParams`, `StopParams`); its range
+A field here has the name and the default of the contract's field (`sluice.v1.SamplingParams`, `StopParams`); its range
 is the contract's rule. Resolving, echoing, copying and the engine's check go by these fields, so that a new parameter
 is a field of the contract, a field here and its effect in the sampler.
 """
@@ -8,8 +8,11 @@ is a field of the contract, a field here and its effect in the sampler.
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+_SEED_BITS = 63  # of one that is drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,14 @@ class SamplingParams:
     seed: int | None = None
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     watermark: bool = False  # as `service.engine.watermark` says
+
+    def with_next_seed(self, distance: int) -> SamplingParams:
+        """The same parameters with the seed that is `distance` after theirs."""
+        return self if self.seed is None else replace(self, seed=(self.seed + distance) % 2**_SEED_BITS)
+
+    def with_seed(self) -> SamplingParams:
+        """The same parameters, with a seed drawn if they have none."""
+        return self if self.seed is not None else replace(self, seed=secrets.randbits(_SEED_BITS))
 
 
 @dataclass(frozen=True, slots=True)

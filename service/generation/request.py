@@ -24,8 +24,8 @@ class GenerationRequest:
 
     request_id: str
     prompt_token_ids: Sequence[int]
-    sampling: SamplingParams = SamplingParams()
-    stopping: StopParams = StopParams()
+    sampling: SamplingParams = SamplingParams()  # noqa: RUF009  immutable
+    stopping: StopParams = StopParams()  # noqa: RUF009  immutable
     n: int = 1
     logprobs: LogprobsOptions | None = None
     prompt_logprobs: LogprobsOptions | None = None

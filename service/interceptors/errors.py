@@ -19,34 +19,32 @@ from grpc import aio
 from grpc_status import rpc_status
 
 from service.call import current_call
-from service.errors import (
-    DeploymentNotFound,
-    Draining,
-    EndpointExists,
-    EndpointNotFound,
-    EndpointReadOnly,
-    InvalidMessage,
-    ModelNotFound,
-    Starting,
-    TooManyCalls,
-    TooManyEndpoints,
-    UnsupportedTask,
-    VersionNotFound,
-)
+from service.errors import Draining, InvalidMessage, Starting, TooManyCalls
 from service.generation.errors import (
     ConstraintFailed,
     DeadlineExceeded,
     EngineClosed,
     EngineFailed,
     EngineOverloaded,
+    EngineRestarting,
     InvalidRequest,
     PromptTooLong,
     TemplateRefused,
     UnsupportedConstraint,
     UnsupportedFeature,
     UnsupportedModality,
+    UnsupportedTask,
 )
 from service.interceptors.policy import Behaviour, Context, Policy
+from service.registry.errors import (
+    DeploymentNotFound,
+    EndpointExists,
+    EndpointNotFound,
+    EndpointReadOnly,
+    ModelNotFound,
+    TooManyEndpoints,
+    VersionNotFound,
+)
 
 DOMAIN = "sluice"
 
@@ -73,13 +71,13 @@ class Row:
 # The first row that fits counts, so a class stands before its bases.
 TABLE = (
     Row(InvalidMessage, Code.INVALID_ARGUMENT, "INVALID_FIELD"),
-    Row(PromptTooLong, Code.INVALID_ARGUMENT, "PROMPT_TOO_LONG"),
+    Row(PromptTooLong, Code.INVALID_ARGUMENT, PromptTooLong.reason),
     Row(UnsupportedModality, Code.INVALID_ARGUMENT, UnsupportedModality.reason),
     Row(TemplateRefused, Code.INVALID_ARGUMENT, TemplateRefused.reason),
     Row(UnsupportedConstraint, Code.INVALID_ARGUMENT, UnsupportedConstraint.reason),
     Row(UnsupportedFeature, Code.INVALID_ARGUMENT, UnsupportedFeature.reason),
-    Row(UnsupportedTask, Code.INVALID_ARGUMENT, "UNSUPPORTED_TASK"),
-    Row(InvalidRequest, Code.INVALID_ARGUMENT, "INVALID_FIELD"),
+    Row(UnsupportedTask, Code.INVALID_ARGUMENT, UnsupportedTask.reason),
+    Row(InvalidRequest, Code.INVALID_ARGUMENT, InvalidRequest.reason),
     Row(ConstraintFailed, Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
     Row(ModelNotFound, Code.NOT_FOUND, "MODEL_NOT_FOUND"),
     Row(VersionNotFound, Code.NOT_FOUND, "VERSION_NOT_FOUND"),
@@ -93,6 +91,7 @@ TABLE = (
     Row(Starting, Code.UNAVAILABLE, "STARTING"),
     Row(Draining, Code.UNAVAILABLE, "DRAINING"),
     Row(EngineClosed, Code.UNAVAILABLE, "DRAINING"),
+    Row(EngineRestarting, Code.UNAVAILABLE, "STARTING"),
     Row(DeadlineExceeded, Code.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
     Row(EngineFailed, Code.INTERNAL, "ENGINE_FAILED", is_public=False),
     Row(Exception, Code.INTERNAL, "INTERNAL", is_public=False),

@@ -13,12 +13,12 @@ from typing import Any
 
 import llguidance
 import numpy as np
-
-from service.engine.tokenizer import Tokenizer
-from service.generation.errors import ConstraintFailed, UnsupportedConstraint
 from service.pipeline.control_tokens import ControlTokens
 from service.pipeline.grammar import Grammar
 from service.pipeline.schema import blame
+
+from service.engine.tokenizer import Tokenizer
+from service.generation.errors import ConstraintFailed, UnsupportedConstraint
 
 _SILENT = 0
 _NUM_TRIAL_TOKENS = 4

@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from service.pipeline.reasoning import ReasoningMarkers, Thinking
+
 from service.engine.constraint_state import ConstraintState
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import ConstraintFailed
-from service.pipeline.reasoning import ReasoningMarkers, Thinking
 
 _ALL = -1  # an int32 with every bit set
 

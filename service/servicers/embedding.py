@@ -1,49 +1,53 @@
-"""sluice.v1.EmbeddingService: proto in → pipeline → encoder → proto out.
-
-Only the loop's thread runs it. Whoever leaves the call leaves `engine.encode`, and that is the abort.
-"""
+"""sluice.v1.EmbeddingService. Whoever leaves the call leaves `engine.embed`, and that is the abort."""
 
 from __future__ import annotations
 
+import time
+import uuid
+from collections.abc import Sequence
+
 from sluice.v1 import embedding_pb2, embedding_pb2_grpc, usage_pb2
 
+from service.answering.generation import Context
+from service.answering.operation import Operation
 from service.call import current_request_id, deadline_of
-from service.pipeline.prepared import Identity
-from service.servicers.catalog import Catalog
-from service.servicers.generation import Context
-from service.servicers.operation import Operation
+from service.contract.answer import timestamp
+from service.contract.embedding import embedding_messages, to_texts
+from service.registry.models import Registry
 from service.telemetry import Telemetry
 
 
 class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
     """Turns texts into vectors."""
 
-    def __init__(self, catalog: Catalog, telemetry: Telemetry) -> None:
-        self._catalog = catalog
+    def __init__(self, registry: Registry, telemetry: Telemetry) -> None:
+        self._registry = registry
         self._telemetry = telemetry
 
     async def Embed(self, request: embedding_pb2.EmbedRequest, context: Context) -> embedding_pb2.EmbedResponse:  # noqa: N802
-        model = self._catalog.encoder(request.model, request.serving.deployment)
+        asked = to_texts(request)
+        model = self._registry.encoder(asked.model, asked.deployment)
         deadline = deadline_of(context)
         with Operation(self._telemetry, "embeddings", model.name, deadline) as operation:
-            if request.HasField("dimensions"):
-                operation.set({"gen_ai.embeddings.dimension.count": request.dimensions})
-            prepared = await model.embeddings.prepare(request, current_request_id(), deadline)
-            identity = Identity.now(model.description)
-            operation.answered_by(identity)
-            encoding = await model.engine.encode(prepared)
+            if asked.dimensions is not None:
+                operation.set({"gen_ai.embeddings.dimension.count": asked.dimensions})
+            prepared = await model.prompts.prepare(asked, current_request_id(), deadline)
+            answer_id, created_ns = uuid.uuid4().hex, time.time_ns()
+            operation.answered_by(answer_id, model.name)
+            output = await model.engine.embed(prepared)
             operation.staged(
-                [
-                    ("queue", encoding.arrived, encoding.scheduled),
-                    ("encode", encoding.scheduled, encoding.finished),
-                ]
+                [("queue", output.arrived, output.scheduled), ("encode", output.scheduled, output.finished)]
             )
             num_tokens = sum(map(len, prepared.inputs))
             operation.used("input", num_tokens)
-            return embedding_pb2.EmbedResponse(
-                id=identity.id,
-                created=identity.created,
-                model=model.name,
-                embeddings=await model.embeddings.embeddings(request, encoding.vectors),
-                usage=usage_pb2.Usage(prompt_tokens=num_tokens),
-            )
+
+            def respond(vectors: Sequence[Sequence[float]]) -> embedding_pb2.EmbedResponse:
+                return embedding_pb2.EmbedResponse(
+                    id=answer_id,
+                    created=timestamp(created_ns),
+                    model=model.name,
+                    embeddings=embedding_messages(vectors),
+                    usage=usage_pb2.Usage(prompt_tokens=num_tokens),
+                )
+
+            return await model.prompts.finish(output.vectors, asked.dimensions, respond)

@@ -1,23 +1,25 @@
-"""sluice.v1.TokenService over the catalogue. Only the loop's thread runs it; texts are read on worker threads."""
+"""sluice.v1.TokenService. Texts are read on worker threads."""
 
 from __future__ import annotations
 
 from sluice.v1 import chat_pb2, token_pb2, token_pb2_grpc
 
+from service.answering.generation import Context
 from service.call import deadline_of
+from service.contract.chat import to_conversation
+from service.engine.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest
-from service.pipeline.token import detokenize, tokenize
-from service.pipeline.workers import Workers
-from service.servicers.catalog import Catalog, Served
-from service.servicers.generation import Context
+from service.prompts.tokens import detokenize
+from service.prompts.workers import Workers
+from service.registry.models import Registry, ServedModel
 
 
 class TokenServicer(token_pb2_grpc.TokenServiceServicer):
     """Turns texts into a model's tokens and back; any model will do, those that make vectors too."""
 
-    def __init__(self, catalog: Catalog, workers: Workers) -> None:
+    def __init__(self, registry: Registry, workers: Workers) -> None:
         """`workers` are shared by all models, and by nothing that generates."""
-        self._catalog = catalog
+        self._registry = registry
         self._workers = workers
 
     async def TokenizeText(  # noqa: N802
@@ -25,10 +27,10 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
         request: token_pb2.TokenizeTextRequest,
         context: Context,
     ) -> token_pb2.TokenizeTextResponse:
-        model = self._catalog.get(request.model)
+        model = self._registry.get(request.model)
 
         def respond() -> token_pb2.TokenizeTextResponse:
-            token_ids = tokenize(model.tokenizer, request)
+            token_ids = _tokenize(model.tokenizer, request)
             return token_pb2.TokenizeTextResponse(
                 model=model.name,
                 token_ids=token_ids,
@@ -43,7 +45,7 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
         request: token_pb2.DetokenizeTextRequest,
         context: Context,
     ) -> token_pb2.DetokenizeTextResponse:
-        model = self._catalog.get(request.model)
+        model = self._registry.get(request.model)
 
         def join() -> str:
             return detokenize(model.tokenizer, request.token_ids, skip_special_tokens=request.skip_special_tokens)
@@ -57,10 +59,10 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
         context: Context,
     ) -> token_pb2.CountTokensResponse:
         if request.HasField("text"):
-            served = self._catalog.get(request.text.model)
+            served = self._registry.get(request.text.model)
             tokenizer = served.tokenizer
             num_tokens = await self._workers.read(
-                lambda: len(tokenize(tokenizer, request.text)), deadline_of(context), "text.text"
+                lambda: len(_tokenize(tokenizer, request.text)), deadline_of(context), "text.text"
             )
         else:
             served, num_tokens = await self._count(request.chat, deadline_of(context))
@@ -68,10 +70,16 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
             model=served.name, num_tokens=num_tokens, max_model_len=served.description.max_model_len
         )
 
-    async def _count(self, chat: chat_pb2.ChatRequest, deadline: float | None) -> tuple[Served, int]:
+    async def _count(self, chat: chat_pb2.ChatRequest, deadline: float | None) -> tuple[ServedModel, int]:
         try:
-            model = self._catalog.generator(chat.model, chat.serving.deployment)
-            return model, await model.chat.count(chat, deadline)
+            model = self._registry.generator(chat.model, chat.serving.deployment)
+            return model, await model.preparation.count(to_conversation(chat), deadline)
         except InvalidRequest as error:
             error.field = f"chat.{error.field}"
             raise
+
+
+def _tokenize(tokenizer: Tokenizer, request: token_pb2.TokenizeTextRequest) -> list[int]:
+    """The ids of a text, by default with those of the tokens that the tokenizer puts around it."""
+    adds = request.add_special_tokens if request.HasField("add_special_tokens") else True
+    return tokenizer.encode(request.text, add_special_tokens=adds)

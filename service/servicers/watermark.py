@@ -1,21 +1,21 @@
-"""sluice.v1.WatermarkService over the catalogue. Only the loop's thread runs it; texts are scored on worker threads."""
+"""sluice.v1.WatermarkService. Texts are scored on worker threads."""
 
 from __future__ import annotations
 
 from sluice.v1 import watermark_pb2, watermark_pb2_grpc
 
+from service.answering.generation import Context
 from service.call import deadline_of
-from service.pipeline.workers import Workers
-from service.servicers.catalog import Catalog
-from service.servicers.generation import Context
+from service.prompts.workers import Workers
+from service.registry.models import Registry
 
 
 class WatermarkServicer(watermark_pb2_grpc.WatermarkServiceServicer):
     """Tells whether a model wrote a text."""
 
-    def __init__(self, catalog: Catalog, workers: Workers) -> None:
+    def __init__(self, registry: Registry, workers: Workers) -> None:
         """`workers` are shared by all models, and by nothing that generates."""
-        self._catalog = catalog
+        self._registry = registry
         self._workers = workers
 
     async def DetectWatermark(  # noqa: N802
@@ -23,7 +23,7 @@ class WatermarkServicer(watermark_pb2_grpc.WatermarkServiceServicer):
         request: watermark_pb2.DetectWatermarkRequest,
         context: Context,
     ) -> watermark_pb2.DetectWatermarkResponse:
-        detector = self._catalog.generator(request.model).watermark
+        detector = self._registry.generator(request.model).watermark
         score = await self._workers.read(lambda: detector.score(request.text), deadline_of(context), "text")
         return watermark_pb2.DetectWatermarkResponse(
             z_score=score.z_score,

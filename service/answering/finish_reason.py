@@ -1,0 +1,19 @@
+"""Finish reasons by the GenAI conventions' names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from service.generation.output import FinishReason
+
+_NAMES: Final = {
+    FinishReason.END_OF_TEXT: "stop",
+    FinishReason.STOP_SEQUENCE: "stop",
+    FinishReason.LENGTH: "length",
+    FinishReason.TOOL_CALLS: "tool_calls",
+}
+
+
+def finish_reason_name(reason: FinishReason) -> str:
+    """A finish reason as the conventions write it."""
+    return _NAMES[reason]

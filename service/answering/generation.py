@@ -1,0 +1,127 @@
+"""One call of any kind of generation: request in, numbered events out.
+
+Whoever leaves the call leaves `engine.generate`, and that is the abort.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, TypeAlias
+
+from grpc import aio
+
+from service.answering.content import AnswerContent
+from service.answering.kind import Answer, Kind, Message, Renderer, Request
+from service.answering.observation import Observation
+from service.call import current_request_id, deadline_of
+from service.generation.events import Completed, Event, Started
+from service.generation.output import GenerationOutput
+from service.output.answer import AnswerReader
+from service.preparation import PreparedAnswer
+from service.registry.models import Registry, ServedGenerator
+from service.telemetry import Telemetry
+
+Context: TypeAlias = aio.ServicerContext[Any, Any]
+
+# Of one output: with twenty candidates each, they take about five milliseconds.
+_MAX_PROMPT_LOGPROBS = 128
+
+
+class Answering:
+    """Answers requests of every kind."""
+
+    def __init__(self, registry: Registry, telemetry: Telemetry, *, capture_content: bool) -> None:
+        """`capture_content` puts what was asked and answered onto the calls' spans."""
+        self._registry = registry
+        self._telemetry = telemetry
+        self._capture_content = capture_content
+
+    async def whole(self, kind: Kind[Request, Message, Answer], request: Request, context: Context) -> Answer:
+        """The fold of the stream."""
+        folding = kind.fold()
+        async with aclosing(self._numbered(kind, request, context, stream=False)) as messages:
+            async for message in messages:
+                folding.add(message)
+        return folding.response
+
+    async def stream(
+        self, kind: Kind[Request, Message, Answer], request: Request, context: Context
+    ) -> AsyncGenerator[Message, None]:
+        """The numbered messages of one call.
+
+        A failure is raised, after the usage if there were tokens: what preparation raises, and the engine's errors.
+        """
+        async with aclosing(self._numbered(kind, request, context, stream=True)) as messages:
+            async for message in messages:
+                yield message
+
+    async def _numbered(
+        self, kind: Kind[Request, Message, Answer], request: Request, context: Context, *, stream: bool
+    ) -> AsyncGenerator[Message, None]:
+        asked = kind.to_answer_request(request)
+        model = self._registry.generator(asked.model, asked.deployment, asked.model_version)
+        content = AnswerContent(kind.asked(request)) if self._capture_content else None
+        deadline = deadline_of(context)
+        with Observation(
+            self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
+        ) as observation:
+            prepared = await model.preparation.prepare(asked, current_request_id(), deadline)
+            sequence_number = 0
+            async with aclosing(_messages(model, prepared, kind.renderer(request), observation)) as messages:
+                async for message in messages:
+                    message.sequence_number = sequence_number
+                    sequence_number += 1
+                    yield message
+
+
+async def _messages(
+    model: ServedGenerator, prepared: PreparedAnswer, renderer: Renderer[Message], observation: Observation
+) -> AsyncGenerator[Message, None]:
+    reader = AnswerReader(prepared.requests, prepared.forms, model.tokenizer)
+
+    def render(events: Sequence[Event]) -> Sequence[Message]:
+        observation.observe(events)
+        return list(renderer.render(events))
+
+    def read(output: GenerationOutput) -> Sequence[Message]:
+        return render(reader.read(output))
+
+    has_tokens = False
+    try:
+        async with model.engine.generate(*prepared.requests) as outputs:
+            observation.admitted(reader.usage)
+            for message in render([_started(model, prepared)]):
+                yield message
+            async for output in outputs:
+                has_tokens = True
+                # A long prompt's logprobs are written by another thread.
+                is_long = len(output.prompt_logprobs) > _MAX_PROMPT_LOGPROBS
+                for message in await asyncio.to_thread(read, output) if is_long else read(output):
+                    yield message
+    except Exception:
+        if has_tokens:
+            for message in render([reader.usage()]):
+                yield message
+        raise
+    for event in (reader.usage(), Completed()):
+        for message in render([event]):
+            yield message
+
+
+def _started(model: ServedGenerator, prepared: PreparedAnswer) -> Started:
+    return Started(
+        id=uuid.uuid4().hex,
+        created_ns=time.time_ns(),
+        model=model.name,
+        model_version=model.description.version,
+        fingerprint=model.description.fingerprint,
+        sampling=prepared.sampling,
+        stopping=prepared.stopping,
+        n=prepared.requests[0].n,
+        num_prompts=len(prepared.requests),
+        prompt_texts=prepared.prompt_texts,
+    )

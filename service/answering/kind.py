@@ -1,0 +1,91 @@
+"""What tells one kind of generation from another: how its messages are read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from sluice.v1 import chat_pb2, completion_pb2, response_event_pb2, response_pb2, text_generation_pb2
+
+from service.contract import chat, completion, response_request, span_content, text_generation
+from service.contract.chat_fold import ChatFold
+from service.contract.completion_fold import CompletionFold
+from service.contract.response_renderer import ResponseFold, ResponseRenderer
+from service.contract.text_generation_fold import TextFold
+from service.generation.answer_request import AnswerRequest
+from service.generation.events import Event
+
+
+class Numbered(Protocol):
+    """A message of a stream."""
+
+    sequence_number: int
+
+
+Request = TypeVar("Request")
+Message = TypeVar("Message", bound=Numbered)
+Answer = TypeVar("Answer")
+_Message_co = TypeVar("_Message_co", bound=Numbered, covariant=True)
+_Message_contra = TypeVar("_Message_contra", bound=Numbered, contravariant=True)
+_Answer_co = TypeVar("_Answer_co", covariant=True)
+
+
+class Renderer(Protocol[_Message_co]):
+    """Renders the events of one answer as the messages of its stream, without sequence numbers."""
+
+    def render(self, events: Sequence[Event]) -> Iterable[_Message_co]:
+        """The messages that the events of one output, or one of the others, become."""
+
+
+class Fold(Protocol[_Message_contra, _Answer_co]):
+    """Makes the whole answer of a stream."""
+
+    @property
+    def response(self) -> _Answer_co: ...
+
+    def add(self, message: _Message_contra, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[Request, Message, Answer]):
+    """One kind of generation.
+
+    `operation` is the GenAI conventions' name of it. `asked` are the attributes of a span that has the request's
+    content.
+    """
+
+    operation: str
+    to_answer_request: Callable[[Request], AnswerRequest]
+    renderer: Callable[[Request], Renderer[Message]]
+    fold: Callable[[], Fold[Message, Answer]]
+    asked: Callable[[Request], Mapping[str, Sequence[Any]]]
+
+
+CHAT: Kind[chat_pb2.ChatRequest, chat_pb2.StreamChatResponse, chat_pb2.ChatResponse] = Kind(
+    "chat", chat.to_answer_request, chat.ChatRenderer, ChatFold, span_content.chat_attributes
+)
+COMPLETION: Kind[
+    completion_pb2.CompleteRequest, completion_pb2.StreamCompleteResponse, completion_pb2.CompleteResponse
+] = Kind(
+    "text_completion",
+    completion.to_answer_request,
+    completion.CompletionRenderer,
+    CompletionFold,
+    span_content.completion_attributes,
+)
+# The conventions have no name of its own for it: both of OpenAI's APIs are this operation.
+RESPONSE: Kind[
+    response_pb2.CreateResponseRequest, response_event_pb2.StreamResponseResponse, response_pb2.CreateResponseResponse
+] = Kind("chat", response_request.to_answer_request, ResponseRenderer, ResponseFold, span_content.response_attributes)
+TEXT_GENERATION: Kind[
+    text_generation_pb2.GenerateTextRequest,
+    text_generation_pb2.StreamGenerateTextResponse,
+    text_generation_pb2.GenerateTextResponse,
+] = Kind(
+    "text_completion",
+    text_generation.to_answer_request,
+    text_generation.TextGenerationRenderer,
+    TextFold,
+    span_content.text_attributes,
+)

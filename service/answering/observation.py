@@ -1,0 +1,141 @@
+"""What telemetry learns of one generation.
+
+It is told the answer's events; what was asked and answered gets onto the span only if it is given a content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from opentelemetry.util.types import AttributeValue
+
+from service.answering.content import AnswerContent
+from service.answering.finish_reason import finish_reason_name
+from service.answering.operation import Operation
+from service.generation.events import ChoiceFinished, Event, Started, Tokens, Usage
+from service.generation.output import Timings
+from service.generation.parameters import SamplingParams, StopParams
+from service.telemetry import Telemetry
+
+_MAX_INT = (1 << 63) - 1  # of OTLP's integers
+
+
+class Observation:
+    """`with Observation(…) as observation`: the span `{operation} {model}` from entry to exit, measured at exit."""
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        operation: str,
+        model: str,
+        deadline: float | None,
+        *,
+        stream: bool,
+        content: AnswerContent | None = None,
+    ) -> None:
+        """`operation` is the GenAI conventions' name, such as `chat`; `deadline` an instant of `time.monotonic()`."""
+        self._telemetry = telemetry
+        self._operation = Operation(telemetry, operation, model, deadline)
+        self._stream = stream
+        self._content = content
+        self._usage: Callable[[], Usage] | None = None
+        self._num_tokens: dict[int, int] = {}  # by choice
+        self._newest: dict[int, Timings] = {}  # of choices that have tokens
+        self._finished: dict[int, str] = {}  # finish reasons of choices that have ended, in the order of their ends
+
+    def __enter__(self) -> Self:
+        self._operation.__enter__()
+        self._operation.set({"gen_ai.request.stream": self._stream})
+        return self
+
+    def admitted(self, usage: Callable[[], Usage]) -> None:
+        """The engine took the request; `usage()` tells what it has cost so far."""
+        self._usage = usage
+
+    def observe(self, events: Sequence[Event]) -> None:
+        """Note what happened."""
+        for event in events:
+            match event:
+                case Tokens(index, token_ids, _, timings):
+                    self._num_tokens[index] = self._num_tokens.get(index, 0) + len(token_ids)
+                    self._newest[index] = timings
+                case ChoiceFinished(index, reason):
+                    self._finished[index] = finish_reason_name(reason)
+                case Started():
+                    self._start(event)
+        if self._content is not None:
+            self._content.add(events)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace_back: TracebackType | None
+    ) -> None:
+        if self._usage is not None:
+            self._account(self._usage())
+        self._time_tokens()
+        if self._content is not None:
+            self._operation.set(self._content.attributes())
+        self._add_stages()
+        self._operation.__exit__(kind, error, trace_back)
+
+    def _start(self, event: Started) -> None:
+        self._operation.answered_by(event.id, event.model)
+        self._operation.set(_request_attributes(event.sampling, event.stopping))
+        num_choices = event.n * event.num_prompts
+        if num_choices > 1:
+            self._operation.set({"gen_ai.request.choice.count": num_choices})
+
+    def _account(self, usage: Usage) -> None:
+        self._operation.used("input", usage.prompt_tokens)
+        self._operation.used("output", usage.completion_tokens)
+        self._operation.set(
+            {
+                "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+                "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+            }
+        )
+        if self._finished:
+            names = [name for _, name in sorted(self._finished.items())]
+            self._operation.set({"gen_ai.response.finish_reasons": names})
+
+    def _time_tokens(self) -> None:
+        instruments, attributes = self._telemetry.instruments, self._operation.attributes
+        finished = {index: self._newest[index] for index in self._finished}
+        first_tokens = [each.first_token - each.arrived for each in finished.values() if each.first_token]
+        if first_tokens:
+            instruments.time_to_first_token.record(min(first_tokens), attributes)
+        for index, timings in finished.items():
+            num_more = self._num_tokens[index] - 1
+            if timings.first_token and timings.finished and num_more > 0:
+                each = (timings.finished - timings.first_token) / num_more
+                instruments.time_per_output_token.record(each, attributes)
+
+    def _add_stages(self) -> None:
+        """The spans beneath: those of the choice that ended last."""
+        if not self._finished:
+            return
+        last = self._newest[list(self._finished)[-1]]
+        self._operation.staged(
+            [
+                ("queue", last.arrived, last.scheduled),
+                ("prefill", last.scheduled, last.first_token),
+                ("decode", last.first_token, last.finished),
+            ]
+        )
+
+
+def _request_attributes(sampling: SamplingParams, stopping: StopParams) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {
+        "gen_ai.request.temperature": sampling.temperature,
+        "gen_ai.request.top_p": sampling.top_p,
+        "gen_ai.request.frequency_penalty": sampling.frequency_penalty,
+        "gen_ai.request.presence_penalty": sampling.presence_penalty,
+    }
+    if sampling.top_k is not None:
+        attributes["gen_ai.request.top_k"] = sampling.top_k
+    if sampling.seed is not None and sampling.seed <= _MAX_INT:
+        attributes["gen_ai.request.seed"] = sampling.seed
+    if stopping.max_tokens is not None:
+        attributes["gen_ai.request.max_tokens"] = stopping.max_tokens
+    return attributes

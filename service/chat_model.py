@@ -1,0 +1,124 @@
+"""How one served model chats: its template, tool calls and reasoning.
+
+Called on worker threads; immutable after start.
+"""
+
+from __future__ import annotations
+
+from service.constraints.grammar import ToolRules, tool_grammar
+from service.engine.tokenizer import Tokenizer
+from service.generation.constraint import Constraint, Grammar, ReasoningMarkers
+from service.generation.conversation import Conversation, ToolMode
+from service.generation.errors import InvalidRequest, UnsupportedFeature
+from service.output.choice import AnswerForm
+from service.output.reasoning import reasoning_markers
+from service.output.tool_syntax import NAMED_ARGUMENTS, ToolSyntax, tool_syntax
+from service.prompts.chat import ChatPrompts, RenderedPrompt
+from service.prompts.reasoning_effort import EffortRules, ReasoningBudgets
+from service.prompts.template import ChatTemplate
+from service.prompts.truncation import PromptRoom
+
+
+class ChatModel:
+    """Turns conversations into prompts, and says how the answers are read and what they must look like."""
+
+    def __init__(
+        self,
+        template: ChatTemplate,
+        tokenizer: Tokenizer,
+        *,
+        default_system_prompt: str | None = None,
+        markers: ReasoningMarkers | None = None,
+        syntax: ToolSyntax | None = None,
+        budgets: ReasoningBudgets | None = None,
+    ) -> None:
+        """`markers` and `syntax` are read from the template where they are not given."""
+        self._markers = markers or reasoning_markers(template.source)
+        self._syntax = syntax or tool_syntax(template.source)
+        self._prompts = ChatPrompts(
+            template, tokenizer, markers=self._markers, default_system_prompt=default_system_prompt
+        )
+        self._effort = EffortRules(template, self._markers, budgets or ReasoningBudgets())
+        self._special_token_ids = tokenizer.special_token_ids
+
+    @property
+    def control_token_ids(self) -> dict[str, int]:
+        """The control tokens that the model's tokenizer has and its template writes, by their text."""
+        return self._prompts.control_tokens.ids
+
+    @property
+    def supports_tools(self) -> bool:
+        """Whether the template takes tools."""
+        return self._prompts.takes_tools
+
+    @property
+    def supports_reasoning(self) -> bool:
+        """Whether the template has a switch for reasoning."""
+        return self._markers is not None and self._effort.has_switch
+
+    def fit(self, conversation: Conversation, room: PromptRoom) -> RenderedPrompt:
+        """The prompt of a conversation, cut if it must be.
+
+        Raises InvalidRequest or a subclass of it, naming the field, and PromptTooLong.
+        """
+        variables = self._effort.variables(conversation.reasoning_effort)
+        with_tools = self._tool_rules(conversation) is not None
+        return self._prompts.fit(conversation, variables, room, with_tools=with_tools)
+
+    def render(self, conversation: Conversation) -> RenderedPrompt:
+        """The prompt of a conversation, however long it is. Raises as `fit` does."""
+        variables = self._effort.variables(conversation.reasoning_effort)
+        with_tools = self._tool_rules(conversation) is not None
+        return self._prompts.render(conversation, variables, with_tools=with_tools)
+
+    def reading(
+        self, conversation: Conversation, prompt: RenderedPrompt, content: Grammar | None
+    ) -> tuple[AnswerForm, Constraint | None]:
+        """How the answers to a prompt are read, and what they must look like.
+
+        `content` is what the request demands of an answer without calls. Raises InvalidRequest for a tool's parameters
+        that are no schema.
+        """
+        rules = self._tool_rules(conversation)
+        start = self._effort.start(prompt.text)
+        grammar = self._grammar(rules, content)
+        limit = self._effort.limit(conversation.reasoning_effort, start, is_constrained=grammar is not None)
+        names = [function.name for function in rules.functions] if rules else []
+        form = AnswerForm(self._markers, start, rules.syntax if rules else None, names)
+        return form, Constraint(grammar, limit) if grammar or limit else None
+
+    def shows_special_tokens(self, form: AnswerForm) -> bool:
+        """Whether the parsers look for markers that are special tokens, which the engine's text leaves out."""
+        markers = [form.markers.open, form.markers.close] if form.markers else []
+        if form.syntax is not None:
+            markers += [form.syntax.begin, form.syntax.end, NAMED_ARGUMENTS]
+        return any(self.control_token_ids.get(marker) in self._special_token_ids for marker in markers)
+
+    def _tool_rules(self, conversation: Conversation) -> ToolRules | None:
+        """What calls are allowed; None for none."""
+        choice = conversation.tool_choice
+        if not conversation.tools or choice.mode is ToolMode.NONE:
+            return None
+        if not self.supports_tools:
+            raise UnsupportedFeature("tools", "the model's chat template takes no tools")
+        functions = conversation.tools
+        if choice.name is not None:
+            functions = [function for function in functions if function.name == choice.name]
+            if not functions:
+                raise InvalidRequest("tool_choice.function_name", "names a function that is not in tools")
+        named = choice.name is not None
+        return ToolRules(
+            functions=functions,
+            syntax=self._syntax,
+            required=named or choice.mode is ToolMode.REQUIRED,
+            single=named or not conversation.parallel_tool_calls,
+            field="tools",
+        )
+
+    def _grammar(self, rules: ToolRules | None, content: Grammar | None) -> Grammar | None:
+        if rules is None:
+            return content
+        strict = any(function.strict for function in rules.functions)
+        if not (rules.required or rules.single or strict or content is not None):
+            return None
+        return tool_grammar(rules, self.control_token_ids, content)

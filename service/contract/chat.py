@@ -1,0 +1,117 @@
+"""Chats: the request as values, events as the stream's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sluice.v1 import chat_pb2
+
+from service.contract.answer import FINISH_REASONS, logprob_messages, serving_values, timestamp, usage_message
+from service.contract.conversation import (
+    to_functions,
+    to_messages,
+    to_output_format,
+    to_reasoning_effort,
+    to_tool_choice,
+)
+from service.contract.parameters import sampling_message, stopping_message, to_logprobs, to_sampling, to_stopping
+from service.generation.answer_request import AnswerRequest
+from service.generation.conversation import Conversation
+from service.generation.events import (
+    ChoiceFinished,
+    Completed,
+    Event,
+    Reasoning,
+    Started,
+    Text,
+    ToolArguments,
+    ToolCall,
+    Usage,
+)
+
+_Event = chat_pb2.StreamChatResponse
+
+
+def to_conversation(request: chat_pb2.ChatRequest) -> Conversation:
+    """What is said and which tools are offered."""
+    return Conversation(
+        messages=to_messages(request.messages),
+        tools=to_functions(request.tools),
+        tool_choice=to_tool_choice(request.tool_choice),
+        parallel_tool_calls=not request.HasField("parallel_tool_calls") or request.parallel_tool_calls,
+        reasoning_effort=to_reasoning_effort(request.reasoning_effort),
+    )
+
+
+def to_answer_request(request: chat_pb2.ChatRequest) -> AnswerRequest:
+    """What a validated request asks."""
+    has_format = request.HasField("output_constraint")
+    return AnswerRequest(
+        model=request.model,
+        prompts=(to_conversation(request),),
+        prompts_field="messages",
+        sampling=to_sampling(request.sampling),
+        stopping=to_stopping(request.stopping),
+        n=request.n if request.HasField("n") else 1,
+        logprobs=to_logprobs(request),
+        output_format=to_output_format(request.output_constraint) if has_format else None,
+        **serving_values(request.serving),
+    )
+
+
+class ChatRenderer:
+    """Renders the events of one answer, without sequence numbers."""
+
+    def __init__(self, request: chat_pb2.ChatRequest) -> None:
+        """A chat's stream tells nothing of its request."""
+
+    def render(self, events: Sequence[Event]) -> list[chat_pb2.StreamChatResponse]:
+        """The messages that the events of one output, or one of the others, become."""
+        return [message for event in events for message in self._render(event)]
+
+    def _render(self, event: Event) -> Iterator[chat_pb2.StreamChatResponse]:
+        match event:
+            case Text(choice_index, text, logprobs):
+                delta = chat_pb2.ContentDelta(choice_index=choice_index, text=text)
+                if logprobs:
+                    delta.logprobs.extend(logprob_messages(logprobs))
+                yield _Event(content_delta=delta)
+            case Reasoning(choice_index, text):
+                yield _Event(reasoning_delta=chat_pb2.ReasoningDelta(choice_index=choice_index, text=text))
+            case ToolCall(choice_index, call_index, call_id, name):
+                yield _Event(
+                    tool_call_delta=chat_pb2.ToolCallDelta(
+                        choice_index=choice_index, tool_call_index=call_index, id=call_id, name=name
+                    )
+                )
+            case ToolArguments(choice_index, call_index, text):
+                yield _Event(
+                    tool_call_delta=chat_pb2.ToolCallDelta(
+                        choice_index=choice_index, tool_call_index=call_index, arguments=text
+                    )
+                )
+            case ChoiceFinished():
+                yield _Event(choice_finished=choice_finished(event))
+            case Usage():
+                yield _Event(usage=usage_message(event))
+            case Completed():
+                yield _Event(completed=chat_pb2.ChatCompleted())
+            case Started():
+                started = chat_pb2.ChatStarted(
+                    id=event.id,
+                    created=timestamp(event.created_ns),
+                    model=event.model,
+                    system_fingerprint=event.fingerprint,
+                    sampling=sampling_message(event.sampling),
+                    stopping=stopping_message(event.stopping),
+                )
+                yield _Event(started=started)
+
+
+def choice_finished(event: ChoiceFinished) -> chat_pb2.ChoiceFinished:
+    """The end of a choice, of a chat or of a completion."""
+    return chat_pb2.ChoiceFinished(
+        choice_index=event.choice_index,
+        finish_reason=FINISH_REASONS[event.reason],
+        stop_sequence=event.stop_sequence,
+    )

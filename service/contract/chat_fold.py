@@ -1,0 +1,71 @@
+"""A stream folded into a whole answer.
+
+The only way in which a ChatResponse is made, so that an unstreamed answer can't differ from its stream.
+"""
+
+from __future__ import annotations
+
+from sluice.v1 import chat_pb2, content_pb2
+
+
+class ChatFold:
+    """Takes a stream's events one by one; `response` is the answer so far."""
+
+    def __init__(self) -> None:
+        self.response = chat_pb2.ChatResponse()
+        self._texts: dict[int, list[str]] = {}  # choice index → content
+        self._reasoning: dict[int, list[str]] = {}
+        self._arguments: dict[tuple[int, int], list[str]] = {}  # (choice index, call index) → arguments
+
+    def add(self, event: chat_pb2.StreamChatResponse) -> None:
+        """Take the next event."""
+        match event.WhichOneof("event"):
+            case "started":
+                started, response = event.started, self.response
+                response.id, response.model = started.id, started.model
+                response.created.CopyFrom(started.created)
+                response.system_fingerprint = started.system_fingerprint
+            case "content_delta":
+                content = event.content_delta
+                self._choice(content.choice_index).logprobs.extend(content.logprobs)
+                self._texts.setdefault(content.choice_index, []).append(content.text)
+            case "reasoning_delta":
+                reasoning = event.reasoning_delta
+                self._choice(reasoning.choice_index)
+                self._reasoning.setdefault(reasoning.choice_index, []).append(reasoning.text)
+            case "tool_call_delta":
+                self._add_tool_call(event.tool_call_delta)
+            case "choice_finished":
+                finished = event.choice_finished
+                choice = self._choice(finished.choice_index)
+                choice.finish_reason = finished.finish_reason
+                if finished.HasField("stop_sequence"):
+                    choice.stop_sequence = finished.stop_sequence
+                self._write(choice)
+            case "usage":
+                self.response.usage.CopyFrom(event.usage)
+
+    def _add_tool_call(self, delta: chat_pb2.ToolCallDelta) -> None:
+        calls = self._choice(delta.choice_index).message.tool_calls
+        if delta.tool_call_index == len(calls):
+            call = calls.add(id=delta.id)
+            call.function.name = delta.name
+        self._arguments.setdefault((delta.choice_index, delta.tool_call_index), []).append(delta.arguments)
+
+    def _choice(self, index: int) -> chat_pb2.ChatChoice:
+        choices = self.response.choices
+        while len(choices) <= index:
+            choice = choices.add(index=len(choices))
+            choice.message.role = content_pb2.ROLE_ASSISTANT
+        return choices[index]
+
+    def _write(self, choice: chat_pb2.ChatChoice) -> None:
+        """Put a finished choice's texts together. An answer without calls has a content, though it be empty."""
+        message = choice.message
+        text = "".join(self._texts.get(choice.index, ()))
+        if text or not message.tool_calls:
+            message.content.add(text=text)
+        if choice.index in self._reasoning:
+            message.reasoning = "".join(self._reasoning[choice.index])
+        for index, call in enumerate(message.tool_calls):
+            call.function.arguments = "".join(self._arguments[choice.index, index])

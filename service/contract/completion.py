@@ -1,0 +1,121 @@
+"""Completions: the request as values, events as the stream's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sluice.v1 import completion_pb2, logprobs_pb2
+
+from service.contract.answer import logprob_messages, serving_values, timestamp, usage_message
+from service.contract.chat import choice_finished
+from service.contract.conversation import to_output_format, to_raw_prompt
+from service.contract.parameters import sampling_message, stopping_message, to_logprobs, to_sampling, to_stopping
+from service.generation.answer_request import AnswerRequest
+from service.generation.conversation import Conversation, Message, Prompt, RawText, Role, TextPart
+from service.generation.events import ChoiceFinished, Completed, Event, PromptLogprobs, Started, Text, Tokens, Usage
+
+_Event = completion_pb2.StreamCompleteResponse
+
+
+def to_answer_request(request: completion_pb2.CompleteRequest) -> AnswerRequest:
+    """What a validated request asks."""
+    has_format = request.HasField("output_constraint")
+    logprobs = to_logprobs(request)
+    return AnswerRequest(
+        model=request.model,
+        prompts=tuple(_to_prompt(request, index) for index in range(len(request.prompts))),
+        prompts_field="prompts",
+        sampling=to_sampling(request.sampling),
+        stopping=to_stopping(request.stopping),
+        n=request.n if request.HasField("n") else 1,
+        logprobs=logprobs,
+        prompt_logprobs=logprobs if request.echo else None,
+        output_format=to_output_format(request.output_constraint) if has_format else None,
+        wants_prompt_texts=request.echo,
+        **serving_values(request.serving),
+    )
+
+
+def _to_prompt(request: completion_pb2.CompleteRequest, index: int) -> Prompt:
+    field = f"prompts[{index}]"
+    prompt = to_raw_prompt(request.prompts[index], field)
+    is_raw = not request.HasField("use_raw_prompt") or request.use_raw_prompt
+    if is_raw or not isinstance(prompt, RawText):
+        return prompt
+    message = Message(Role.USER, (TextPart(prompt.text),), field=field)
+    return Conversation((message,), field=field, template_field="use_raw_prompt", cuts_text=True)
+
+
+class CompletionRenderer:
+    """Renders the events of one answer, without sequence numbers.
+
+    Of an answer to a prompt in the chat template only the content counts.
+    """
+
+    def __init__(self, request: completion_pb2.CompleteRequest) -> None:
+        self._suffix = request.suffix
+        self._n = 1
+        self._prompt_texts: Sequence[str] = ()
+        self._prompt_logprobs: dict[int, list[logprobs_pb2.TokenLogprob]] = {}  # by the prompt's index
+        self._has_begun: set[int] = set()  # choices
+
+    def render(self, events: Sequence[Event]) -> list[completion_pb2.StreamCompleteResponse]:
+        """The messages that the events of one output, or one of the others, become."""
+        deltas: list[completion_pb2.CompletionDelta] = []
+        messages: list[completion_pb2.StreamCompleteResponse] = []
+        begins: int | None = None
+        for event in events:
+            match event:
+                case Tokens(choice_index) if choice_index not in self._has_begun:
+                    begins = choice_index
+                case PromptLogprobs(prompt_index, logprobs):
+                    self._prompt_logprobs[prompt_index] = logprob_messages(logprobs)
+                case Text(choice_index, text, logprobs):
+                    delta = completion_pb2.CompletionDelta(choice_index=choice_index, text=text)
+                    delta.logprobs.extend(logprob_messages(logprobs))
+                    deltas.append(delta)
+                case ChoiceFinished(choice_index):
+                    if self._suffix:
+                        _last(deltas, choice_index).text += self._suffix
+                    messages.append(_Event(choice_finished=choice_finished(event)))
+                case Started():
+                    messages.append(self._started(event))
+                case Usage():
+                    messages.append(_Event(usage=usage_message(event)))
+                case Completed():
+                    messages.append(_Event(completed=completion_pb2.CompletionCompleted()))
+        if begins is not None:
+            self._begin(deltas, begins)
+        return [*(_Event(delta=delta) for delta in deltas), *messages]
+
+    def _started(self, event: Started) -> completion_pb2.StreamCompleteResponse:
+        self._n = event.n
+        self._prompt_texts = event.prompt_texts
+        started = completion_pb2.CompletionStarted(
+            id=event.id,
+            created=timestamp(event.created_ns),
+            model=event.model,
+            system_fingerprint=event.fingerprint,
+            sampling=sampling_message(event.sampling),
+            stopping=stopping_message(event.stopping),
+            n=event.n,
+        )
+        return _Event(started=started)
+
+    def _begin(self, deltas: list[completion_pb2.CompletionDelta], choice_index: int) -> None:
+        """Put what stands before a choice's own text into its first delta."""
+        self._has_begun.add(choice_index)
+        prompt_index = choice_index // self._n
+        text = self._prompt_texts[prompt_index] if self._prompt_texts else ""
+        logprobs = self._prompt_logprobs.get(prompt_index, ())
+        if text or logprobs:
+            first = deltas[0] if deltas else _last(deltas, choice_index)
+            first.text = text + first.text
+            first.prompt_logprobs.extend(logprobs)
+
+
+def _last(deltas: list[completion_pb2.CompletionDelta], choice_index: int) -> completion_pb2.CompletionDelta:
+    """The last of `deltas`; a new one if there is none."""
+    if not deltas:
+        deltas.append(completion_pb2.CompletionDelta(choice_index=choice_index))
+    return deltas[-1]

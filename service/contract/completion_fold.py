@@ -1,0 +1,48 @@
+"""A stream of continuations folded into a whole answer.
+
+The only way in which a CompleteResponse is made, so that an unstreamed answer can't differ from its stream.
+"""
+
+from __future__ import annotations
+
+from sluice.v1 import completion_pb2
+
+
+class CompletionFold:
+    """Takes a stream's events one by one; `response` is the answer so far."""
+
+    def __init__(self) -> None:
+        self.response = completion_pb2.CompleteResponse()
+        self._n = 1
+        self._texts: dict[int, list[str]] = {}  # by choice index
+
+    def add(self, event: completion_pb2.StreamCompleteResponse) -> None:
+        """Take the next event."""
+        match event.WhichOneof("event"):
+            case "started":
+                started, response = event.started, self.response
+                response.id, response.model = started.id, started.model
+                response.created.CopyFrom(started.created)
+                response.system_fingerprint = started.system_fingerprint
+                self._n = started.n
+            case "delta":
+                delta = event.delta
+                choice = self._choice(delta.choice_index)
+                choice.logprobs.extend(delta.logprobs)
+                choice.prompt_logprobs.extend(delta.prompt_logprobs)
+                self._texts.setdefault(delta.choice_index, []).append(delta.text)
+            case "choice_finished":
+                finished = event.choice_finished
+                choice = self._choice(finished.choice_index)
+                choice.finish_reason = finished.finish_reason
+                if finished.HasField("stop_sequence"):
+                    choice.stop_sequence = finished.stop_sequence
+                choice.text = "".join(self._texts.get(finished.choice_index, ()))
+            case "usage":
+                self.response.usage.CopyFrom(event.usage)
+
+    def _choice(self, index: int) -> completion_pb2.CompletionChoice:
+        choices = self.response.choices
+        while len(choices) <= index:
+            choices.add(index=len(choices), prompt_index=len(choices) // self._n)
+        return choices[index]

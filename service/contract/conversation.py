@@ -1,0 +1,129 @@
+"""Messages, tools and output constraints of the contract as values; every value has its path in the request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from sluice.v1 import chat_pb2, content_pb2, prompt_pb2, sampling_pb2, tool_pb2
+
+from service.generation.conversation import (
+    FilePart,
+    Function,
+    FunctionCall,
+    ImagePart,
+    Message,
+    Part,
+    RawText,
+    RawTokens,
+    ReasoningEffort,
+    Role,
+    TextPart,
+    ToolChoice,
+    ToolMode,
+)
+from service.generation.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextChoice
+
+ROLES: Final = {
+    content_pb2.ROLE_SYSTEM: Role.SYSTEM,
+    content_pb2.ROLE_USER: Role.USER,
+    content_pb2.ROLE_ASSISTANT: Role.ASSISTANT,
+    content_pb2.ROLE_TOOL: Role.TOOL,
+}
+_MODES: Final = {
+    tool_pb2.TOOL_CHOICE_MODE_UNSPECIFIED: ToolMode.AUTO,
+    tool_pb2.TOOL_CHOICE_MODE_NONE: ToolMode.NONE,
+    tool_pb2.TOOL_CHOICE_MODE_AUTO: ToolMode.AUTO,
+    tool_pb2.TOOL_CHOICE_MODE_REQUIRED: ToolMode.REQUIRED,
+}
+_EFFORTS: Final = {
+    chat_pb2.REASONING_EFFORT_NONE: ReasoningEffort.NONE,
+    chat_pb2.REASONING_EFFORT_LOW: ReasoningEffort.LOW,
+    chat_pb2.REASONING_EFFORT_MEDIUM: ReasoningEffort.MEDIUM,
+    chat_pb2.REASONING_EFFORT_HIGH: ReasoningEffort.HIGH,
+}
+
+
+def to_messages(messages: Sequence[content_pb2.Message]) -> tuple[Message, ...]:
+    """A chat's messages."""
+    return tuple(_to_message(message, f"messages[{index}]") for index, message in enumerate(messages))
+
+
+def to_parts(parts: Iterable[content_pb2.ContentPart], field: str) -> tuple[Part, ...]:
+    """The parts of `field`, a message's content."""
+    return tuple(to_part(part, f"{field}[{index}]") for index, part in enumerate(parts))
+
+
+def to_part(part: content_pb2.ContentPart, field: str) -> Part:
+    """A content part, which the request calls `field`."""
+    match part.WhichOneof("part"):
+        case "text":
+            return TextPart(part.text)
+        case "image_url":
+            return ImagePart(part.image_url.url, f"{field}.image_url")
+        case _ if part.file.HasField("url"):
+            return FilePart(f"{field}.file", url=part.file.url)
+        case _:
+            return FilePart(f"{field}.file", file_id=part.file.file_id)
+
+
+def to_functions(tools: Sequence[tool_pb2.Tool]) -> tuple[Function, ...]:
+    """The functions that a request offers."""
+    return tuple(
+        Function(
+            name=tool.function.name,
+            description=tool.function.description,
+            parameters=tool.function.parameters,
+            strict=tool.function.strict,
+            field=f"tools[{index}].function",
+        )
+        for index, tool in enumerate(tools)
+    )
+
+
+def to_tool_choice(choice: tool_pb2.ToolChoice) -> ToolChoice:
+    """Which of them are called; by default whichever the model likes."""
+    if choice.WhichOneof("choice") == "function_name":
+        return ToolChoice(ToolMode.REQUIRED, choice.function_name)
+    return ToolChoice(_MODES[choice.mode])
+
+
+def to_reasoning_effort(effort: chat_pb2.ReasoningEffort) -> ReasoningEffort | None:
+    """None leaves it to the model's chat template."""
+    return _EFFORTS.get(effort)
+
+
+def to_output_format(constraint: sampling_pb2.OutputConstraint) -> OutputFormat:
+    """What the text must look like."""
+    field = f"output_constraint.{constraint.WhichOneof('constraint')}"
+    match constraint.WhichOneof("constraint"):
+        case "json_object":
+            return JsonObject(field)
+        case "json_schema":
+            return JsonSchema(constraint.json_schema.schema, constraint.json_schema.strict, f"{field}.schema")
+        case "regex":
+            return Regex(constraint.regex, field)
+        case _:
+            return TextChoice(tuple(constraint.choice.texts), f"{field}.texts")
+
+
+def to_raw_prompt(prompt: prompt_pb2.Prompt, field: str) -> RawText | RawTokens:
+    """A prompt that no chat template is applied to."""
+    if prompt.HasField("token_ids"):
+        return RawTokens(prompt.token_ids.ids[:], field)
+    return RawText(prompt.text, field)
+
+
+def _to_message(message: content_pb2.Message, field: str) -> Message:
+    return Message(
+        role=ROLES[message.role],
+        content=to_parts(message.content, f"{field}.content"),
+        tool_calls=tuple(
+            FunctionCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls
+        ),
+        tool_call_id=message.tool_call_id,
+        name=message.name if message.HasField("name") else None,
+        reasoning=message.reasoning if message.HasField("reasoning") else None,
+        field=field,
+        tool_call_field=f"{field}.tool_call_id",
+    )

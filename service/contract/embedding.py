@@ -1,0 +1,30 @@
+"""Embeddings: the request as values, vectors as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sluice.v1 import embedding_pb2
+
+from service.contract.answer import serving_values
+from service.contract.conversation import to_raw_prompt
+from service.generation.embedding import TextsToEmbed
+
+
+def to_texts(request: embedding_pb2.EmbedRequest) -> TextsToEmbed:
+    """What a validated request asks."""
+    serving = serving_values(request.serving)
+    return TextsToEmbed(
+        model=request.model,
+        inputs=tuple(to_raw_prompt(given, f"inputs[{index}]") for index, given in enumerate(request.inputs)),
+        instruction=request.instruction,
+        dimensions=request.dimensions if request.HasField("dimensions") else None,
+        deployment=serving["deployment"],
+        priority=serving["priority"],
+        truncates=serving["truncates"],
+    )
+
+
+def embedding_messages(vectors: Iterable[Sequence[float]]) -> list[embedding_pb2.Embedding]:
+    """The vectors in the order of their inputs."""
+    return [embedding_pb2.Embedding(index=index, values=values) for index, values in enumerate(vectors)]

@@ -1,0 +1,109 @@
+"""Models and endpoints between values and messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+import protovalidate
+from google.protobuf import json_format
+from sluice.v1 import endpoint_pb2, model_pb2
+
+from service.contract.answer import timestamp
+from service.generation.errors import InvalidRequest
+from service.registry.description import Endpoint, ModelDescription, ServedEntity, Task
+from service.registry.traffic import check_shares
+
+_TASKS: Final = {
+    Task.CHAT: model_pb2.TASK_CHAT,
+    Task.COMPLETION: model_pb2.TASK_COMPLETION,
+    Task.EMBEDDING: model_pb2.TASK_EMBEDDING,
+}
+
+
+def model_message(model: ModelDescription) -> model_pb2.Model:
+    """What callers are told of a model."""
+    return model_pb2.Model(
+        name=model.name,
+        version=model.version,
+        created=timestamp(model.created_ns),
+        tasks=[_TASKS[task] for task in model.tasks],
+        architecture=model.architecture,
+        max_model_len=model.max_model_len,
+        vocab_size=model.vocab_size,
+        num_parameters=model.num_parameters,
+        dtype=model.dtype,
+        system_fingerprint=model.fingerprint,
+        supports_tools=model.supports_tools,
+        supports_reasoning=model.supports_reasoning,
+        embedding_dimensions=model.embedding_dimensions,
+    )
+
+
+def endpoint_message(endpoint: Endpoint) -> endpoint_pb2.Endpoint:
+    """What callers are told of an endpoint."""
+    return endpoint_pb2.Endpoint(
+        name=endpoint.name,
+        task=_TASKS[endpoint.task] if endpoint.task is not None else model_pb2.TASK_UNSPECIFIED,
+        entities=[
+            endpoint_pb2.ServedEntity(
+                name=entity.name, model=entity.model, traffic_percentage=entity.traffic_percentage
+            )
+            for entity in endpoint.entities
+        ],
+        created=timestamp(endpoint.created_ns),
+        updated=timestamp(endpoint.updated_ns),
+        config_version=endpoint.config_version,
+        is_model=endpoint.is_model,
+    )
+
+
+def to_entities(entities: Iterable[endpoint_pb2.ServedEntity]) -> tuple[ServedEntity, ...]:
+    """What is behind an endpoint."""
+    return tuple(ServedEntity(entity.name, entity.model, entity.traffic_percentage) for entity in entities)
+
+
+class EndpointJson:
+    """Endpoints as the JSON form of sluice.v1.ListEndpointsResponse."""
+
+    def dump(self, endpoints: Iterable[Endpoint]) -> str:
+        """The text of a file."""
+        content = endpoint_pb2.ListEndpointsResponse(endpoints=map(endpoint_message, endpoints))
+        return json_format.MessageToJson(content, preserving_proto_field_name=True)
+
+    def load(self, text: str) -> list[Endpoint]:
+        """The endpoints of a text; what holds for one that is created holds for each. Raises ValueError."""
+        try:
+            values = json.loads(text)
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
+        if not isinstance(values, dict):
+            raise ValueError("it must hold a JSON object")  # noqa: TRY004  as for JSON that can't be read
+        try:
+            content = json_format.ParseDict(values, endpoint_pb2.ListEndpointsResponse())
+        except json_format.ParseError as error:
+            raise ValueError(str(error)) from error
+        return [_to_endpoint(endpoint) for endpoint in content.endpoints]
+
+
+def _to_endpoint(endpoint: endpoint_pb2.Endpoint) -> Endpoint:
+    request = endpoint_pb2.CreateEndpointRequest(name=endpoint.name, entities=endpoint.entities)
+    entities = to_entities(endpoint.entities)
+    try:
+        protovalidate.validate(request)
+        check_shares(entities)
+    except (protovalidate.ValidationError, InvalidRequest) as error:
+        reason = str(error)
+        if isinstance(error, protovalidate.ValidationError):
+            reason = "; ".join(violation.proto.message for violation in error.violations)
+        raise ValueError(f"the endpoint {endpoint.name!r}: {reason}") from error
+    return Endpoint(
+        name=endpoint.name,
+        task=Task(endpoint.task) if endpoint.task else None,
+        entities=entities,
+        created_ns=endpoint.created.ToNanoseconds(),
+        updated_ns=endpoint.updated.ToNanoseconds(),
+        config_version=endpoint.config_version,
+        is_model=endpoint.is_model,
+    )

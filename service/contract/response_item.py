@@ -1,0 +1,132 @@
+"""One output item of a response while it grows.
+
+One class a kind has the events of an item from its beginning to its end, without sequence numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sluice.v1 import logprobs_pb2, response_event_pb2, response_item_pb2
+
+Event = response_event_pb2.StreamResponseResponse
+ResponseStatus = response_item_pb2.ResponseStatus
+
+
+class OpenItem:
+    """What all kinds have. `item` is what is known of it so far."""
+
+    prefix: str
+
+    def __init__(self, response_id: str, index: int) -> None:
+        """`index` is its place among the response's items; with the response's id it makes the item's."""
+        self.index = index
+        self.item = response_item_pb2.OutputItem(
+            id=f"{self.prefix}_{response_id}_{index}", status=response_item_pb2.RESPONSE_STATUS_IN_PROGRESS
+        )
+        self._texts: list[str] = []
+
+    def _added(self) -> Event:
+        return Event(output_item_added=response_event_pb2.OutputItemAdded(output_index=self.index, item=self.item))
+
+    def _done(self, status: ResponseStatus) -> Event:
+        self.item.status = status
+        return Event(output_item_done=response_event_pb2.OutputItemDone(output_index=self.index, item=self.item))
+
+    def end(self, status: ResponseStatus) -> Iterator[Event]:
+        """The events that end it, complete or cut off."""
+        raise NotImplementedError
+
+
+class OpenMessage(OpenItem):
+    """A message of one text."""
+
+    prefix = "msg"
+
+    def begin(self) -> Iterator[Event]:
+        """The events that begin it."""
+        self.item.message.SetInParent()
+        yield self._added()
+        added = response_event_pb2.ContentPartAdded(item_id=self.item.id, output_index=self.index)
+        added.part.SetInParent()
+        self._part = self.item.message.content.add()
+        yield Event(content_part_added=added)
+
+    def add(self, text: str, logprobs: Sequence[logprobs_pb2.TokenLogprob]) -> Event:
+        """More text, or logprobs of text that was told."""
+        self._texts.append(text)
+        self._part.logprobs.extend(logprobs)
+        return Event(
+            output_text_delta=response_event_pb2.OutputTextDelta(
+                item_id=self.item.id, output_index=self.index, delta=text, logprobs=logprobs
+            )
+        )
+
+    def end(self, status: ResponseStatus) -> Iterator[Event]:
+        """The events that end it."""
+        part = self._part
+        part.text = "".join(self._texts)
+        place = {"item_id": self.item.id, "output_index": self.index}
+        yield Event(output_text_done={**place, "text": part.text, "logprobs": part.logprobs})
+        yield Event(content_part_done={**place, "part": part})
+        yield self._done(status)
+
+
+class OpenReasoning(OpenItem):
+    """Reasoning."""
+
+    prefix = "rs"
+
+    def begin(self) -> Iterator[Event]:
+        """The event that begins it."""
+        self.item.reasoning.SetInParent()
+        yield self._added()
+
+    def add(self, text: str) -> Event:
+        """More of it."""
+        self._texts.append(text)
+        return Event(
+            reasoning_text_delta=response_event_pb2.ReasoningTextDelta(
+                item_id=self.item.id, output_index=self.index, delta=text
+            )
+        )
+
+    def end(self, status: ResponseStatus) -> Iterator[Event]:
+        """The events that end it."""
+        self.item.reasoning.text = "".join(self._texts)
+        yield Event(
+            reasoning_text_done=response_event_pb2.ReasoningTextDone(
+                item_id=self.item.id, output_index=self.index, text=self.item.reasoning.text
+            )
+        )
+        yield self._done(status)
+
+
+class OpenCall(OpenItem):
+    """A call of a function."""
+
+    prefix = "fc"
+
+    def begin(self, call_id: str, name: str) -> Iterator[Event]:
+        """The event that begins it, with its id and name."""
+        self.item.function_call.call_id, self.item.function_call.name = call_id, name
+        yield self._added()
+
+    def add(self, arguments: str) -> Event:
+        """More of its arguments."""
+        self._texts.append(arguments)
+        return Event(
+            function_call_arguments_delta=response_event_pb2.FunctionCallArgumentsDelta(
+                item_id=self.item.id, output_index=self.index, delta=arguments
+            )
+        )
+
+    def end(self, status: ResponseStatus) -> Iterator[Event]:
+        """The events that end it."""
+        self.item.function_call.arguments = "".join(self._texts)
+        yield Event(
+            function_call_arguments_done=response_event_pb2.FunctionCallArgumentsDone(
+                item_id=self.item.id, output_index=self.index, arguments=self.item.function_call.arguments
+            )
+        )
+        yield self._done(status)

@@ -1,0 +1,136 @@
+"""Responses: events as the stream's messages, and the response as it grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sluice.v1 import logprobs_pb2, response_event_pb2, response_item_pb2, response_pb2
+
+from service.contract.answer import FINISH_REASONS, logprob_messages, timestamp, usage_message
+from service.contract.parameters import sampling_message, stopping_message
+from service.contract.response_item import Event as Message
+from service.contract.response_item import OpenCall, OpenItem, OpenMessage, OpenReasoning
+from service.generation.events import (
+    ChoiceFinished,
+    Completed,
+    Event,
+    Reasoning,
+    Started,
+    Text,
+    ToolArguments,
+    ToolCall,
+    Usage,
+)
+from service.generation.output import FinishReason
+
+_COMPLETED = response_item_pb2.RESPONSE_STATUS_COMPLETED
+_INCOMPLETE = response_item_pb2.RESPONSE_STATUS_INCOMPLETE
+
+
+class ResponseRenderer:
+    """Renders the events of an answer with one choice, without sequence numbers. `response` is the response so far.
+
+    An answer that ends by itself without text and calls has an empty message, so that it can be sent back.
+    """
+
+    def __init__(self, request: response_pb2.CreateResponseRequest) -> None:
+        self.response = response_item_pb2.Response(
+            status=response_item_pb2.RESPONSE_STATUS_IN_PROGRESS, metadata=request.metadata
+        )
+        self._max_tool_calls = request.max_tool_calls if request.HasField("max_tool_calls") else None
+        self._open: OpenItem | None = None
+        self._early_logprobs: list[logprobs_pb2.TokenLogprob] = []  # of a message that has no text yet
+
+    def render(self, events: Sequence[Event]) -> list[Message]:
+        """The messages that the events of one output, or one of the others, become."""
+        return [message for event in events for message in self._render(event)]
+
+    def _render(self, event: Event) -> Iterator[Message]:
+        match event:
+            case Text(_, text, logprobs):
+                yield from self._add_text(text, logprob_messages(logprobs))
+            case Reasoning(_, text):
+                yield from self._add_reasoning(text)
+            case ToolCall(_, call_index, call_id, name):
+                if self._allows(call_index):
+                    yield from self._close(_COMPLETED)
+                    self._open = call = OpenCall(self.response.id, len(self.response.output))
+                    yield from call.begin(call_id, name)
+            case ToolArguments(_, call_index, text):
+                if self._allows(call_index) and isinstance(self._open, OpenCall):
+                    yield self._open.add(text)
+            case ChoiceFinished(_, reason):
+                yield from self._finish(reason)
+            case Usage():
+                self.response.usage.CopyFrom(usage_message(event))
+                if self.response.status not in (_COMPLETED, _INCOMPLETE):
+                    yield Message(usage=self.response.usage)  # the stream ends with an error
+            case Completed() if self.response.status == _COMPLETED:
+                yield Message(completed=response_event_pb2.ResponseCompleted(response=self.response))
+            case Completed():
+                yield Message(incomplete=response_event_pb2.ResponseIncomplete(response=self.response))
+            case Started():
+                yield from self._start(event)
+
+    def _start(self, started: Started) -> Iterator[Message]:
+        response = self.response
+        response.id, response.model = started.id, started.model
+        response.system_fingerprint = started.fingerprint
+        response.created.CopyFrom(timestamp(started.created_ns))
+        response.sampling.CopyFrom(sampling_message(started.sampling))
+        response.stopping.CopyFrom(stopping_message(started.stopping))
+        yield Message(created=response_event_pb2.ResponseCreated(response=response))
+        yield Message(in_progress=response_event_pb2.ResponseInProgress(response=response))
+
+    def _add_text(self, text: str, logprobs: list[logprobs_pb2.TokenLogprob]) -> Iterator[Message]:
+        if not isinstance(self._open, OpenMessage):
+            if not text:  # the tokens so far make no character yet
+                self._early_logprobs.extend(logprobs)
+                return
+            yield from self._close(_COMPLETED)
+            self._open = message = OpenMessage(self.response.id, len(self.response.output))
+            yield from message.begin()
+            logprobs = [*self._early_logprobs, *logprobs]
+            self._early_logprobs = []
+        yield self._open.add(text, logprobs)
+
+    def _add_reasoning(self, text: str) -> Iterator[Message]:
+        if not isinstance(self._open, OpenReasoning):
+            yield from self._close(_COMPLETED)
+            self._open = reasoning = OpenReasoning(self.response.id, len(self.response.output))
+            yield from reasoning.begin()
+        yield self._open.add(text)
+
+    def _allows(self, call_index: int) -> bool:
+        return self._max_tool_calls is None or call_index < self._max_tool_calls
+
+    def _finish(self, reason: FinishReason) -> Iterator[Message]:
+        status = _INCOMPLETE if reason is FinishReason.LENGTH else _COMPLETED
+        yield from self._close(status)
+        if status == _COMPLETED and not any(not item.HasField("reasoning") for item in self.response.output):
+            self._open = message = OpenMessage(self.response.id, len(self.response.output))
+            yield from message.begin()
+            yield from self._close(status)
+        self.response.status = status
+        if status == _INCOMPLETE:
+            self.response.incomplete_reason = FINISH_REASONS[reason]
+
+    def _close(self, status: response_item_pb2.ResponseStatus) -> Iterator[Message]:
+        """End the open item, if there is one."""
+        if self._open is not None:
+            yield from self._open.end(status)
+            self.response.output.append(self._open.item)
+            self._open = None
+
+
+class ResponseFold:
+    """Takes a stream's messages one by one; `response` is what the last of them has."""
+
+    def __init__(self) -> None:
+        self.response = response_pb2.CreateResponseResponse()
+
+    def add(self, message: Message) -> None:
+        """Take the next message."""
+        kind = message.WhichOneof("event") or ""
+        if kind in {"completed", "incomplete"}:
+            self.response.response.CopyFrom(getattr(message, kind).response)

@@ -1,0 +1,144 @@
+"""Responses: the request's items as a conversation.
+
+Instructions and the system messages that stand first are one system message, an empty line between each. Items of the
+assistant that follow each other are one message, as one answer made them: reasoning, text, calls. A message that
+follows a message, or reasoning that follows anything but reasoning, begins another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sluice.v1 import content_pb2, response_item_pb2, response_pb2
+
+from service.contract.answer import serving_values
+from service.contract.conversation import (
+    ROLES,
+    to_functions,
+    to_output_format,
+    to_parts,
+    to_reasoning_effort,
+    to_tool_choice,
+)
+from service.contract.parameters import to_logprobs, to_sampling
+from service.generation.answer_request import AnswerRequest
+from service.generation.conversation import Conversation, FunctionCall, Message, Part, Role, TextPart
+from service.generation.errors import InvalidRequest
+from service.generation.parameters import StopParams
+
+_BETWEEN_INSTRUCTIONS = "\n\n"
+_BETWEEN_REASONING = "\n"
+
+
+def to_answer_request(request: response_pb2.CreateResponseRequest) -> AnswerRequest:
+    """What a validated request asks. Raises InvalidRequest for a system message that does not stand first."""
+    has_format = request.HasField("output_constraint")
+    conversation = Conversation(
+        messages=_to_messages(request),
+        tools=to_functions(request.tools),
+        tool_choice=to_tool_choice(request.tool_choice),
+        parallel_tool_calls=not request.HasField("parallel_tool_calls") or request.parallel_tool_calls,
+        reasoning_effort=to_reasoning_effort(request.reasoning_effort),
+        field="input",
+    )
+    return AnswerRequest(
+        model=request.model,
+        prompts=(conversation,),
+        prompts_field="input",
+        sampling=to_sampling(request.sampling),
+        stopping=StopParams(max_tokens=request.max_output_tokens if request.HasField("max_output_tokens") else None),
+        logprobs=to_logprobs(request),
+        output_format=to_output_format(request.output_constraint) if has_format else None,
+        **serving_values(request.serving),
+    )
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A message in the making. `field` is its first item's path, `last` the kind of the last item in it."""
+
+    role: Role
+    field: str
+    last: str = "message"
+    content: list[Part] = field(default_factory=list)
+    tool_calls: list[FunctionCall] = field(default_factory=list)
+    tool_call_id: str = ""
+    reasoning: str | None = None
+
+    def to_message(self) -> Message:
+        # Reasoning that was cut off before an answer has neither.
+        content = self.content if self.content or self.tool_calls else [TextPart("")]
+        return Message(
+            role=self.role,
+            content=tuple(content),
+            tool_calls=tuple(self.tool_calls),
+            tool_call_id=self.tool_call_id,
+            reasoning=self.reasoning,
+            field=self.field,
+            tool_call_field=f"{self.field}.function_call_output.call_id",
+        )
+
+
+def _to_messages(request: response_pb2.CreateResponseRequest) -> Sequence[Message]:
+    turns: list[_Turn] = []
+    if request.instructions:
+        _add_system(turns, [TextPart(request.instructions)], "instructions")
+    for index, item in enumerate(request.input):
+        _add(turns, item, f"input[{index}]")
+    return tuple(turn.to_message() for turn in turns)
+
+
+def _add(turns: list[_Turn], item: response_item_pb2.InputItem, field: str) -> None:
+    match item.WhichOneof("item"):
+        case "message":
+            _add_message(turns, item.message, f"{field}.message")
+        case "function_call":
+            call = item.function_call
+            made = FunctionCall(call.call_id, call.name, call.arguments)
+            _assistant(turns, field, "function_call").tool_calls.append(made)
+        case "function_call_output":
+            output = item.function_call_output
+            turn = _Turn(Role.TOOL, field, "function_call_output", [TextPart(output.output)])
+            turn.tool_call_id = output.call_id
+            turns.append(turn)
+        case _ if item.reasoning.text:
+            turn = _assistant(turns, field, "reasoning")
+            before = "" if turn.reasoning is None else turn.reasoning + _BETWEEN_REASONING
+            turn.reasoning = before + item.reasoning.text
+
+
+def _add_message(turns: list[_Turn], given: response_item_pb2.InputMessage, field: str) -> None:
+    parts = to_parts(given.content, f"{field}.content")
+    if given.role == content_pb2.ROLE_SYSTEM:
+        _add_system(turns, parts, field)
+        return
+    if given.role == content_pb2.ROLE_ASSISTANT:
+        turn = _assistant(turns, field, "message")
+    else:
+        turn = _Turn(ROLES[given.role], field)
+        turns.append(turn)
+    turn.content.extend(parts)
+
+
+def _add_system(turns: list[_Turn], parts: Iterable[Part], field: str) -> None:
+    if not turns:
+        turns.append(_Turn(Role.SYSTEM, field))
+    elif turns[-1].role is Role.SYSTEM:
+        turns[-1].content.append(TextPart(_BETWEEN_INSTRUCTIONS))
+    else:
+        raise InvalidRequest(f"{field}.role", "a message of the role system must stand before all other items")
+    turns[-1].content.extend(parts)
+
+
+def _assistant(turns: list[_Turn], field: str, kind: str) -> _Turn:
+    """The assistant's turn that an item of `kind` belongs to."""
+    last = turns[-1] if turns else None
+    begins = (kind == "message" and last is not None and last.last == "message") or (
+        kind == "reasoning" and last is not None and last.last != "reasoning"
+    )
+    if last is None or last.role is not Role.ASSISTANT or begins:
+        last = _Turn(Role.ASSISTANT, field)
+        turns.append(last)
+    last.last = kind
+    return last

@@ -1,0 +1,98 @@
+"""What was asked, as attributes of a span, in the JSON that the GenAI conventions ask for."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sluice.v1 import (
+    chat_pb2,
+    completion_pb2,
+    content_pb2,
+    prompt_pb2,
+    response_item_pb2,
+    response_pb2,
+    text_generation_pb2,
+)
+
+_INPUT: Final = "gen_ai.input.messages"
+_INSTRUCTIONS: Final = "gen_ai.system_instructions"
+
+
+def chat_attributes(request: chat_pb2.ChatRequest) -> dict[str, list[Any]]:
+    """A chat's messages."""
+    return {_INPUT: [_message(message) for message in request.messages]}
+
+
+def completion_attributes(request: completion_pb2.CompleteRequest) -> dict[str, list[Any]]:
+    """A completion's prompts, each as a user's message."""
+    return {_INPUT: [{"role": "user", "parts": [_prompt_part(prompt)]} for prompt in request.prompts]}
+
+
+def text_attributes(request: text_generation_pb2.GenerateTextRequest) -> dict[str, list[Any]]:
+    """A raw prompt, as a user's message."""
+    return {_INPUT: [{"role": "user", "parts": [_text(request.text_input)]}]}
+
+
+def response_attributes(request: response_pb2.CreateResponseRequest) -> dict[str, list[Any]]:
+    """A response's items, each as a message, and its instructions."""
+    attributes: dict[str, list[Any]] = {_INPUT: [_item_message(item) for item in request.input]}
+    if request.HasField("instructions"):
+        attributes[_INSTRUCTIONS] = [_text(request.instructions)]
+    return attributes
+
+
+def _message(message: content_pb2.Message) -> dict[str, Any]:
+    parts: list[dict[str, str]] = []
+    if message.reasoning:
+        parts.append({"type": "reasoning", "content": message.reasoning})
+    if message.role == content_pb2.ROLE_TOOL:
+        response = "".join(part.text for part in message.content)
+        parts.append({"type": "tool_call_response", "id": message.tool_call_id, "response": response})
+    else:
+        parts += [_part(part) for part in message.content]
+    for call in message.tool_calls:
+        function = {"name": call.function.name, "arguments": call.function.arguments}
+        parts.append({"type": "tool_call", "id": call.id, **function})
+    return {"role": _role(message.role), "parts": parts}
+
+
+def _item_message(item: response_item_pb2.InputItem) -> dict[str, Any]:
+    match item.WhichOneof("item"):
+        case "message":
+            return {"role": _role(item.message.role), "parts": [_part(part) for part in item.message.content]}
+        case "function_call":
+            call = item.function_call
+            part = {"type": "tool_call", "id": call.call_id, "name": call.name, "arguments": call.arguments}
+            return {"role": "assistant", "parts": [part]}
+        case "function_call_output":
+            given = item.function_call_output
+            part = {"type": "tool_call_response", "id": given.call_id, "response": given.output}
+            return {"role": "tool", "parts": [part]}
+        case _:
+            return {"role": "assistant", "parts": [{"type": "reasoning", "content": item.reasoning.text}]}
+
+
+def _part(part: content_pb2.ContentPart) -> dict[str, str]:
+    match part.WhichOneof("part"):
+        case "text":
+            return _text(part.text)
+        case "image_url":
+            return {"type": "uri", "modality": "image", "uri": part.image_url.url}
+        case _ if part.file.HasField("url"):
+            return {"type": "uri", "modality": "document", "uri": part.file.url}
+        case _:
+            return {"type": "file", "modality": "document", "file_id": part.file.file_id}
+
+
+def _prompt_part(prompt: prompt_pb2.Prompt) -> dict[str, Any]:
+    if prompt.HasField("token_ids"):
+        return {"type": "token_ids", "content": list(prompt.token_ids.ids)}
+    return _text(prompt.text)
+
+
+def _text(text: str) -> dict[str, str]:
+    return {"type": "text", "content": text}
+
+
+def _role(role: content_pb2.Role) -> str:
+    return content_pb2.Role.Name(role).removeprefix("ROLE_").lower()

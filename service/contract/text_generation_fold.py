@@ -1,0 +1,36 @@
+"""A stream of text generation folded into a whole answer.
+
+The only way in which a GenerateTextResponse is made, so that an unstreamed answer can't differ from its stream.
+"""
+
+from __future__ import annotations
+
+from sluice.v1 import text_generation_pb2
+
+
+class TextFold:
+    """Takes a stream's events one by one; `response` is the answer once the stream has ended."""
+
+    def __init__(self) -> None:
+        self.response = text_generation_pb2.GenerateTextResponse()
+        self._texts: list[str] = []
+
+    def add(self, event: text_generation_pb2.StreamGenerateTextResponse) -> None:
+        """Take the next event."""
+        response = self.response
+        match event.WhichOneof("event"):
+            case "started":
+                started = event.started
+                response.id, response.model, response.model_version = started.id, started.model, started.model_version
+            case "delta":
+                self._texts.append(event.delta.text)
+            case "finished":
+                finished = event.finished
+                response.text = "".join(self._texts)
+                response.finish_reason = finished.finish_reason
+                if finished.HasField("stop_sequence"):
+                    response.stop_sequence = finished.stop_sequence
+                response.num_generated_tokens = finished.num_generated_tokens
+                response.timings.CopyFrom(finished.timings)
+            case "usage":
+                response.usage.CopyFrom(event.usage)

@@ -1,0 +1,37 @@
+"""What a caller asks to be answered, whatever kind of request it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.generation.conversation import Prompt
+from service.generation.output_format import OutputFormat
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """Prompts to answer, and how.
+
+    `model` is a model's name or an endpoint's; `deployment` one of that endpoint's entities, empty for one by traffic;
+    `model_version` the version asked for, empty for any. `prompts_field` is what the request calls all its prompts. `truncates` serves as much as possible of what can't be served
+    whole: a prompt that is too long is cut, and what the deadline cuts off ends with LENGTH. `wants_prompt_texts` asks
+    for the text of each prompt.
+    """
+
+    model: str
+    prompts: Sequence[Prompt]
+    prompts_field: str
+    deployment: str = ""
+    model_version: str = ""
+    sampling: SamplingParams = SamplingParams()  # noqa: RUF009  immutable
+    stopping: StopParams = StopParams()  # noqa: RUF009  immutable
+    n: int = 1
+    logprobs: LogprobsOptions | None = None
+    prompt_logprobs: LogprobsOptions | None = None
+    output_format: OutputFormat | None = None
+    priority: int = 0
+    cache_salt: str = ""
+    truncates: bool = False
+    wants_prompt_texts: bool = False

@@ -1,0 +1,45 @@
+"""What a caller wants an answer's text to look like.
+
+Each has its `field`: the path that the caller's request calls it by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class JsonObject:
+    """Any JSON object."""
+
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchema:
+    """JSON that matches a schema, given as JSON text. `strict` demands that every keyword can be enforced."""
+
+    schema: str
+    strict: bool
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Regex:
+    """A text that matches a regular expression, in the syntax of Rust's regex crate."""
+
+    pattern: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextChoice:
+    """One of several texts."""
+
+    texts: Sequence[str]
+    field: str
+
+
+OutputFormat: TypeAlias = JsonObject | JsonSchema | Regex | TextChoice

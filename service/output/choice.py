@@ -1,0 +1,154 @@
+"""One choice's outputs as events: reasoning, tool calls, content, logprobs, finish reason."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from service.engine.tokenizer import Tokenizer
+from service.generation.constraint import ReasoningMarkers, ReasoningStart
+from service.generation.events import ChoiceFinished, Event, Reasoning, SpelledLogprob, Text, ToolArguments, ToolCall
+from service.generation.output import FinishReason, GenerationOutput
+from service.output.logprobs import ContentLogprobs
+from service.output.pieces import ArgumentsPiece, CallPiece, Piece, ReasoningPiece, TextPiece
+from service.output.reasoning import ReasoningParser
+from service.output.token_ranges import TextRange, TokenRanges
+from service.output.tool_parser import ToolCallParser
+from service.output.tool_syntax import ToolSyntax
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerForm:
+    """How the answers to one prompt are read.
+
+    `markers` is None where no reasoning is looked for, `syntax` where no calls are; `names` are the functions that may
+    be called.
+    """
+
+    markers: ReasoningMarkers | None = None
+    start: ReasoningStart = ReasoningStart.NONE
+    syntax: ToolSyntax | None = None
+    names: Collection[str] = ()
+
+
+class ChoiceReader:
+    """Turns the outputs of one choice into events."""
+
+    def __init__(
+        self,
+        index: int,
+        tokenizer: Tokenizer,
+        form: AnswerForm,
+        *,
+        hidden_ids: Collection[int],
+        with_logprobs: bool,
+    ) -> None:
+        """`hidden_ids` are the tokens that the engine leaves out of the text."""
+        self.num_tokens = 0
+        self.finish_reason: FinishReason | None = None  # once it has ended
+        self._index = index
+        self._reasoning = ReasoningParser(form.markers, form.start) if form.markers else None
+        self._syntax = form.syntax
+        self._names = form.names
+        self._tools: ToolCallParser | None = None  # made where the content begins
+        self._num_received = 0  # characters
+        self._ranges = TokenRanges(tokenizer, hidden_ids)
+        self._starts: list[int] = []  # of the tokens' ranges
+        self._logprobs = ContentLogprobs(tokenizer) if with_logprobs else None
+        self._num_calls = 0
+
+    @property
+    def num_reasoning_tokens(self) -> int:
+        """Tokens of the reasoning, its markers and the white space beside them included."""
+        if self._reasoning is None or not self._reasoning.has_reasoned:
+            return 0
+        start = self._reasoning.content_start
+        return self.num_tokens if start is None else bisect_left(self._starts, start)
+
+    def read(self, output: GenerationOutput) -> list[Event]:
+        """The events of the next output."""
+        is_last = output.finish_reason is not None
+        self._take_tokens(output)
+        self._num_received += len(output.text)
+        events = self._events(self._parse(output.text, is_last=is_last))
+        if self._logprobs is not None:
+            self._attach(self._logprobs.take(self._num_decided(is_last=is_last)), events)
+        if output.finish_reason is not None:
+            events.append(self._finished(output.finish_reason, output.stop_sequence))
+        return events
+
+    def _take_tokens(self, output: GenerationOutput) -> None:
+        self.num_tokens += len(output.token_ids)
+        if self._logprobs is None and self._reasoning is None:
+            return  # nobody asks where a token stands in the text
+        for index, (token_id, text_end) in enumerate(zip(output.token_ids, output.text_ends, strict=True)):
+            characters = self._ranges.append(token_id, text_end)
+            self._starts.append(characters.start)
+            if self._logprobs is not None and index < len(output.logprobs):
+                self._logprobs.add_token(characters, output.logprobs[index])
+
+    def _parse(self, text: str, *, is_last: bool) -> list[Piece]:
+        pieces: list[Piece] = []
+        if self._reasoning is None:
+            pieces += self._parse_content(TextPiece(text, self._num_received - len(text)))
+        else:
+            for piece in self._reasoning.feed(text) + (self._reasoning.close() if is_last else []):
+                pieces += self._parse_content(piece) if isinstance(piece, TextPiece) else [piece]
+        if is_last and self._tools is not None:
+            pieces += self._tools.close()
+        return pieces
+
+    def _parse_content(self, content: TextPiece) -> Iterable[Piece]:
+        if not content.text:
+            return ()
+        if self._syntax is None:
+            return (content,)
+        if self._tools is None:
+            self._tools = ToolCallParser(self._syntax, self._names, content.start)
+        return self._tools.feed(content.text)
+
+    def _events(self, pieces: Iterable[Piece]) -> list[Event]:
+        events: list[Event] = []
+        for piece in pieces:
+            match piece:
+                case TextPiece(text, start):
+                    if self._logprobs is not None:
+                        if events and not isinstance(events[-1], Text):
+                            self._attach(self._logprobs.take(start), events)  # what is before a call stays there
+                        self._logprobs.add_content(TextRange(start, start + len(text)))
+                    events.append(Text(self._index, text))
+                case ReasoningPiece(text):
+                    events.append(Reasoning(self._index, text))
+                case CallPiece(name):
+                    self._num_calls += 1
+                    call_id = self._syntax.new_call_id() if self._syntax is not None else ""
+                    events.append(ToolCall(self._index, self._num_calls - 1, call_id, name))
+                case ArgumentsPiece(text):
+                    events.append(ToolArguments(self._index, self._num_calls - 1, text))
+        return events
+
+    def _num_decided(self, *, is_last: bool) -> int:
+        """How many of the text's first characters are known to be content or not."""
+        if is_last:
+            return self._ranges.num_characters + 1
+        num_held = (self._reasoning.num_held if self._reasoning else 0) + (self._tools.num_held if self._tools else 0)
+        return self._num_received - num_held
+
+    def _attach(self, logprobs: list[SpelledLogprob], events: list[Event]) -> None:
+        """Put logprobs into the last text, or, where it was told before, into one of their own."""
+        if not logprobs:
+            return
+        for place in range(len(events) - 1, -1, -1):
+            event = events[place]
+            if isinstance(event, Text):
+                events[place] = event._replace(logprobs=(*event.logprobs, *logprobs))
+                return
+        events.insert(0, Text(self._index, "", tuple(logprobs)))  # before a call that follows the text
+
+    def _finished(self, reason: FinishReason, stop_sequence: str | None) -> ChoiceFinished:
+        # An answer that was cut off stays one: its last call may be incomplete.
+        if self._num_calls and reason is not FinishReason.LENGTH:
+            reason = FinishReason.TOOL_CALLS
+        self.finish_reason = reason
+        return ChoiceFinished(self._index, reason, stop_sequence)

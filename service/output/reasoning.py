@@ -1,0 +1,129 @@
+"""Splits an answer's text into reasoning and content.
+
+The parser holds back what may yet become a marker or white space beside one, so its result can't depend on how the text
+is cut.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from service.generation.constraint import ReasoningMarkers, ReasoningStart
+from service.output.pieces import ReasoningPiece, TextPiece
+
+_WHITE_SPACE = " \t\r\n"
+
+
+KNOWN_MARKERS = (
+    ReasoningMarkers("<think>", "</think>"),
+    ReasoningMarkers("[THINK]", "[/THINK]", after_open="", after_close=""),
+)
+
+
+def reasoning_markers(template: str) -> ReasoningMarkers | None:
+    """The reasoning markers that a chat template's source writes; None if it writes none that are known."""
+    return next((markers for markers in KNOWN_MARKERS if markers.close in template), None)
+
+
+class _State(enum.Enum):
+    BEFORE = enum.auto()
+    INSIDE = enum.auto()
+    AFTER = enum.auto()  # between the closing marker and the content
+    CONTENT = enum.auto()
+
+
+class ReasoningParser:
+    """Takes a choice's text; returns what is reasoning and what is content.
+
+    White space between a marker and the reasoning is no part of it; line ends after the closing marker are no
+    part of the content. Only a marker at the very start opens reasoning.
+    """
+
+    def __init__(self, markers: ReasoningMarkers, start: ReasoningStart) -> None:
+        self.has_reasoned = start is ReasoningStart.OPEN
+        self._markers = markers
+        self._state = {
+            ReasoningStart.NONE: _State.CONTENT,
+            ReasoningStart.MAY_OPEN: _State.BEFORE,
+            ReasoningStart.OPEN: _State.INSIDE,
+        }[start]
+        self._held = ""
+        self._held_start = 0
+        self._content_start: int | None = 0 if start is ReasoningStart.NONE else None
+        self._at_start = True  # of the reasoning: nothing of it was told yet
+
+    @property
+    def content_start(self) -> int | None:
+        """The index of the content's first character, as far as it is known; None while the reasoning goes on."""
+        return self._content_start
+
+    @property
+    def num_held(self) -> int:
+        """How many of the last characters fed are not yet known to be content or not."""
+        return len(self._held)
+
+    def feed(self, text: str) -> list[ReasoningPiece | TextPiece]:
+        """Take more text; return what became known. Once there is content, everything is."""
+        self._held += text
+        pieces: list[ReasoningPiece | TextPiece] = []
+        if self._state is _State.BEFORE:
+            self._open()
+        if self._state is _State.INSIDE:
+            self._reason(pieces)
+        if self._state is _State.AFTER:
+            self._skip(len(self._held) - len(self._held.lstrip("\r\n")))
+            self._content_start = self._held_start
+            if self._held:
+                self._state = _State.CONTENT
+        if self._state is _State.CONTENT and self._held:
+            pieces.append(TextPiece(self._held, self._held_start))
+            self._held_start += len(self._held)
+            self._held = ""
+        return pieces
+
+    def close(self) -> list[ReasoningPiece | TextPiece]:
+        """The text has ended; return what was held back."""
+        held, start = self._held, self._held_start
+        self._skip(len(held))
+        if self._state is _State.INSIDE and held:
+            return [ReasoningPiece(held)]
+        return [TextPiece(held, start)] if held else []
+
+    def _open(self) -> None:
+        marker = self._markers.open
+        text = self._held.lstrip(_WHITE_SPACE)
+        if text.startswith(marker):
+            self._skip(len(self._held) - len(text) + len(marker))
+            self._state = _State.INSIDE
+            self.has_reasoned = True
+        elif not marker.startswith(text):
+            self._state = _State.CONTENT
+            self._content_start = self._held_start
+
+    def _reason(self, pieces: list[ReasoningPiece | TextPiece]) -> None:
+        marker = self._markers.close
+        if self._at_start:
+            self._skip(len(self._held) - len(self._held.lstrip(_WHITE_SPACE)))
+        end = self._held.find(marker)
+        if end < 0:
+            told = len(self._held) - num_marker_characters(self._held, marker)
+            told = len(self._held[:told].rstrip(_WHITE_SPACE))
+        else:
+            told = len(self._held[:end].rstrip(_WHITE_SPACE))
+        if told:
+            pieces.append(ReasoningPiece(self._held[:told]))
+            self._at_start = False
+        if end < 0:
+            self._skip(told)
+        else:
+            self._skip(end + len(marker))
+            self._state = _State.AFTER
+
+    def _skip(self, num_characters: int) -> None:
+        self._held = self._held[num_characters:]
+        self._held_start += num_characters
+
+
+def num_marker_characters(text: str, marker: str) -> int:
+    """How long the longest end of `text` is that begins, but isn't, `marker`."""
+    return next((n for n in range(min(len(marker) - 1, len(text)), 0, -1) if text.endswith(marker[:n])), 0)

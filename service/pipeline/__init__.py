@@ -1,1 +1,0 @@
-"""What stands between chat messages and tokens: templates, parsers, output constraints."""

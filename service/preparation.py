@@ -1,0 +1,200 @@
+"""From what a caller asks to what an engine runs, for one served model.
+
+`prepare` is called on the event loop; templates, tokenizers and grammar texts run on worker threads with a time limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from service.chat_model import ChatModel
+from service.constraints.grammar import format_grammar
+from service.engine.tokenizer import Tokenizer
+from service.generation.answer_request import AnswerRequest
+from service.generation.constraint import Constraint
+from service.generation.conversation import Conversation, RawText, RawTokens
+from service.generation.errors import InvalidRequest, TemplateRefused, UnsupportedFeature, UnsupportedTask
+from service.generation.parameters import SamplingParams, StopParams
+from service.generation.request import GenerationRequest
+from service.output.choice import AnswerForm
+from service.prompts.tokens import check_token
+from service.prompts.truncation import PromptRoom, fit_text, fit_token_ids
+from service.prompts.workers import Workers
+
+# What is kept of the time before a call's deadline to end a truncated answer and to send it: gRPC cancels the call
+# right at it.
+_MIN_MARGIN_S = 0.2
+_MAX_MARGIN_S = 1.0
+_MARGIN = 0.1
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedAnswer:
+    """What an engine is to run for a request, opened together, and how the answers to each prompt are read.
+
+    `sampling` and `stopping` have every default filled in, `max_tokens` being that of the prompt with the most room.
+    `prompt_texts` are empty unless they were asked for.
+    """
+
+    requests: Sequence[GenerationRequest]
+    forms: Sequence[AnswerForm]
+    sampling: SamplingParams
+    stopping: StopParams
+    prompt_texts: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _EncodedPrompt:
+    """A prompt in the model's tokens, and what holds for the answers to it."""
+
+    token_ids: Sequence[int]
+    form: AnswerForm = AnswerForm()  # noqa: RUF009  immutable
+    constraint: Constraint | None = None
+    shows_special_tokens: bool = False
+    text: str = ""
+
+
+class Preparation:
+    """Prepares the requests of one served model."""
+
+    def __init__(
+        self, model: str, tokenizer: Tokenizer, max_model_len: int, chat: ChatModel | None, workers: Workers
+    ) -> None:
+        """`chat` is None for a model without a chat template, which continues raw prompts only."""
+        self.chat = chat
+        self.tokenizer = tokenizer
+        self._model = model
+        self._max_model_len = max_model_len
+        self._workers = workers
+
+    def close(self) -> None:
+        """Stop the worker threads; no request may be prepared after."""
+        self._workers.close()
+
+    async def prepare(self, asked: AnswerRequest, request_id: str, deadline: float | None = None) -> PreparedAnswer:
+        """Make a request ready to run. `deadline` is a `time.monotonic()` instant in seconds.
+
+        Raises InvalidRequest, or a subclass of it, naming the field, EngineOverloaded, and DeadlineExceeded.
+        """
+        room = PromptRoom(self._max_model_len, asked.stopping.max_tokens, asked.truncates)
+        encoded = await self._encode(asked, room, deadline)
+        self._check_tokens(asked)
+        sampling = asked.sampling.with_seed()
+        runs_until = _end_of_truncated(deadline) if asked.truncates and deadline is not None else deadline
+        requests = [
+            GenerationRequest(
+                request_id=request_id,
+                prompt_token_ids=prompt.token_ids,
+                # Prompts without a seed of their own have different ones, so that one asked twice has two answers.
+                sampling=sampling if asked.sampling.seed is not None else sampling.with_next_seed(index),
+                stopping=self._stopping(asked.stopping, prompt.token_ids),
+                n=asked.n,
+                logprobs=asked.logprobs,
+                prompt_logprobs=asked.prompt_logprobs,
+                constraint=prompt.constraint,
+                deadline=runs_until,
+                priority=asked.priority,
+                cache_salt=asked.cache_salt,
+                skip_special_tokens=not prompt.shows_special_tokens,
+                truncates_at_deadline=asked.truncates,
+                prompt_field=asked.prompts[index].field,
+            )
+            for index, prompt in enumerate(encoded)
+        ]
+        roomiest = max(requests, key=lambda request: request.stopping.max_tokens or 0)
+        texts = [prompt.text for prompt in encoded] if asked.wants_prompt_texts else ()
+        return PreparedAnswer(requests, [prompt.form for prompt in encoded], sampling, roomiest.stopping, texts)
+
+    async def count(self, conversation: Conversation, deadline: float | None = None) -> int:
+        """How many tokens a conversation's prompt has, though they be too many. Raises as `prepare` does."""
+        chat = self._chat_for(conversation)
+        prompt = await self._render(lambda: chat.render(conversation), conversation, deadline)
+        return len(prompt.token_ids)
+
+    async def _encode(self, asked: AnswerRequest, room: PromptRoom, deadline: float | None) -> list[_EncodedPrompt]:
+        """All prompts, in their order: the raw ones in one piece of work, each conversation in one."""
+        limit_s = self._workers.limits.max_work_s
+        raw = [prompt for prompt in asked.prompts if not isinstance(prompt, Conversation)]
+        encoded_raw: list[_EncodedPrompt] = []
+        if raw:
+            too_long = InvalidRequest(asked.prompts_field, f"took longer than {limit_s:g} s to encode")
+            encoded_raw = await self._workers.run(lambda: self._encode_raw(raw, asked, room), deadline, too_long)
+        found = iter(encoded_raw)
+        encoded = []
+        for prompt in asked.prompts:
+            if isinstance(prompt, Conversation):
+                encoded.append(await self._encode_conversation(prompt, asked, room, deadline))
+            else:
+                encoded.append(next(found))
+        return encoded
+
+    def _encode_raw(
+        self, prompts: Sequence[RawText | RawTokens], asked: AnswerRequest, room: PromptRoom
+    ) -> list[_EncodedPrompt]:
+        """On a worker thread."""
+        constraint = Constraint(format_grammar(asked.output_format)) if asked.output_format is not None else None
+        encoded = []
+        for prompt in prompts:
+            if isinstance(prompt, RawText):
+                token_ids, text = fit_text(self.tokenizer, prompt.text, room, prompt.field), prompt.text
+            else:
+                token_ids, text = self._fit_tokens(prompt, room), ""
+                if asked.wants_prompt_texts:
+                    text = self.tokenizer.decode(prompt.token_ids, skip_special_tokens=False)
+            encoded.append(_EncodedPrompt(token_ids, constraint=constraint, text=text))
+        return encoded
+
+    def _fit_tokens(self, prompt: RawTokens, room: PromptRoom) -> list[int]:
+        if max(prompt.token_ids) >= self.tokenizer.vocab_size:
+            for index, token_id in enumerate(prompt.token_ids):
+                check_token(token_id, f"{prompt.field}.token_ids.ids[{index}]", self.tokenizer.vocab_size)
+        return fit_token_ids(prompt.token_ids, room, prompt.field)
+
+    async def _encode_conversation(
+        self, prompt: Conversation, asked: AnswerRequest, room: PromptRoom, deadline: float | None
+    ) -> _EncodedPrompt:
+        chat = self._chat_for(prompt)
+
+        def encode() -> _EncodedPrompt:
+            rendered = chat.fit(prompt, room)
+            content = format_grammar(asked.output_format) if asked.output_format is not None else None
+            form, constraint = chat.reading(prompt, rendered, content)
+            text = prompt.messages[-1].text if asked.wants_prompt_texts else ""
+            return _EncodedPrompt(rendered.token_ids, form, constraint, chat.shows_special_tokens(form), text)
+
+        return await self._render(encode, prompt, deadline)
+
+    async def _render(self, work: Callable[[], _Result], prompt: Conversation, deadline: float | None) -> _Result:
+        limit_s = self._workers.limits.max_work_s
+        too_long = TemplateRefused(prompt.field, f"the chat template ran longer than {limit_s:g} s")
+        return await self._workers.run(work, deadline, too_long)
+
+    def _chat_for(self, prompt: Conversation) -> ChatModel:
+        if self.chat is not None:
+            return self.chat
+        if prompt.template_field == "model":
+            raise UnsupportedTask(f"the model {self._model!r} has no chat template; it completes prompts only")
+        raise UnsupportedFeature(prompt.template_field, "the model has no chat template; it takes raw prompts only")
+
+    def _check_tokens(self, asked: AnswerRequest) -> None:
+        """Refuse tokens that the model doesn't have, where parameters name some."""
+        for token_id in asked.sampling.logit_bias:
+            check_token(token_id, f"sampling.logit_bias[{token_id}]", self.tokenizer.vocab_size)
+        for index, token_id in enumerate(asked.stopping.stop_token_ids):
+            check_token(token_id, f"stopping.stop_token_ids[{index}]", self.tokenizer.vocab_size)
+
+    def _stopping(self, given: StopParams, token_ids: Sequence[int]) -> StopParams:
+        """`given` with `max_tokens`, at most what the context has room for."""
+        room = self._max_model_len - len(token_ids)
+        return replace(given, max_tokens=room if given.max_tokens is None else min(given.max_tokens, room))
+
+
+def _end_of_truncated(deadline: float) -> float:
+    """When an answer that truncates ends, a little before the call's deadline."""
+    room_s = max(0.0, deadline - time.monotonic())
+    return deadline - min(room_s / 2, max(_MIN_MARGIN_S, min(_MARGIN * room_s, _MAX_MARGIN_S)))

@@ -1,0 +1,1 @@
+"""From conversations and texts to a model's tokens."""

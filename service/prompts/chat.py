@@ -1,0 +1,100 @@
+"""From a conversation to a model's tokens.
+
+Called on worker threads, since a template may take long; immutable after start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.engine.tokenizer import Tokenizer
+from service.generation.constraint import ReasoningMarkers
+from service.generation.conversation import Conversation, Message
+from service.generation.errors import TemplateRefused
+from service.prompts.control_tokens import ControlTokens
+from service.prompts.template import ChatTemplate
+from service.prompts.template_input import template_messages, template_tools
+from service.prompts.truncation import PromptRoom, fit_last_text, fit_messages
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPrompt:
+    """A rendered conversation."""
+
+    text: str
+    token_ids: list[int]
+
+
+class ChatPrompts:
+    """Renders and encodes the conversations of one served model."""
+
+    def __init__(
+        self,
+        template: ChatTemplate,
+        tokenizer: Tokenizer,
+        *,
+        markers: ReasoningMarkers | None,
+        default_system_prompt: str | None = None,
+    ) -> None:
+        self.control_tokens = ControlTokens(tokenizer, template.source)
+        self._template = template
+        self._tokenizer = tokenizer
+        self._markers = markers
+        self._default_system_prompt = default_system_prompt
+        # Templates that look whether arguments are a string take them as they were written.
+        self._parse_arguments = re.search(r"arguments\s+is\s+string", template.source) is None
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the template has a place for tools."""
+        return "tools" in self._template.variables
+
+    def fit(
+        self, conversation: Conversation, variables: dict[str, object], room: PromptRoom, *, with_tools: bool
+    ) -> RenderedPrompt:
+        """The prompt of a conversation, cut if it must be.
+
+        `variables` are what the template is told beside the messages. Raises InvalidRequest or a subclass of it, naming
+        the field, and PromptTooLong.
+        """
+
+        def render(messages: Sequence[Message]) -> RenderedPrompt:
+            return self.render(conversation, variables, messages, with_tools=with_tools)
+
+        if conversation.cuts_text:
+            prompt = fit_last_text(conversation.messages, self._tokenizer, self.control_tokens, render, room)
+        else:
+            prompt = fit_messages(conversation.messages, render, room)
+        room.check(prompt.token_ids, conversation.field)
+        return prompt
+
+    def render(
+        self,
+        conversation: Conversation,
+        variables: dict[str, object],
+        messages: Sequence[Message] | None = None,
+        *,
+        with_tools: bool,
+    ) -> RenderedPrompt:
+        """The prompt of a conversation, or of `messages` as if they were its own. Raises as `fit` does."""
+        plain = template_messages(
+            conversation.messages if messages is None else messages,
+            default_system_prompt=self._default_system_prompt,
+            markers=self._markers,
+            parse_arguments=self._parse_arguments,
+        )
+        tools = template_tools(conversation.tools) if with_tools else None
+        marks = self.control_tokens.draw_marks([plain, tools], conversation.field)
+        try:
+            text = self._template.render(
+                self.control_tokens.mark(plain, marks),
+                self.control_tokens.mark(tools, marks),
+                variables,
+                field=conversation.field,
+            )
+        except TemplateRefused as error:
+            words = re.sub("|".join(marks), "", error.message)
+            raise TemplateRefused(error.field, words) from error
+        return RenderedPrompt(text, self.control_tokens.encode(text, marks))

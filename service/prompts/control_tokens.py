@@ -1,0 +1,146 @@
+"""Keeps text that callers wrote from becoming control tokens.
+
+Each control token that is spelled in a caller's string is put between two marks before the chat template sees it, and
+what stands between two marks of the rendered text is encoded as plain text.
+
+The marks are two characters from a private-use plane, drawn anew for each render among those that its input doesn't
+have, so that nobody can forge one and no character of the input is lost. A template that cuts a string apart leaves
+single marks behind; they still keep the text on their two sides from joining into a token.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import tokenizers
+
+from service.engine.tokenizer import Tokenizer, encode_aside
+from service.generation.errors import InvalidRequest
+
+_PRIVATE_USE = range(0xF0000, 0xFFFFE)
+_MAX_TRIALS = 4096  # of marks: whoever spells more of them means harm
+
+
+class Marks(NamedTuple):
+    """What stands before and after a control token that a caller spelled; `close` alone keeps its two sides apart."""
+
+    open: str
+    close: str
+
+
+class ControlTokens:
+    """The control tokens of one model: its special tokens, and its added tokens that its chat template writes."""
+
+    def __init__(self, tokenizer: Tokenizer, template: str) -> None:
+        """`template` is the chat template's source. Added tokens that it doesn't write, such as HTML tags, are text."""
+        settings = json.loads(tokenizer.json)
+        self.ids: dict[str, int] = {
+            token["content"]: token["id"]
+            for token in settings["added_tokens"]
+            if token["content"].strip() and (token["special"] or token["content"] in template)
+        }
+        self._tokenizer = tokenizer
+        self._newline_ids = tokenizer.encode("\n")
+        plain = tokenizers.Tokenizer.from_str(json.dumps(settings | {"added_tokens": [], "post_processor": None}))
+        plain.no_truncation()
+        plain.no_padding()
+        self._plain: Any = plain
+        self._token = re.compile(_any_of(self.ids))
+        # Beginnings and ends of a string that the text beside it could complete into a token.
+        self._beginning = re.compile(r"\A(?:" + _any_of(t[n:] for t in self.ids for n in range(1, len(t))) + ")")
+        self._end = re.compile("(?:" + _any_of(t[:n] for t in self.ids for n in range(1, len(t))) + r")\Z")
+
+    def draw_marks(self, value: Any, field: str = "messages") -> Marks:
+        """Characters that neither stand in `value`'s strings nor are spelled there in an escaped form.
+
+        Raises InvalidRequest for `field` if the first thousands of the plane all do.
+        """
+        text = "\0".join(_strings(value))
+        marks = map(chr, _PRIVATE_USE[:_MAX_TRIALS])
+        unused = [*islice((mark for mark in marks if not any(form in text for form in (mark, *_escaped(mark)))), 2)]
+        if len(unused) < 2:
+            raise InvalidRequest(field, f"must not have all characters from U+{_PRIVATE_USE[0]:X} on")
+        return Marks(*unused)
+
+    def mark(self, value: Any, marks: Marks) -> Any:
+        """`value` with marks around each control token that its strings, keys included, spell."""
+        if isinstance(value, str):
+            text = self._token.sub(lambda token: marks.open + token[0] + marks.close, value)
+            text = self._beginning.sub(lambda part: marks.close + part[0], text)
+            return self._end.sub(lambda part: part[0] + marks.close, text)
+        if isinstance(value, Mapping):
+            return {self.mark(key, marks): self.mark(item, marks) for key, item in value.items()}
+        if isinstance(value, Sequence):
+            return [self.mark(item, marks) for item in value]
+        return value
+
+    def encode(self, rendered: str, marks: Marks) -> list[int]:
+        """The ids of a rendered prompt, with control tokens only where the template wrote them."""
+        for mark in marks:
+            for form in _escaped(mark):
+                rendered = rendered.replace(form, mark)
+        spelled = f"{marks.open}({self._token.pattern}){marks.close}"
+        token_ids: list[int] = []
+        # Split by a pattern with one group, texts and spelled tokens alternate.
+        for index, part in enumerate(re.split(spelled, rendered)):
+            if index % 2 == 1:
+                token_ids += self._encode_spelled(part)
+                continue
+            for segment in re.split(f"[{marks.open}{marks.close}]", part):
+                if segment:
+                    token_ids += self._encode_segment(segment, is_first=not token_ids)
+        return token_ids
+
+    def _encode_segment(self, segment: str, *, is_first: bool) -> list[int]:
+        """The ids of a piece of the prompt.
+
+        Where it isn't the first, a line end goes before it and its ids are cut off again, because a sentencepiece
+        tokenizer would put a space there as it does before a text.
+        """
+        following = [] if is_first else self._after_newline(self._tokenizer.encode("\n" + segment))
+        return following or self._tokenizer.encode(segment)
+
+    def _encode_spelled(self, token: str) -> list[int]:
+        """The ids of a control token's spelling as plain text."""
+        token_ids = self.encode_plain(token)
+        if self.ids[token] not in token_ids:
+            return token_ids
+        # Some vocabularies know the spelling as plain text too. Neither of two pieces can be the token.
+        return self.encode_plain(token[:1]) + self.encode_plain(token[1:])
+
+    def encode_plain(self, text: str) -> list[int]:
+        """The ids of a piece of text, without control tokens and without what a text begins with."""
+        token_ids = encode_aside(self._plain, "\n" + text, add_special_tokens=False)
+        return self._after_newline(token_ids) or encode_aside(self._plain, text, add_special_tokens=False)
+
+    def _after_newline(self, token_ids: list[int]) -> list[int]:
+        """`token_ids` without those of a leading line end; empty if the line end joined with what follows."""
+        num_newline_ids = len(self._newline_ids)
+        return token_ids[num_newline_ids:] if token_ids[:num_newline_ids] == self._newline_ids else []
+
+
+def _escaped(mark: str) -> tuple[str, str]:
+    """How a template may have written a mark inside a value: as JSON, or as Python shows it."""
+    return json.dumps(mark)[1:-1], repr(mark)[1:-1]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """All strings inside a value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _strings(key)
+            yield from _strings(item)
+    elif isinstance(value, Sequence):
+        for item in value:
+            yield from _strings(item)
+
+
+def _any_of(texts: Iterable[str]) -> str:
+    """A pattern that matches any of `texts`, longer ones first; none if there are none."""
+    return "|".join(map(re.escape, sorted(set(texts), key=len, reverse=True))) or "(?!)"

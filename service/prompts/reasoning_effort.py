@@ -1,0 +1,83 @@
+"""How much a model is to reason.
+
+The way from a request's reasoning effort to the template's switches, a budget of tokens and the state in which the
+answer begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from service.generation.constraint import ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.generation.conversation import ReasoningEffort
+from service.prompts.template import ChatTemplate
+
+_SWITCHES = ("enable_thinking", "thinking")  # the names that chat templates have
+_LEVELS = frozenset({ReasoningEffort.LOW, ReasoningEffort.MEDIUM, ReasoningEffort.HIGH})
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningBudgets:
+    """Tokens of reasoning for each effort; None is as much as the model likes."""
+
+    low: int | None = 512
+    medium: int | None = 4096
+    high: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EffortRules:
+    """What one model makes of the efforts that requests ask for."""
+
+    template: ChatTemplate
+    markers: ReasoningMarkers | None
+    budgets: ReasoningBudgets
+
+    @property
+    def has_switch(self) -> bool:
+        """Whether the template can turn reasoning on and off."""
+        return any(switch in self.template.variables for switch in _SWITCHES)
+
+    def variables(self, effort: ReasoningEffort | None) -> dict[str, Any]:
+        """What the template is told."""
+        if effort is None:
+            return {}
+        variables: dict[str, Any] = dict.fromkeys(_SWITCHES, effort in _LEVELS)
+        if effort in _LEVELS:
+            variables["reasoning_effort"] = effort.value
+        return {name: value for name, value in variables.items() if name in self.template.variables}
+
+    def start(self, prompt: str) -> ReasoningStart:
+        """Where the answer to a rendered prompt begins."""
+        if self.markers is None:
+            return ReasoningStart.NONE
+        prompt = prompt.rstrip()
+        if prompt.endswith(self.markers.open):
+            return ReasoningStart.OPEN
+        return ReasoningStart.NONE if prompt.endswith(self.markers.close) else ReasoningStart.MAY_OPEN
+
+    def limit(
+        self, effort: ReasoningEffort | None, start: ReasoningStart, *, is_constrained: bool
+    ) -> ReasoningLimit | None:
+        """What the reasoning before an answer needs; None if all is free. `is_constrained` is whether the answer is."""
+        if self.markers is None or start is ReasoningStart.NONE:
+            return None
+        budget = self._budget(effort)
+        must_open = effort in _LEVELS and self.has_switch
+        if not is_constrained and budget is None and not must_open:
+            return None
+        return ReasoningLimit(self.markers, start, budget, must_open)
+
+    def _budget(self, effort: ReasoningEffort | None) -> int | None:
+        match effort:
+            case ReasoningEffort.NONE:
+                return 0  # the template had no switch for it, or the prompt would have closed the reasoning
+            case ReasoningEffort.LOW:
+                return self.budgets.low
+            case ReasoningEffort.MEDIUM:
+                return self.budgets.medium
+            case ReasoningEffort.HIGH:
+                return self.budgets.high
+            case _:
+                return None

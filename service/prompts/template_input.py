@@ -1,0 +1,92 @@
+"""A conversation's messages and tools as chat templates take them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from service.generation.constraint import ReasoningMarkers
+from service.generation.conversation import Function, FunctionCall, Message, Part, Role, TextPart
+from service.generation.errors import InvalidRequest, UnsupportedModality
+from service.generation.json_text import parse_parameters
+
+
+def template_messages(
+    messages: Sequence[Message],
+    *,
+    default_system_prompt: str | None,
+    markers: ReasoningMarkers | None,
+    parse_arguments: bool,
+) -> list[dict[str, Any]]:
+    """The conversation, with the default system prompt unless it has its own.
+
+    `parse_arguments` hands over the arguments of earlier calls as values, not as text. Raises UnsupportedModality for
+    a part that isn't text and InvalidRequest for a tool's message that answers no earlier call.
+    """
+    result: list[dict[str, Any]] = []
+    if default_system_prompt and messages[0].role is not Role.SYSTEM:
+        result.append({"role": "system", "content": default_system_prompt})
+    called: dict[str, str] = {}  # call id → function name
+    for message in messages:
+        turn: dict[str, Any] = {"role": message.role.value, "content": _text(message.content)}
+        if message.name is not None:
+            turn["name"] = message.name
+        if message.role is Role.TOOL:
+            if message.tool_call_id not in called:
+                raise InvalidRequest(message.tool_call_field, "no earlier message has a call of this id")
+            turn["tool_call_id"] = message.tool_call_id
+            turn.setdefault("name", called[message.tool_call_id])
+        if message.role is Role.ASSISTANT:
+            turn |= _reasoning(message, turn["content"], markers)
+        if message.tool_calls:
+            called |= {call.id: call.name for call in message.tool_calls}
+            turn["tool_calls"] = [_tool_call(call, parse_arguments=parse_arguments) for call in message.tool_calls]
+        result.append(turn)
+    return result
+
+
+def template_tools(functions: Iterable[Function]) -> list[dict[str, Any]]:
+    """The functions as chat templates take them. Raises InvalidRequest for parameters that are no schema."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": function.name,
+                "description": function.description,
+                "parameters": parse_parameters(function.parameters, f"{function.field}.parameters"),
+            },
+        }
+        for function in functions
+    ]
+
+
+def _text(parts: Iterable[Part]) -> str:
+    texts = []
+    for part in parts:
+        if not isinstance(part, TextPart):
+            raise UnsupportedModality(part.field, "the model takes text only")
+        texts.append(part.text)
+    return "".join(texts)
+
+
+def _reasoning(message: Message, content: str, markers: ReasoningMarkers | None) -> dict[str, str]:
+    """An assistant's reasoning and content, also where a caller sent them back in one text."""
+    if message.reasoning is not None:
+        return {"reasoning_content": message.reasoning}
+    if markers is None or markers.close not in content:
+        return {}
+    reasoning, _, answer = content.partition(markers.close)
+    reasoning = reasoning.partition(markers.open)[2] or reasoning
+    return {"reasoning_content": reasoning.strip(), "content": answer.lstrip("\r\n")}
+
+
+def _tool_call(call: FunctionCall, *, parse_arguments: bool) -> dict[str, Any]:
+    arguments: Any = call.arguments
+    if parse_arguments:
+        try:
+            value = json.loads(arguments)
+            arguments = value if isinstance(value, dict) else arguments
+        except (ValueError, RecursionError):
+            pass  # the model may have written it so; the template shows it as it was
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}

@@ -1,0 +1,1 @@
+"""What is served, by name: models, and the endpoints that share requests out among them."""

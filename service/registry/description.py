@@ -1,0 +1,69 @@
+"""What is told of models and endpoints, as values."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class Task(enum.IntEnum):
+    """What a model does. Of several, the smallest is what it is asked for first."""
+
+    CHAT = 1
+    COMPLETION = 2
+    EMBEDDING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDescription:
+    """What callers are told of a model. Instants are nanoseconds since the epoch."""
+
+    name: str
+    created_ns: int = 0
+    tasks: Sequence[Task] = ()
+    architecture: str = ""
+    max_model_len: int = 0
+    vocab_size: int = 0
+    num_parameters: int = 0
+    dtype: str = ""
+    fingerprint: str = ""
+    supports_tools: bool = False
+    supports_reasoning: bool = False
+    version: str = ""
+    embedding_dimensions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServedEntity:
+    """One model behind an endpoint, with its part of the requests in percent."""
+
+    name: str
+    model: str
+    traffic_percentage: int
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A name with models behind it. Instants are nanoseconds since the epoch."""
+
+    name: str
+    task: Task | None  # None for one that a file was written by hand for
+    entities: Sequence[ServedEntity]
+    created_ns: int
+    updated_ns: int
+    config_version: int = 1
+    is_model: bool = False
+
+    @classmethod
+    def of_model(cls, model: ModelDescription) -> Endpoint:
+        """The endpoint that a served model is by itself."""
+        entity = ServedEntity(model.name, model.name, 100)
+        return cls(model.name, model.tasks[0], (entity,), model.created_ns, model.created_ns, is_model=True)
+
+    @classmethod
+    def now(cls, name: str, task: Task, entities: Sequence[ServedEntity]) -> Endpoint:
+        """An endpoint that is made now."""
+        epoch_ns = time.time_ns()
+        return cls(name, task, tuple(entities), epoch_ns, epoch_ns)

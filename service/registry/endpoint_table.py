@@ -1,0 +1,122 @@
+"""The endpoints beside the models' own.
+
+There are the endpoints of the settings, which never change, and those that callers made, which a store keeps if there
+is one. The table belongs to the event loop; the store is written on another thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
+
+from service.registry.description import Endpoint, ServedEntity
+from service.registry.errors import (
+    DeploymentNotFound,
+    EndpointNotFound,
+    EndpointReadOnly,
+    ModelNotFound,
+    TooManyEndpoints,
+)
+from service.registry.traffic import Draw, draw_entity
+
+MAX_ENDPOINTS = 1000  # each change writes them all
+
+
+class EndpointStore(Protocol):
+    """Keeps the endpoints that callers made."""
+
+    def write(self, endpoints: Iterable[Endpoint]) -> None:
+        """Put `endpoints` in place of what it holds. May block; raises OSError, and then it holds what it held."""
+
+
+class EndpointTable:
+    """All such endpoints."""
+
+    def __init__(
+        self,
+        configured: Iterable[Endpoint] = (),
+        made: Iterable[Endpoint] = (),
+        store: EndpointStore | None = None,
+        *,
+        draw: Draw = random.randrange,
+    ) -> None:
+        """`configured` are those of the settings, `made` what `store` holds now. Without a store changes last to the end.
+
+        A name in the store that the settings have too waits there until they no longer have it.
+        """
+        self._configured = {endpoint.name: endpoint for endpoint in configured}
+        self._made: Mapping[str, Endpoint] = {endpoint.name: endpoint for endpoint in made}
+        self._store = store
+        self._draw = draw
+        self._changing = asyncio.Lock()
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        """The endpoints in the order of their names."""
+        return iter(sorted({**self._made, **self._configured}.values(), key=lambda endpoint: endpoint.name))
+
+    def find(self, name: str) -> Endpoint | None:
+        """The endpoint of that name, if there is one."""
+        return self._configured.get(name) or self._made.get(name)
+
+    def get(self, name: str) -> Endpoint:
+        """Raises EndpointNotFound."""
+        if (found := self.find(name)) is None:
+            raise EndpointNotFound(name)
+        return found
+
+    def choose(self, name: str, deployment: str) -> ServedEntity:
+        """What serves the next request to `name`: the entity named `deployment`, or without a name one by traffic.
+
+        Raises ModelNotFound if there is no such endpoint: to who asks for an answer, endpoints and models are alike.
+        Raises DeploymentNotFound if it has no such deployment.
+        """
+        endpoint = self.find(name)
+        if endpoint is None:
+            raise ModelNotFound(name)
+        if not deployment:
+            return draw_entity(endpoint.entities, self._draw)
+        for entity in endpoint.entities:
+            if entity.name == deployment:
+                return entity
+        raise DeploymentNotFound(name, deployment)
+
+    async def put(self, name: str, make: Callable[[Endpoint | None], Endpoint]) -> Endpoint:
+        """Put `make(the endpoint of that name, or None)` in its place, and return it.
+
+        Changes go one after the other, and are on the disk when this returns, even if its caller leaves meanwhile; one
+        that can't be written is not made. Raises EndpointReadOnly for an endpoint of the settings, TooManyEndpoints,
+        OSError, and what `make` raises.
+        """
+        return await asyncio.shield(self._put(name, make))
+
+    async def remove(self, name: str) -> None:
+        """Remove the endpoint of that name. Raises EndpointNotFound, and as `put` does."""
+        await asyncio.shield(self._remove(name))
+
+    async def _put(self, name: str, make: Callable[[Endpoint | None], Endpoint]) -> Endpoint:
+        async with self._changing:
+            self._check_made_by_callers(name)
+            endpoint = make(self._made.get(name))
+            made = {other: each for other, each in self._made.items() if other != name} | {name: endpoint}
+            if len(made) > max(len(self._made), MAX_ENDPOINTS):
+                raise TooManyEndpoints(MAX_ENDPOINTS)
+            await self._keep(made)
+            return endpoint
+
+    async def _remove(self, name: str) -> None:
+        async with self._changing:
+            self._check_made_by_callers(name)
+            if name not in self._made:
+                raise EndpointNotFound(name)
+            await self._keep({other: each for other, each in self._made.items() if other != name})
+
+    def _check_made_by_callers(self, name: str) -> None:
+        if name in self._configured:
+            raise EndpointReadOnly(name, "is part of the service's settings; change it there")
+
+    async def _keep(self, made: Mapping[str, Endpoint]) -> None:
+        if self._store is not None:
+            await asyncio.to_thread(self._store.write, made.values())
+        self._made = made

@@ -1,0 +1,68 @@
+"""What can be wrong with a name."""
+# ruff: noqa: N818 - a name says what happened; that it is an error is said where it is raised
+
+from __future__ import annotations
+
+
+class RegistryError(Exception):
+    """The root of these errors; its text may be shown to the caller."""
+
+
+class ModelNotFound(RegistryError):
+    """No model of that name is served."""
+
+    def __init__(self, model: str, endpoint: str = "") -> None:
+        """`endpoint` is what the request named, if that sends it to `model`."""
+        text = f"no model named {model!r} is served"
+        super().__init__(f"{text}; the endpoint {endpoint!r} sends requests to it" if endpoint else text)
+        self.model = model
+
+
+class VersionNotFound(RegistryError):
+    """A model is served in another version than the one asked for."""
+
+    def __init__(self, model: str, version: str, served: str) -> None:
+        super().__init__(f"the model {model!r} is served in version {served!r}, not {version!r}")
+        self.model = model
+        self.version = version
+
+
+class DeploymentNotFound(RegistryError):
+    """An endpoint has no deployment of that name."""
+
+    def __init__(self, endpoint: str, deployment: str) -> None:
+        super().__init__(f"the endpoint {endpoint!r} has no deployment named {deployment!r}")
+        self.endpoint = endpoint
+        self.deployment = deployment
+
+
+class EndpointNotFound(RegistryError):
+    """There is no endpoint of that name."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(f"there is no endpoint named {endpoint!r}")
+        self.endpoint = endpoint
+
+
+class EndpointExists(RegistryError):
+    """An endpoint is to have a name that another one, or a model, has."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(f"the name {endpoint!r} is taken")
+        self.endpoint = endpoint
+
+
+class EndpointReadOnly(RegistryError):
+    """An endpoint is to change that callers can't change; `why` goes on from its name."""
+
+    def __init__(self, endpoint: str, why: str) -> None:
+        super().__init__(f"the endpoint {endpoint!r} {why}")
+        self.endpoint = endpoint
+
+
+class TooManyEndpoints(RegistryError):
+    """There are as many endpoints as the service keeps."""
+
+    def __init__(self, max_endpoints: int) -> None:
+        super().__init__(f"there are {max_endpoints} endpoints; that is the limit")
+        self.max_endpoints = max_endpoints

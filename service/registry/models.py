@@ -1,0 +1,142 @@
+"""The models that are served, and the way from a request's name to one of them.
+
+The registry belongs to the event loop. It loads nothing: the server adds each model when it is ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from service.engine.port import Embedder, Generator
+from service.engine.tokenizer import Tokenizer
+from service.generation.errors import InvalidRequest, UnsupportedTask
+from service.output.watermark import WatermarkDetector
+from service.preparation import Preparation
+from service.prompts.embedding import EmbeddingPrompts
+from service.registry.description import Endpoint, ModelDescription, ServedEntity, Task
+from service.registry.endpoint_table import EndpointTable
+from service.registry.errors import DeploymentNotFound, ModelNotFound, VersionNotFound
+from service.registry.traffic import check_shares, largest_entity
+
+
+@dataclass(frozen=True, slots=True)
+class ServedGenerator:
+    """A model that generates, with all that answers for it."""
+
+    description: ModelDescription
+    engine: Generator
+    preparation: Preparation
+    watermark: WatermarkDetector
+    tokenizer: Tokenizer
+
+    @property
+    def name(self) -> str:
+        return self.description.name
+
+    async def close(self) -> None:
+        """End its engine and its threads."""
+        await self.engine.close()
+        self.preparation.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ServedEncoder:
+    """A model that makes vectors, with all that answers for it."""
+
+    description: ModelDescription
+    engine: Embedder
+    prompts: EmbeddingPrompts
+    tokenizer: Tokenizer
+
+    @property
+    def name(self) -> str:
+        return self.description.name
+
+    async def close(self) -> None:
+        """End its engine and its threads."""
+        await self.engine.close()
+        self.prompts.close()
+
+
+ServedModel: TypeAlias = ServedGenerator | ServedEncoder
+
+
+class Registry:
+    """All that is served. Models and endpoints share one name space; where both have a name, the model counts."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, ServedModel] = {}
+        self.endpoints = EndpointTable()
+
+    def add(self, model: ServedModel) -> None:
+        """Serve `model` from now on."""
+        self._models[model.name] = model
+
+    def get(self, name: str, deployment: str = "") -> ServedModel:
+        """The model of that name, or one behind the endpoint of that name: `deployment`, or one by traffic.
+
+        Raises ModelNotFound, or DeploymentNotFound if the endpoint has no such deployment.
+        """
+        if (model := self.find(name)) is None:
+            return self._behind(name, self.endpoints.choose(name, deployment))
+        if deployment and deployment != name:
+            raise DeploymentNotFound(name, deployment)
+        return model
+
+    def leading(self, name: str) -> ServedModel:
+        """The model of that name, or the one that gets most of the endpoint's requests. Raises ModelNotFound."""
+        if (model := self.find(name)) is not None:
+            return model
+        if (endpoint := self.endpoints.find(name)) is None:
+            raise ModelNotFound(name)
+        return self._behind(name, largest_entity(endpoint.entities))
+
+    def find(self, name: str) -> ServedModel | None:
+        """The model of that name, if it is served."""
+        return self._models.get(name)
+
+    def common_task(self, names: Sequence[str]) -> Task:
+        """The first task that all those models serve; chat comes before completion.
+
+        Raises ModelNotFound, or InvalidRequest if there is none.
+        """
+        common = set(Task)
+        for name in names:
+            if (model := self.find(name)) is None:
+                raise ModelNotFound(name)
+            common &= set(model.description.tasks)
+        if not common:
+            raise InvalidRequest("entities", "the models have no task in common")
+        return min(common)
+
+    def new_endpoint(self, name: str, entities: Sequence[ServedEntity]) -> Endpoint:
+        """An endpoint made now. Raises ModelNotFound, or InvalidRequest for entities that don't go together."""
+        check_shares(entities)
+        return Endpoint.now(name, self.common_task([entity.model for entity in entities]), entities)
+
+    def generator(self, name: str, deployment: str = "", version: str = "") -> ServedGenerator:
+        """As `get`, a model that generates. Raises UnsupportedTask for one that doesn't, VersionNotFound for another."""
+        model = self.get(name, deployment)
+        if not isinstance(model, ServedGenerator):
+            raise UnsupportedTask(f"the model {model.name!r} makes vectors; it doesn't generate text")
+        if version and version != model.description.version:
+            raise VersionNotFound(model.name, version, model.description.version)
+        return model
+
+    def encoder(self, name: str, deployment: str = "") -> ServedEncoder:
+        """As `get`, a model that makes vectors. Raises UnsupportedTask for one that doesn't."""
+        model = self.get(name, deployment)
+        if not isinstance(model, ServedEncoder):
+            raise UnsupportedTask(f"the model {model.name!r} generates text; it makes no vectors")
+        return model
+
+    def _behind(self, endpoint: str, entity: ServedEntity) -> ServedModel:
+        if (model := self.find(entity.model)) is None:
+            raise ModelNotFound(entity.model, endpoint)
+        return model
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        """The models in the order of their names."""
+        return iter(sorted(self._models.values(), key=lambda model: model.name))
