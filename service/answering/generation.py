@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias
 
 from grpc import aio
 
@@ -78,38 +78,50 @@ class Answering:
                     yield message
 
 
+class _Rendering(Generic[Message]):
+    """One answer on its way from the engine's outputs to messages, observed in between."""
+
+    def __init__(self, reader: AnswerReader, renderer: Renderer[Message], observation: Observation) -> None:
+        self._reader = reader
+        self._renderer = renderer
+        self._observation = observation
+
+    async def read(self, output: GenerationOutput) -> Sequence[Message]:
+        """What an output adds; a long prompt's logprobs are written by another thread."""
+        if len(output.prompt_logprobs) > _MAX_PROMPT_LOGPROBS:
+            return await asyncio.to_thread(self._read, output)
+        return self._read(output)
+
+    def render(self, *events: Event) -> Sequence[Message]:
+        """The messages of events that no output brought."""
+        self._observation.observe(events)
+        return list(self._renderer.render(events))
+
+    def _read(self, output: GenerationOutput) -> Sequence[Message]:
+        return self.render(*self._reader.read(output))
+
+
 async def _messages(
     model: ServedGenerator, prepared: PreparedAnswer, renderer: Renderer[Message], observation: Observation
 ) -> AsyncGenerator[Message, None]:
     reader = AnswerReader(prepared.requests, prepared.forms, model.tokenizer)
-
-    def render(events: Sequence[Event]) -> Sequence[Message]:
-        observation.observe(events)
-        return list(renderer.render(events))
-
-    def read(output: GenerationOutput) -> Sequence[Message]:
-        return render(reader.read(output))
-
+    rendering = _Rendering(reader, renderer, observation)
     has_tokens = False
     try:
         async with model.engine.generate(*prepared.requests) as outputs:
             observation.admitted(reader.usage)
-            for message in render([_started(model, prepared)]):
+            for message in rendering.render(_started(model, prepared)):
                 yield message
             async for output in outputs:
                 has_tokens = True
-                # A long prompt's logprobs are written by another thread.
-                is_long = len(output.prompt_logprobs) > _MAX_PROMPT_LOGPROBS
-                for message in await asyncio.to_thread(read, output) if is_long else read(output):
+                for message in await rendering.read(output):
                     yield message
     except Exception:
-        if has_tokens:
-            for message in render([reader.usage()]):
-                yield message
-        raise
-    for event in (reader.usage(), Completed()):
-        for message in render([event]):
+        for message in rendering.render(reader.usage()) if has_tokens else ():
             yield message
+        raise
+    for message in (*rendering.render(reader.usage()), *rendering.render(Completed())):
+        yield message
 
 
 def _started(model: ServedGenerator, prepared: PreparedAnswer) -> Started:

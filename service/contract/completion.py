@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sluice.v1 import completion_pb2, logprobs_pb2
 
@@ -61,32 +61,37 @@ class CompletionRenderer:
 
     def render(self, events: Sequence[Event]) -> list[completion_pb2.StreamCompleteResponse]:
         """The messages that the events of one output, or one of the others, become."""
+        if events and isinstance(events[0], Tokens):
+            return self._render_output(events[0].choice_index, events[1:])
+        return [message for event in events for message in self._render_other(event)]
+
+    def _render_output(self, choice_index: int, events: Sequence[Event]) -> list[completion_pb2.StreamCompleteResponse]:
         deltas: list[completion_pb2.CompletionDelta] = []
-        messages: list[completion_pb2.StreamCompleteResponse] = []
-        begins: int | None = None
+        finished: list[completion_pb2.StreamCompleteResponse] = []
         for event in events:
             match event:
-                case Tokens(choice_index) if choice_index not in self._has_begun:
-                    begins = choice_index
-                case PromptLogprobs(prompt_index, logprobs):
-                    self._prompt_logprobs[prompt_index] = logprob_messages(logprobs)
-                case Text(choice_index, text, logprobs):
+                case Text(_, text, logprobs):
                     delta = completion_pb2.CompletionDelta(choice_index=choice_index, text=text)
                     delta.logprobs.extend(logprob_messages(logprobs))
                     deltas.append(delta)
-                case ChoiceFinished(choice_index):
-                    if self._suffix:
-                        _last(deltas, choice_index).text += self._suffix
-                    messages.append(_Event(choice_finished=choice_finished(event)))
-                case Started():
-                    messages.append(self._started(event))
-                case Usage():
-                    messages.append(_Event(usage=usage_message(event)))
-                case Completed():
-                    messages.append(_Event(completed=completion_pb2.CompletionCompleted()))
-        if begins is not None:
-            self._begin(deltas, begins)
-        return [*(_Event(delta=delta) for delta in deltas), *messages]
+                case PromptLogprobs(prompt_index, logprobs):
+                    self._prompt_logprobs[prompt_index] = logprob_messages(logprobs)
+                case ChoiceFinished():
+                    finished.append(_Event(choice_finished=choice_finished(event)))
+        if choice_index not in self._has_begun:
+            self._begin(deltas, choice_index)
+        if finished and self._suffix:
+            _last(deltas, choice_index).text += self._suffix
+        return [*(_Event(delta=delta) for delta in deltas), *finished]
+
+    def _render_other(self, event: Event) -> Iterator[completion_pb2.StreamCompleteResponse]:
+        match event:
+            case Started():
+                yield self._started(event)
+            case Usage():
+                yield _Event(usage=usage_message(event))
+            case Completed():
+                yield _Event(completed=completion_pb2.CompletionCompleted())
 
     def _started(self, event: Started) -> completion_pb2.StreamCompleteResponse:
         self._n = event.n

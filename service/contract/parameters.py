@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, Final, TypeVar
 
 from buf.validate import validate_pb2
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from sluice.v1 import logprobs_pb2, sampling_pb2
 
@@ -70,11 +70,11 @@ def _to_message(params: SamplingParams | StopParams, message: _MessageT) -> _Mes
     return message
 
 
-def _ranges(descriptor: Descriptor, prefix: str) -> Iterator[tuple[str, Range]]:
+def _ranges(descriptor: Any, prefix: str) -> Iterator[tuple[str, Range]]:
     for field in descriptor.fields:
         if field.is_repeated or field.type not in _RULES:
             continue
-        rules: Any = getattr(field.GetOptions().Extensions[validate_pb2.field], _RULES[field.type])
+        rules = getattr(field.GetOptions().Extensions[validate_pb2.field], _RULES[field.type])
         bounds = {_BOUNDS[name]: getattr(rules, name) for name in _BOUNDS if rules.HasField(name)}
         yield f"{prefix}.{field.name}", Range(**bounds)
 

@@ -8,7 +8,8 @@ follows a message, or reasoning that follows anything but reasoning, begins anot
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 
 from sluice.v1 import content_pb2, response_item_pb2, response_pb2
 
@@ -61,8 +62,8 @@ class _Turn:
     role: Role
     field: str
     last: str = "message"
-    content: list[Part] = field(default_factory=list)
-    tool_calls: list[FunctionCall] = field(default_factory=list)
+    content: list[Part] = dataclass_field(default_factory=list)
+    tool_calls: list[FunctionCall] = dataclass_field(default_factory=list)
     tool_call_id: str = ""
     reasoning: str | None = None
 

@@ -15,9 +15,9 @@ class AnswerRequest:
     """Prompts to answer, and how.
 
     `model` is a model's name or an endpoint's; `deployment` one of that endpoint's entities, empty for one by traffic;
-    `model_version` the version asked for, empty for any. `prompts_field` is what the request calls all its prompts. `truncates` serves as much as possible of what can't be served
-    whole: a prompt that is too long is cut, and what the deadline cuts off ends with LENGTH. `wants_prompt_texts` asks
-    for the text of each prompt.
+    `model_version` the version asked for, empty for any. `prompts_field` is what the request calls all its prompts.
+    `truncates` serves as much as possible of what can't be served whole: a prompt that is too long is cut, and what the
+    deadline cuts off ends with LENGTH. `wants_prompt_texts` asks for the text of each prompt.
     """
 
     model: str

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Literal
 
 
@@ -22,7 +23,7 @@ class Grammar:
     text: str
     field: str
     kind: Literal["lark"] = "lark"
-    schemas: Mapping[str, str] = field(default_factory=dict)
+    schemas: Mapping[str, str] = dataclass_field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class EmbeddingPrompts:
     async def finish(
         self, vectors: Sequence[Vector], dimensions: int | None, render: Callable[[list[list[float]]], _Answer]
     ) -> _Answer:
-        """`render` of the vectors with that many dimensions; a thread does it, since there may be millions of numbers."""
+        """`render` of the vectors with that many dimensions, on a thread: there may be millions of numbers."""
         num_dimensions = dimensions or self.num_dimensions
 
         def work() -> _Answer:

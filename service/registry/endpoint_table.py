@@ -42,7 +42,7 @@ class EndpointTable:
         *,
         draw: Draw = random.randrange,
     ) -> None:
-        """`configured` are those of the settings, `made` what `store` holds now. Without a store changes last to the end.
+        """`configured` are those of the settings, `made` what `store` holds now. Without one, changes last to the end.
 
         A name in the store that the settings have too waits there until they no longer have it.
         """

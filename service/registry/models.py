@@ -117,7 +117,10 @@ class Registry:
         return Endpoint.now(name, self.common_task([entity.model for entity in entities]), entities)
 
     def generator(self, name: str, deployment: str = "", version: str = "") -> ServedGenerator:
-        """As `get`, a model that generates. Raises UnsupportedTask for one that doesn't, VersionNotFound for another."""
+        """As `get`, a model that generates, in that version if one is given.
+
+        Raises UnsupportedTask or VersionNotFound for another.
+        """
         model = self.get(name, deployment)
         if not isinstance(model, ServedGenerator):
             raise UnsupportedTask(f"the model {model.name!r} makes vectors; it doesn't generate text")
