@@ -51,26 +51,29 @@ class ResponseRenderer:
                 yield from self._add_text(text, logprob_messages(logprobs))
             case Reasoning(_, text):
                 yield from self._add_reasoning(text)
-            case ToolCall(_, call_index, call_id, name):
-                if self._allows(call_index):
-                    yield from self._close(_COMPLETED)
-                    self._open = call = OpenCall(self.response.id, len(self.response.output))
-                    yield from call.begin(call_id, name)
-            case ToolArguments(_, call_index, text):
-                if self._allows(call_index) and isinstance(self._open, OpenCall):
-                    yield self._open.add(text)
+            case ToolCall(_, call_index, call_id, name) if self._allows(call_index):
+                yield from self._close(_COMPLETED)
+                self._open = call = OpenCall(self.response.id, len(self.response.output))
+                yield from call.begin(call_id, name)
+            case ToolArguments(_, call_index, text) if self._allows(call_index) and isinstance(self._open, OpenCall):
+                yield self._open.add(text)
             case ChoiceFinished(_, reason):
                 yield from self._finish(reason)
-            case Usage():
-                self.response.usage.CopyFrom(usage_message(event))
-                if self.response.status not in (_COMPLETED, _INCOMPLETE):
-                    yield Message(usage=self.response.usage)  # the stream ends with an error
-            case Completed() if self.response.status == _COMPLETED:
-                yield Message(completed=response_event_pb2.ResponseCompleted(response=self.response))
-            case Completed():
-                yield Message(incomplete=response_event_pb2.ResponseIncomplete(response=self.response))
             case Started():
                 yield from self._start(event)
+            case Usage() | Completed():
+                yield from self._end(event)
+
+    def _end(self, event: Usage | Completed) -> Iterator[Message]:
+        response = self.response
+        if isinstance(event, Usage):
+            response.usage.CopyFrom(usage_message(event))
+            if response.status == response_item_pb2.RESPONSE_STATUS_IN_PROGRESS:  # the stream ends with an error
+                yield Message(usage=response.usage)
+        elif response.status == _COMPLETED:
+            yield Message(completed=response_event_pb2.ResponseCompleted(response=response))
+        else:
+            yield Message(incomplete=response_event_pb2.ResponseIncomplete(response=response))
 
     def _start(self, started: Started) -> Iterator[Message]:
         response = self.response
