@@ -1,21 +1,20 @@
 """The engine's step: schedule, run, accept, finish.
 
-Owns the order of one step and the counts of all. Single-threaded and free of asyncio: whoever calls it is the engine's
-thread. Knows the model only as a `Runner`, and readers not at all: outputs leave it as a `StepReport`.
+Single-threaded: whoever calls it is the engine's thread. The model is a `Runner`; outputs leave as a `Report`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from collections.abc import Sequence as Rows
-from dataclasses import dataclass, field
+from collections import abc
+from dataclasses import dataclass
 from typing import Protocol
 
+from service.engine.mail import Report
 from service.engine.scheduler import ScheduledSequence, Scheduler, Step
 from service.engine.sequence import Sequence, SequenceGroup
-from service.generation.errors import DeadlineExceeded, EngineError, SequenceError
-from service.generation.output import GenerationOutput, TokenLogprob
+from service.generation.errors import DeadlineExceeded, SequenceError
+from service.generation.output import TokenLogprob
 from service.generation.stats import EngineStats
 
 
@@ -25,13 +24,13 @@ class SampledToken:
 
     token_id: int
     logprob: TokenLogprob | None = None
-    prompt_logprobs: Rows[TokenLogprob] = ()  # with a sequence's first token, if it `needs_prompt_logprobs`
+    prompt_logprobs: abc.Sequence[TokenLogprob] = ()  # with a sequence's first token, if it `needs_prompt_logprobs`
 
 
 class Runner(Protocol):
     """The computing half of the engine. Only the engine's thread calls it."""
 
-    def run(self, step: Step) -> Rows[SampledToken | SequenceError | None]:
+    def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None]:
         """Compute the step; one result for each of `step.items`, in their order, None where it does not sample.
 
         A SequenceError in a token's place ends that sequence's request. Anything raised ends the engine.
@@ -41,22 +40,14 @@ class Runner(Protocol):
         """Forget what is kept for a sequence: it has ended, or it was preempted and will be computed again."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepReport:
-    """What a step brought, for the readers."""
-
-    started: list[SequenceGroup] = field(default_factory=list)  # groups that ran for the first time
-    outputs: list[tuple[SequenceGroup, GenerationOutput]] = field(default_factory=list)
-    errors: list[tuple[SequenceGroup, EngineError]] = field(default_factory=list)  # each ends its group
-
-
 class EngineCore:
     """Takes requests and aborts between steps, and computes one step at a time."""
 
-    def __init__(self, scheduler: Scheduler, runner: Runner, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, scheduler: Scheduler, runner: Runner, clock: abc.Callable[[], float] = time.monotonic) -> None:
         self._scheduler = scheduler
         self._runner = runner
         self._clock = clock
+        self._groups: dict[int, SequenceGroup] = {}  # those that have not ended, by their serials
         self._num_steps = 0
         self._num_computed_tokens = 0
         self._num_generated_tokens = 0
@@ -71,31 +62,40 @@ class EngineCore:
 
     def add(self, group: SequenceGroup) -> None:
         """Let a request wait for its first step."""
+        self._groups[group.serial] = group
         self._scheduler.add(group)
 
-    def abort(self, group: SequenceGroup) -> None:
+    def abort(self, serial: int) -> None:
         """End a request without a word; its blocks are free at once. Does nothing if it has ended."""
+        if (group := self._groups.pop(serial, None)) is None:
+            return
         group.ended = True
         for sequence in self._scheduler.drop(group):
             self._runner.release(sequence)
 
-    def step(self) -> StepReport:
+    def step(self) -> Report:
         """Compute one step. Whatever the runner raises passes through, and leaves the core unusable."""
-        report = StepReport()
+        report = Report()
         began = self._clock()
         for group in self._scheduler.expired(began):
             if group.request.truncates_at_deadline:
                 unfinished = [sequence for sequence in group.sequences if sequence.finish_reason is None]
-                report.outputs.extend((group, sequence.cut_off(began)) for sequence in unfinished)
+                report.outputs.extend((group.serial, sequence.cut_off(began)) for sequence in unfinished)
             else:
-                report.errors.append((group, DeadlineExceeded("the deadline passed before the answer was complete")))
-            self.abort(group)
+                error = DeadlineExceeded("the deadline passed before the answer was complete")
+                report.errors.append((group.serial, error))
+            self.abort(group.serial)
+        self._compute(report, began)
+        report.stats = self.stats()
+        return report
+
+    def _compute(self, report: Report, began: float) -> None:
         step = self._scheduler.schedule(began)
         if step is None:
-            return report
+            return
         for sequence in step.preempted:
             self._runner.release(sequence)
-        report.started.extend(step.started)
+        report.started.extend(group.serial for group in step.started)
         results = self._runner.run(step)
         now = self._clock()
         for item, result in zip(step.items, results, strict=True):
@@ -108,7 +108,6 @@ class EngineCore:
         self._num_computed_tokens += step.num_tokens
         self._step_time_s = now - began
         self._scheduler.took(step, self._step_time_s)
-        return report
 
     def stats(self) -> EngineStats:
         """A snapshot of the state after the last step."""
@@ -140,7 +139,7 @@ class EngineCore:
         result: SampledToken | SequenceError | None,
         now: float,
         batch_size: int,
-        report: StepReport,
+        report: Report,
     ) -> None:
         sequence = item.sequence
         if (result is not None) != item.samples:
@@ -154,11 +153,13 @@ class EngineCore:
                 result.token_id, result.logprob, now, result.prompt_logprobs, batch_size=batch_size
             )
         except SequenceError as error:
-            self.abort(sequence.group)
-            report.errors.append((sequence.group, error))
+            self.abort(sequence.group.serial)
+            report.errors.append((sequence.group.serial, error))
             return
         self._num_generated_tokens += 1
-        report.outputs.append((sequence.group, output))
+        report.outputs.append((sequence.group.serial, output))
         if sequence.finish_reason is not None:
             self._scheduler.finish(sequence)
             self._runner.release(sequence)
+            if sequence.group.is_finished:
+                del self._groups[sequence.group.serial]

@@ -1,13 +1,13 @@
-"""Token ids to text while they arrive.
+"""Token ids to text while they arrive, one object a choice.
 
-Owns one choice's bytes that are not yet a character and its text that may yet become a stop string. Belongs to the
-engine's thread, one object a choice. Knows nothing of ends by token or length.
+Holds bytes that are not yet a character and text that may yet become a stop string. Ends by token or length are the
+sequence's.
 """
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections import abc
 
 from service.engine.tokenizer import Tokenizer
 
@@ -24,12 +24,13 @@ class Detokenizer:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        stop: Sequence[str] = (),
+        stop: abc.Sequence[str] = (),
         *,
         min_tokens: int = 0,
         skip_special_tokens: bool = True,
     ) -> None:
         self.stop_sequence: str | None = None
+        self.num_characters = 0  # that the tokens make, those held back or cut off included
         self._tokenizer = tokenizer
         self._stop = tuple(stop)
         self._min_tokens = min_tokens
@@ -47,6 +48,7 @@ class Detokenizer:
         if token_id in self._skipped_ids:
             return ""
         text = self._decoder.decode(self._tokenizer.token_bytes(token_id))
+        self.num_characters += len(text)
         if not self._stop:
             return text
         num_held = len(self._held)

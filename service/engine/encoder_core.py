@@ -1,81 +1,56 @@
 """The encoder's step: choose inputs, compute them, hand out vectors.
 
-Owns the jobs that wait, the turns between them and the counts of all. Single-threaded and free of asyncio: whoever
-calls it is the encoder's thread. Knows the model only as an `EncoderRunner`, and callers not at all: vectors leave it
-as an `EncoderReport`.
+Single-threaded: whoever calls it is the encoder's thread. The model is an `EncoderRunner`; vectors leave as a `Report`.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections import deque
-from collections.abc import Callable
-from collections.abc import Sequence as Rows
-from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from collections import abc, deque
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from service.engine.mail import Abort, Add, Check, Done, InputVector, Mail, Report, Tell
+from service.generation.embedding import EmbeddingRequest, TokenIds, Vector
+from service.generation.errors import DeadlineExceeded, SequenceError
 from service.generation.stats import EngineStats
 
-TokenIds: TypeAlias = npt.NDArray[np.int64]  # [tokens]
-Vector: TypeAlias = npt.NDArray[np.float32]  # [dimensions]
-
-
-@dataclass(frozen=True, slots=True)
-class EncodingRequest:
-    """Texts, as tokens, to make vectors of.
-
-    `deadline` is a `time.monotonic()` instant in seconds. A lower `priority` value is served first.
-    """
-
-    request_id: str
-    inputs: Rows[TokenIds]
-    deadline: float | None = None
-    priority: int = 0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
-class EncodingJob:
-    """A request on its way. Only the encoder's thread changes it."""
+class _Job:
+    """A request, and how far it is."""
 
-    request: EncodingRequest
-    arrived: float
-    num_taken: int = 0  # inputs of which the vectors are computed, or being computed
-
-
-@dataclass(frozen=True, slots=True)
-class EncoderReport:
-    """What a step brought."""
-
-    began: float  # instant of the core's clock
-    vectors: list[tuple[EncodingJob, int, Vector]] = field(default_factory=list)  # with the input's index
-    expired: list[EncodingJob] = field(default_factory=list)  # ended by their deadline
+    serial: int
+    request: EmbeddingRequest
+    num_begun: int = 0  # inputs of which the vectors are computed, or being computed
 
 
 class EncoderRunner(Protocol):
     """The computing half of the encoder. Only the encoder's thread calls it."""
 
-    def run(self, inputs: Rows[TokenIds]) -> Rows[Vector]:
+    def run(self, inputs: abc.Sequence[TokenIds]) -> abc.Sequence[Vector]:
         """The vectors, in the order of the inputs. Anything raised ends the engine."""
 
 
 class EncoderCore:
-    """Takes jobs and aborts between steps, and computes one batch at a time.
+    """A `loop.Core` that computes one batch at a time.
 
     A batch is filled by turns: one input of each job of the lowest priority value, then the next of each, so that a job
     of thousands of inputs delays one of a few by no more than a few.
     """
 
     def __init__(
-        self, runner: EncoderRunner, max_batch_tokens: int, clock: Callable[[], float] = time.monotonic
+        self, runner: EncoderRunner, max_batch_tokens: int, clock: abc.Callable[[], float] = time.monotonic
     ) -> None:
         """A batch has at most `max_batch_tokens`, or one input if that is longer."""
         self._runner = runner
         self._max_batch_tokens = max_batch_tokens
         self._clock = clock
-        self._turns: dict[int, deque[EncodingJob]] = {}  # by priority; the first is the next to give an input
+        self._jobs: dict[int, _Job] = {}  # those with inputs that are yet to be computed
+        self._turns: dict[int, deque[_Job]] = {}  # by priority; the first is the next to give an input
         self._stats = EngineStats()
 
     @property
@@ -83,68 +58,94 @@ class EncoderCore:
         """Whether a step would do anything."""
         return bool(self._turns)
 
-    def add(self, job: EncodingJob) -> None:
-        """Let a job wait for its turn."""
-        self._turns.setdefault(job.request.priority, deque()).append(job)
+    def open(self, tell: Tell) -> None:
+        """`tell` takes what is told of mail."""
+        self._tell = tell
 
-    def abort(self, job: EncodingJob) -> None:
-        """End a job without a word. Does nothing if it has ended."""
-        priority = job.request.priority
-        if job in self._turns.get(priority, ()):
-            self._turns[priority].remove(job)
-            self._forget_empty(priority)
+    def receive(self, mail: Mail) -> None:
+        """Take note of mail. What is wrong with it is told of its id."""
+        match mail:
+            case Add(serial, EmbeddingRequest() as request):
+                self._jobs[serial] = job = _Job(serial, request)
+                self._turns.setdefault(request.priority, deque()).append(job)
+            case Abort(serial):
+                self._abort(serial)
+            case Check(serial):
+                self._tell(Report(outputs=[(serial, Done())]))
+            case Add(serial):
+                _log.error("not a request to embed: %s", type(mail.request).__name__)
+                self._tell(Report(errors=[(serial, SequenceError("the request could not be added"))]))
 
-    def step(self) -> EncoderReport:
+    def step(self) -> Report:
         """Compute one batch. Whatever the runner raises passes through, and leaves the core unusable."""
-        report = EncoderReport(self._clock())
-        self._expire(report)
-        batch = self._schedule()
-        if not batch:
-            return report
+        report = Report()
+        began = self._clock()
+        self._expire(report, began)
+        if batch := self._schedule():
+            self._compute(batch, report, began)
+        report.stats = self.stats()
+        return report
+
+    def report(self) -> Report:
+        """The state between two steps."""
+        return Report(stats=self.stats())
+
+    def close(self) -> None:
+        """Nothing runs beside the steps."""
+
+    def _compute(self, batch: list[tuple[_Job, int]], report: Report, began: float) -> None:
         inputs = [job.request.inputs[index] for job, index in batch]
         vectors = self._runner.run(inputs)
-        report.vectors.extend((job, index, vector) for (job, index), vector in zip(batch, vectors, strict=True))
+        report.started.extend(job.serial for job, index in batch if index == 0)
+        report.outputs.extend(
+            (job.serial, InputVector(index, vector, began)) for (job, index), vector in zip(batch, vectors, strict=True)
+        )
         num_tokens = sum(map(len, inputs))
         self._stats = replace(
             self._stats,
-            step_time_s=self._clock() - report.began,
+            step_time_s=self._clock() - began,
             step_tokens=num_tokens,
             step_sequences=len(batch),
             num_steps=self._stats.num_steps + 1,
             num_computed_tokens=self._stats.num_computed_tokens + num_tokens,
         )
-        return report
 
     def stats(self) -> EngineStats:
         """A snapshot of the state after the last step: a sequence is an input, and none holds cache blocks."""
-        jobs = (job for turn in self._turns.values() for job in turn)
-        return replace(self._stats, num_waiting=sum(len(job.request.inputs) - job.num_taken for job in jobs))
+        num_waiting = sum(len(job.request.inputs) - job.num_begun for job in self._jobs.values())
+        return replace(self._stats, num_waiting=num_waiting)
 
-    def _expire(self, report: EncoderReport) -> None:
-        for priority, turn in list(self._turns.items()):
-            for job in list(turn):
-                if job.request.deadline is not None and job.request.deadline <= report.began:
-                    turn.remove(job)
-                    report.expired.append(job)
-            self._forget_empty(priority)
+    def _abort(self, serial: int) -> None:
+        if job := self._jobs.pop(serial, None):
+            self._turns[job.request.priority].remove(job)
+            self._forget_empty(job.request.priority)
 
-    def _schedule(self) -> list[tuple[EncodingJob, int]]:
+    def _expire(self, report: Report, now: float) -> None:
+        for job in list(self._jobs.values()):
+            if job.request.deadline is not None and job.request.deadline <= now:
+                self._abort(job.serial)
+                error = DeadlineExceeded("the deadline passed before all vectors were computed")
+                report.errors.append((job.serial, error))
+
+    def _schedule(self) -> list[tuple[_Job, int]]:
         """The inputs of the next batch: jobs with their input's index."""
-        batch: list[tuple[EncodingJob, int]] = []
+        batch: list[tuple[_Job, int]] = []
         num_left = self._max_batch_tokens
         for priority in sorted(self._turns):
             turn = self._turns[priority]
             while turn:
                 job = turn[0]
-                num_tokens = len(job.request.inputs[job.num_taken])
+                num_tokens = len(job.request.inputs[job.num_begun])
                 if batch and num_tokens > num_left:
                     return batch
                 num_left -= num_tokens
-                batch.append((job, job.num_taken))
-                job.num_taken += 1
+                batch.append((job, job.num_begun))
+                job.num_begun += 1
                 turn.popleft()
-                if job.num_taken < len(job.request.inputs):
+                if job.num_begun < len(job.request.inputs):
                     turn.append(job)
+                else:
+                    del self._jobs[job.serial]
             self._forget_empty(priority)
         return batch
 

@@ -1,7 +1,4 @@
-"""The outputs of one reader's requests, on their way to him.
-
-Owns what was generated and not yet read. Belongs to the event loop. Knows no engine: it is filled by whoever delivers.
-"""
+"""What was generated for one reader's requests and not yet read. Belongs to the event loop."""
 
 from __future__ import annotations
 
@@ -84,6 +81,7 @@ def _merge(outputs: list[GenerationOutput]) -> GenerationOutput:
         token_ids=tuple(chain.from_iterable(output.token_ids for output in outputs)),
         token_times=tuple(chain.from_iterable(output.token_times for output in outputs)),
         text="".join(output.text for output in outputs),
+        text_ends=tuple(chain.from_iterable(output.text_ends for output in outputs)),
         logprobs=tuple(chain.from_iterable(output.logprobs for output in outputs)),
         prompt_logprobs=tuple(chain.from_iterable(output.prompt_logprobs for output in outputs)),
     )

@@ -1,7 +1,7 @@
 """One choice of one request, and the request's choices together.
 
-Owns a choice's tokens, its place in the cache, its text and its end. Built by whoever admits the request; from then on
-only the engine's thread touches it. Knows no scheduling and no model: it is told what was computed and sampled.
+A sequence has its tokens, its place in the cache, its text and its end; it is told what was computed and sampled.
+Sequences are built and changed on the engine's thread only.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 
+from service.engine.constraint_state import ConstraintState
 from service.engine.detokenizer import Detokenizer
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import ConstraintFailed
@@ -31,10 +32,16 @@ class SequenceGroup:
         max_model_len: int,
         cache_salt: str,
         request_index: int = 0,
+        constraint: ConstraintState | None = None,
     ) -> None:
-        """`serial` counts requests in the order of their arrival; `seed` is what the request gave or what was drawn."""
+        """`serial` is the request's id, which counts requests in the order of their arrival.
+
+        `seed` is what the request gave or what was drawn. `constraint` is the compiled one of the request, in its first
+        state; each choice follows a copy.
+        """
         self.request = request
         self.request_index = request_index  # among those that one reader opened together
+        self.constraint = constraint
         self.serial = serial
         self.arrived = arrived
         self.cache_salt = cache_salt
@@ -97,7 +104,7 @@ class Sequence:
         self.num_computed_tokens = 0
         self.block_table: list[int] = []
         self.block_hashes: list[bytes] = []  # of the full blocks of token_ids, as far as they were needed
-        self.constraint = request.constraint.fork() if request.constraint else None
+        self.constraint = group.constraint.fork() if group.constraint else None
         self.finish_reason: FinishReason | None = None
         self.scheduled: float | None = None  # first time, as the other instants: time.monotonic()
         self.first_token: float | None = None
@@ -146,6 +153,7 @@ class Sequence:
             text=text,
             timings=self._timings(now),
             batch_size=batch_size,
+            text_ends=(self._detokenizer.num_characters,),
             logprobs=(logprob,) if logprob is not None else (),
             prompt_logprobs=tuple(prompt_logprobs),
             finish_reason=self.finish_reason,

@@ -5,10 +5,10 @@ The engine compiles it on its own side; nothing here is compiled or has a state.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from typing import Literal
 
 
@@ -23,7 +23,7 @@ class Grammar:
     text: str
     field: str
     kind: Literal["lark"] = "lark"
-    schemas: Mapping[str, str] = dataclass_field(default_factory=dict)
+    schemas: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

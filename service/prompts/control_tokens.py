@@ -16,9 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-import tokenizers
-
-from service.engine.tokenizer import Tokenizer, encode_aside
+from service.engine.plain_encoder import PlainEncoder
+from service.engine.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest
 
 _PRIVATE_USE = range(0xF0000, 0xFFFFE)
@@ -44,11 +43,7 @@ class ControlTokens:
             if token["content"].strip() and (token["special"] or token["content"] in template)
         }
         self._tokenizer = tokenizer
-        self._newline_ids = tokenizer.encode("\n")
-        plain = tokenizers.Tokenizer.from_str(json.dumps(settings | {"added_tokens": [], "post_processor": None}))
-        plain.no_truncation()
-        plain.no_padding()
-        self._plain: Any = plain
+        self._plain = PlainEncoder(tokenizer)
         self._token = re.compile(_any_of(self.ids))
         # Beginnings and ends of a string that the text beside it could complete into a token.
         self._beginning = re.compile(r"\A(?:" + _any_of(t[n:] for t in self.ids for n in range(1, len(t))) + ")")
@@ -101,26 +96,16 @@ class ControlTokens:
         Where it isn't the first, a line end goes before it and its ids are cut off again, because a sentencepiece
         tokenizer would put a space there as it does before a text.
         """
-        following = [] if is_first else self._after_newline(self._tokenizer.encode("\n" + segment))
+        following = [] if is_first else self._plain.after_newline(self._tokenizer.encode("\n" + segment))
         return following or self._tokenizer.encode(segment)
 
     def _encode_spelled(self, token: str) -> list[int]:
         """The ids of a control token's spelling as plain text."""
-        token_ids = self.encode_plain(token)
+        token_ids = self._plain.encode(token)
         if self.ids[token] not in token_ids:
             return token_ids
         # Some vocabularies know the spelling as plain text too. Neither of two pieces can be the token.
-        return self.encode_plain(token[:1]) + self.encode_plain(token[1:])
-
-    def encode_plain(self, text: str) -> list[int]:
-        """The ids of a piece of text, without control tokens and without what a text begins with."""
-        token_ids = encode_aside(self._plain, "\n" + text, add_special_tokens=False)
-        return self._after_newline(token_ids) or encode_aside(self._plain, text, add_special_tokens=False)
-
-    def _after_newline(self, token_ids: list[int]) -> list[int]:
-        """`token_ids` without those of a leading line end; empty if the line end joined with what follows."""
-        num_newline_ids = len(self._newline_ids)
-        return token_ids[num_newline_ids:] if token_ids[:num_newline_ids] == self._newline_ids else []
+        return self._plain.encode(token[:1]) + self._plain.encode(token[1:])
 
 
 def _escaped(mark: str) -> tuple[str, str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import abc
 from collections.abc import AsyncIterator, Callable, Iterable
-from collections.abc import Sequence as Rows
 from dataclasses import dataclass, field
 from itertools import count
 
 from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
+from service.engine.constraint_state import ConstraintState
 from service.engine.core import EngineCore, SampledToken, StepReport
 from service.engine.scheduler import Scheduler, Step
 from service.engine.sequence import Sequence, SequenceGroup
@@ -34,7 +35,7 @@ class ByteTokenizer:
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         return list(text.encode())
 
-    def decode(self, ids: Rows[int], *, skip_special_tokens: bool = True) -> str:
+    def decode(self, ids: abc.Sequence[int], *, skip_special_tokens: bool = True) -> str:
         return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -132,12 +133,12 @@ class PagedRunner:
 
 
 def request(
-    prompt: str | Rows[int] = "hello",
+    prompt: str | abc.Sequence[int] = "hello",
     *,
     request_id: str = "r",
     max_tokens: int | None = 8,
     seed: int | None = 0,
-    stop: Rows[str] = (),
+    stop: abc.Sequence[str] = (),
     min_tokens: int = 0,
     ignore_eos: bool = False,
     **fields: object,
@@ -163,6 +164,7 @@ def group_of(
     max_model_len: int = 4096,
     cache_salt: str = "",
     tokenizer: ByteTokenizer | None = None,
+    constraint: ConstraintState | None = None,
 ) -> SequenceGroup:
     return SequenceGroup(
         wanted,
@@ -173,6 +175,7 @@ def group_of(
         eos_token_ids=(END,),
         max_model_len=max_model_len,
         cache_salt=cache_salt or wanted.cache_salt,
+        constraint=constraint,
     )
 
 
@@ -211,7 +214,7 @@ class Bench:
         self.core = EngineCore(self.scheduler, self.runner, self.clock)
         self._serials = count()
 
-    def add(self, wanted: GenerationRequest) -> SequenceGroup:
+    def add(self, wanted: GenerationRequest, constraint: ConstraintState | None = None) -> SequenceGroup:
         serial = next(self._serials)
         assert self.config.max_model_len is not None
         group = group_of(
@@ -220,6 +223,7 @@ class Bench:
             arrived=self.clock.now,
             max_model_len=self.config.max_model_len,
             cache_salt=wanted.cache_salt if self.config.prefix_caching else f"alone {serial}",
+            constraint=constraint,
         )
         self.core.add(group)
         return group

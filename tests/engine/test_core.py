@@ -152,7 +152,7 @@ class Refusing:
 def test_core_fails_a_request_whose_constraint_raises() -> None:
     """A broken constraint is its request's affair."""
     bench = Bench()
-    bench.add(request("hello", constraint=Refusing()))
+    bench.add(request("hello"), constraint=Refusing())
     bench.add(request("other"))
     bench.run()
     assert [type(error) for error in bench.errors[0]] == [ConstraintFailed]

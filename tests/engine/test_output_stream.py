@@ -23,6 +23,7 @@ def output(text: str, choice_index: int = 0, *, last: bool = False) -> Generatio
         text=text,
         timings=WHOLE if last else SO_FAR,
         batch_size=2 if last else 1,
+        text_ends=(ord(text) - 96,),
         logprobs=(TokenLogprob(ord(text), -1.0),),
         finish_reason=FinishReason.STOP_SEQUENCE if last else None,
         stop_sequence="!" if last else None,
@@ -58,6 +59,7 @@ async def test_stream_merges_what_was_not_read_by_choice() -> None:
         text="abc",
         timings=WHOLE,
         batch_size=2,
+        text_ends=(1, 2, 3),
         logprobs=tuple(TokenLogprob(i, -1.0) for i in (97, 98, 99)),
         finish_reason=FinishReason.STOP_SEQUENCE,
         stop_sequence="!",
@@ -70,11 +72,10 @@ async def test_stream_merges_what_was_not_read_by_choice() -> None:
 async def test_stream_holds_one_output_a_choice() -> None:
     """However far the reader is behind, no queue grows."""
     stream = OutputStream(2)
-    for _ in range(1000):
-        stream.put(output("a"))
-        stream.put(output("b", 1))
-    assert len(stream._pending) == 2
-    assert len((await anext(stream)).token_ids) == 1000
+    for index in range(1000):
+        stream.put(output("a", last=index == 999))
+        stream.put(output("b", 1, last=index == 999))
+    assert [len(each.token_ids) for each in await read(stream)] == [1000, 1000]
 
 
 async def test_stream_gives_what_is_left_before_the_error() -> None:

@@ -7,10 +7,11 @@ from typing import Any, Self
 
 import pytest
 
+from service.engine.constraint_state import ConstraintState
 from service.engine.sequence import Sequence, choice_seed
 from service.generation.errors import ConstraintFailed
 from service.generation.output import FinishReason, Timings, TokenLogprob
-from service.generation.parameters import StopParams
+from service.generation.parameters import LogprobsOptions, StopParams
 from service.generation.request import GenerationRequest
 from tests.engine.fakes import CONTROL, END, group_of, request
 
@@ -36,8 +37,10 @@ class OneWord:
         return type(self)(self.rest)
 
 
-def sequence_of(wanted: GenerationRequest, max_model_len: int = 64) -> Sequence:
-    return group_of(wanted, max_model_len=max_model_len).sequences[0]
+def sequence_of(
+    wanted: GenerationRequest, max_model_len: int = 64, constraint: ConstraintState | None = None
+) -> Sequence:
+    return group_of(wanted, max_model_len=max_model_len, constraint=constraint).sequences[0]
 
 
 def accept(sequence: Sequence, *token_ids: int) -> tuple[str, FinishReason | None]:
@@ -105,16 +108,36 @@ def test_sequence_tells_the_stop_string_and_the_timings_at_the_end() -> None:
 
 def test_sequence_passes_logprobs_on_for_each_token() -> None:
     """There is one logprob for each token, the one that ends the text included."""
-    sequence = sequence_of(request(logprobs=0))
+    sequence = sequence_of(request(logprobs=LogprobsOptions()))
     for token_id in (97, END):
         logprob = TokenLogprob(token_id, -1.0)
         output = sequence.accept(token_id, logprob, 0.0)
         assert (output.token_ids, output.logprobs) == ((token_id,), (logprob,))
 
 
+@pytest.mark.parametrize(
+    ("stopping", "token_ids", "ends"),
+    [
+        (StopParams(), b"abc", [1, 2, 3]),
+        (StopParams(), [*b"a", END], [1, 1]),  # the token that ends the text makes none of it
+        (StopParams(stop=["bcd"]), b"abcx", [1, 2, 3, 4]),  # held back, and then not
+        (StopParams(stop=["bc"]), b"abc", [1, 2, 3]),  # the stop string is counted
+        (StopParams(max_tokens=3), "é".encode() + b"a", [0, 1, 2]),  # half a character makes none
+        (StopParams(max_tokens=2), b"a\xc3", [1, 1]),
+        (StopParams(max_tokens=3), [CONTROL, *b"ab"], [0, 1, 2]),
+    ],
+)
+def test_sequence_tells_where_each_tokens_characters_end(
+    stopping: StopParams, token_ids: list[int], ends: list[int]
+) -> None:
+    """Each token has the number of characters that the tokens make up to its end, whatever is held back."""
+    sequence = sequence_of(replace(request(), stopping=stopping))
+    assert [end for token_id in token_ids for end in sequence.accept(token_id, None, 0.0).text_ends] == ends
+
+
 def test_sequence_ends_when_its_constraint_lets_nothing_follow() -> None:
     """The end of a grammar is the end of the text, also on the last token that the length allows."""
-    sequence = sequence_of(request(constraint=OneWord(b"yes"), max_tokens=3))
+    sequence = sequence_of(request(max_tokens=3), constraint=OneWord(b"yes"))
     assert accept(sequence, *b"yes") == ("yes", FinishReason.END_OF_TEXT)
 
 
@@ -128,7 +151,7 @@ class Broken(OneWord):
 @pytest.mark.parametrize(("constraint", "text"), [(OneWord(b"yes"), b"no"), (Broken(b"no"), b"no")])
 def test_sequence_fails_alone_when_its_constraint_does(constraint: OneWord, text: bytes) -> None:
     """A constraint's own exception becomes the sequence's error, with the cause."""
-    sequence = sequence_of(request(constraint=constraint))
+    sequence = sequence_of(request(), constraint=constraint)
     with pytest.raises(ConstraintFailed) as caught:
         accept(sequence, *text)
     assert caught.value.__cause__ is not None
@@ -137,7 +160,7 @@ def test_sequence_fails_alone_when_its_constraint_does(constraint: OneWord, text
 def test_sequence_choices_have_constraints_of_their_own() -> None:
     """What one choice says does not move another's constraint, nor the request's."""
     constraint = OneWord(b"yes")
-    group = group_of(request(constraint=constraint, n=2))
+    group = group_of(request(n=2), constraint=constraint)
     assert accept(group.sequences[0], *b"yes") == ("yes", FinishReason.END_OF_TEXT)
     assert accept(group.sequences[1], *b"yes") == ("yes", FinishReason.END_OF_TEXT)
     assert constraint.rest == b"yes"

@@ -18,7 +18,7 @@ from service.engine.engine import Engine
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.template import ChatTemplate
 from tests.pipeline.fakes import DEMO, fold, function, request_of, user
-from tests.pipeline.random_schemas import Schema, random_schema
+from tests.engine.constraints.random_schemas import Schema, random_schema
 
 NUM_REQUESTS = 200
 MAX_TOKENS = 96

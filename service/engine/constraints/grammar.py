@@ -1,23 +1,18 @@
-"""Compiled output constraints.
-
-Owns the compiler with its cache and limits, and the state of one choice's constraint. `GrammarCompiler.compile` may
-take long and is called on worker threads; a `GrammarConstraint` belongs to the engine's thread after admission.
-"""
+"""Grammars, compiled for a tokenizer."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Collection
+from collections import OrderedDict, abc
 from typing import Any
 
 import llguidance
 import numpy as np
-from service.pipeline.control_tokens import ControlTokens
-from service.pipeline.grammar import Grammar
-from service.pipeline.schema import blame
 
+from service.engine.constraints.refusal import blame
+from service.engine.plain_encoder import PlainEncoder
 from service.engine.tokenizer import Tokenizer
+from service.generation.constraint import Grammar
 from service.generation.errors import ConstraintFailed, UnsupportedConstraint
 
 _SILENT = 0
@@ -25,7 +20,7 @@ _NUM_TRIAL_TOKENS = 4
 
 
 class GrammarConstraint:
-    """Follows a grammar token by token. Implements the engine's `Constraint`."""
+    """Follows a grammar token by token. A `ConstraintState`."""
 
     def __init__(self, matcher: Any, num_words: int) -> None:
         """`num_words` is the number of int32 words that hold one bit a token of the grammar's vocabulary."""
@@ -65,15 +60,15 @@ class GrammarConstraint:
 class _Vocabulary:
     """A tokenizer as llguidance wants it: control tokens are not made of text, not even of text that spells them."""
 
-    def __init__(self, tokenizer: Tokenizer, control_tokens: ControlTokens, eos_token_id: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, control_token_ids: abc.Iterable[int], eos_token_id: int) -> None:
         self.eos_token_id = eos_token_id
         self.bos_token_id = None
-        self.special_token_ids = sorted(control_tokens.ids.values())
+        self.special_token_ids = sorted(control_token_ids)
         self.tokens = [tokenizer.token_bytes(token_id) for token_id in range(tokenizer.vocab_size)]
-        self._control_tokens = control_tokens
+        self._encoder = PlainEncoder(tokenizer)
 
     def __call__(self, text: str | bytes) -> list[int]:
-        return self._control_tokens.encode_plain(text if isinstance(text, str) else text.decode(errors="replace"))
+        return self._encoder.encode(text if isinstance(text, str) else text.decode(errors="replace"))
 
 
 class GrammarCompiler:
@@ -82,15 +77,18 @@ class GrammarCompiler:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        control_tokens: ControlTokens,
-        eos_token_ids: Collection[int],
+        control_token_ids: abc.Mapping[str, int],
+        eos_token_ids: abc.Collection[int],
         *,
         max_grammar_characters: int = 1_000_000,
         max_cached_grammars: int = 128,
         max_cached_characters: int = 8_000_000,
     ) -> None:
-        """`max_grammar_characters` limits one grammar's text, the other two what the cache keeps."""
-        vocabulary = _Vocabulary(tokenizer, control_tokens, min(eos_token_ids))
+        """`control_token_ids` are the ids that no text is made of, `eos_token_ids`, at least one, those that end it.
+
+        `max_grammar_characters` limits one grammar's text, the other two what the cache keeps.
+        """
+        vocabulary = _Vocabulary(tokenizer, control_token_ids.values(), min(eos_token_ids))
         self._tokenizer = llguidance.LLTokenizer(
             llguidance.TokenizerWrapper(vocabulary), eos_token=sorted(eos_token_ids)
         )
@@ -122,6 +120,11 @@ class GrammarCompiler:
         self._try(grammar, constraint)
         self._keep(grammar.text, constraint)
         return constraint.fork()
+
+    def cached_grammars(self) -> list[str]:
+        """The texts of those that are kept, the least recently used first."""
+        with self._lock:
+            return list(self._cache)
 
     def _try(self, grammar: Grammar, constraint: GrammarConstraint) -> None:
         """Follow the grammar for a few tokens, so that what fails at once is refused here and not in an answer."""

@@ -1,38 +1,25 @@
-"""Thinking that ends: a budget of tokens for it, and constraints that begin after it.
-
-Owns `ThinkingConstraint`, which lies around an answer's own constraint. It belongs to the engine's thread after
-admission. Knows nothing of text beyond the bytes of the closing marker.
-"""
+"""Reasoning that ends: a budget of tokens for it, and constraints that begin after it."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections import abc
 from typing import Any
 
 from service.pipeline.reasoning import ReasoningMarkers, Thinking
 
 from service.engine.constraint_state import ConstraintState
 from service.engine.tokenizer import Tokenizer
+from service.generation.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.errors import ConstraintFailed
 
 _ALL = -1  # an int32 with every bit set
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningBudgets:
-    """Tokens of thinking for each effort; None is as much as the model likes."""
-
-    low: int | None = 512
-    medium: int | None = 4096
-    high: int | None = None
-
-
-class ThinkingTokens:
+class ReasoningTokens:
     """The tokens of one model's markers. Immutable; shared by all requests."""
 
-    def __init__(self, tokenizer: Tokenizer, markers: ReasoningMarkers, eos_token_ids: Collection[int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, markers: ReasoningMarkers, eos_token_ids: abc.Collection[int]) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = tuple(eos_token_ids)
         self.close_marker = markers.close.encode()
@@ -43,7 +30,7 @@ class ThinkingTokens:
         self.open_id = open_ids[0] if len(open_ids) == 1 else None
         self._crossing = self._crossing_ids()
 
-    def crossing_ids(self, tail: bytes) -> Iterator[int]:
+    def crossing_ids(self, tail: bytes) -> abc.Iterator[int]:
         """Tokens that would end the closing marker and go on beyond it, after a text that ends with `tail`."""
         for num_before, token_ids in self._crossing.items():
             if tail.endswith(self.close_marker[:num_before]):
@@ -63,39 +50,41 @@ class ThinkingTokens:
 
 
 class _Phase(enum.Enum):
-    MAY_OPEN = enum.auto()  # the first token decides whether there is thinking
-    THINKING = enum.auto()
+    MAY_OPEN = enum.auto()  # the first token decides whether there is reasoning
+    REASONING = enum.auto()
     ANSWER = enum.auto()
 
 
-class ThinkingConstraint:
-    """Lets the model think for at most `budget` tokens, then holds the answer to `answer`.
+class ReasoningConstraint:
+    """Lets the model reason for at most `budget` tokens, then holds the answer to `answer`. A `ConstraintState`.
 
-    While it thinks, every token is free, but the text can't end if an answer is demanded. When the budget is spent, the
-    closing marker is forced. Implements the engine's `ConstraintState`.
+    While it reasons, every token is free, but the text can't end if an answer is demanded. When the budget is spent,
+    the closing marker is forced.
     """
 
     def __init__(
         self,
-        tokens: ThinkingTokens,
-        thinking: Thinking,
+        tokens: ReasoningTokens,
+        start: ReasoningStart,
         *,
         budget: int | None,
         answer: ConstraintState | None,
         must_open: bool = False,
     ) -> None:
-        """`must_open` forces the opening marker where the prompt hasn't opened the thinking. `budget` is in tokens."""
+        """`must_open` forces the opening marker where the prompt hasn't opened the reasoning. `budget` is in tokens."""
         self._tokens = tokens
         self._budget = budget
         self._answer = answer
-        self._num_thought = 0
-        self._tail = b""  # the last bytes of the thinking, enough to find the closing marker
+        self._num_reasoning_tokens = 0
+        self._tail = b""  # the last bytes of the reasoning, enough to find the closing marker
         self._forced: list[int] = []  # the next tokens, in reverse
-        self._phase = {Thinking.OFF: _Phase.ANSWER, Thinking.MAY_OPEN: _Phase.MAY_OPEN, Thinking.OPEN: _Phase.THINKING}[
-            thinking
-        ]
+        self._phase = {
+            ReasoningStart.NONE: _Phase.ANSWER,
+            ReasoningStart.MAY_OPEN: _Phase.MAY_OPEN,
+            ReasoningStart.OPEN: _Phase.REASONING,
+        }[start]
         if self._phase is _Phase.MAY_OPEN and must_open:
-            self._phase = _Phase.THINKING
+            self._phase = _Phase.REASONING
             self._forced = tokens.opening_ids[::-1]
         self._spend()
 
@@ -104,7 +93,7 @@ class ThinkingConstraint:
         if self._forced:
             words[:] = 0
             _set(words, self._forced[-1])
-        elif self._phase is not _Phase.THINKING:
+        elif self._phase is not _Phase.REASONING:
             self._fill_answer(words)
             if self._phase is _Phase.MAY_OPEN and self._tokens.open_id is not None:
                 _set(words, self._tokens.open_id)
@@ -118,14 +107,14 @@ class ThinkingConstraint:
         """Move on by a token. Raises ConstraintFailed for another than the forced one."""
         if self._forced:
             if token_id != self._forced.pop():
-                raise ConstraintFailed("a forced token was not taken")
+                raise ConstraintFailed("another token than the forced one was sampled")
             if not self._forced:
                 self._spend()
         elif self._phase is _Phase.MAY_OPEN and token_id == self._tokens.open_id:
-            self._phase = _Phase.THINKING
+            self._phase = _Phase.REASONING
             self._spend()
-        elif self._phase is _Phase.THINKING:
-            self._think(token_id)
+        elif self._phase is _Phase.REASONING:
+            self._reason(token_id)
         else:
             self._phase = _Phase.ANSWER
             if self._answer is not None:
@@ -136,22 +125,22 @@ class ThinkingConstraint:
         in_answer = self._phase is _Phase.ANSWER and not self._forced
         return in_answer and self._answer is not None and self._answer.is_finished()
 
-    def fork(self) -> ThinkingConstraint:
+    def fork(self) -> ReasoningConstraint:
         """A copy of its own for another choice."""
-        copy = ThinkingConstraint(
+        copy = ReasoningConstraint(
             self._tokens,
-            Thinking.OFF,
+            ReasoningStart.NONE,
             budget=self._budget,
             answer=self._answer.fork() if self._answer is not None else None,
         )
-        copy._phase, copy._num_thought, copy._tail = self._phase, self._num_thought, self._tail
+        copy._phase, copy._num_reasoning_tokens, copy._tail = self._phase, self._num_reasoning_tokens, self._tail
         copy._forced = list(self._forced)
         return copy
 
-    def _think(self, token_id: int) -> None:
+    def _reason(self, token_id: int) -> None:
         marker = self._tokens.close_marker
         text = self._tail + self._tokens.tokenizer.token_bytes(token_id)
-        self._num_thought += 1
+        self._num_reasoning_tokens += 1
         if marker in text:
             self._phase = _Phase.ANSWER
             if self._answer is not None:
@@ -161,10 +150,10 @@ class ThinkingConstraint:
         self._spend()
 
     def _spend(self) -> None:
-        """Close the thinking if its budget is spent."""
-        if self._phase is not _Phase.THINKING or self._forced or self._budget is None:
+        """Close the reasoning if its budget is spent."""
+        if self._phase is not _Phase.REASONING or self._forced or self._budget is None:
             return
-        if self._num_thought >= self._budget:
+        if self._num_reasoning_tokens >= self._budget:
             self._phase = _Phase.ANSWER
             self._forced = self._tokens.closing_ids[::-1]
 

@@ -1,4 +1,4 @@
-"""Thinking budgets, and constraints that begin after the thinking."""
+"""Reasoning budgets, and constraints that begin after the reasoning."""
 
 from __future__ import annotations
 
@@ -6,27 +6,34 @@ import random
 
 import numpy as np
 import pytest
-from sluice.v1 import sampling_pb2
 
 from service.engine.constraint_state import ConstraintState
+from service.engine.constraints.grammar import GrammarCompiler
+from service.engine.constraints.reasoning import ReasoningConstraint, ReasoningTokens
 from service.engine.tokenizer import FastTokenizer
+from service.generation.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.errors import ConstraintFailed
-from service.pipeline.constraint import GrammarCompiler
-from service.pipeline.grammar import constraint_grammar
-from service.pipeline.reasoning import KNOWN_MARKERS, Thinking
-from service.pipeline.thinking import ThinkingConstraint, ThinkingTokens
-from tests.pipeline.fakes import ADDED, END, allowed_ids, babble, control_tokens_of, token_id, tokenizer_of
+from tests.engine.constraints.fakes import (
+    ADDED,
+    END,
+    allowed_ids,
+    babble,
+    control_ids_of,
+    regex_grammar,
+    token_id,
+    tokenizer_of,
+)
 
-MARKERS = KNOWN_MARKERS[0]
+MARKERS = ReasoningMarkers("<think>", "</think>")
 TOKENIZER = tokenizer_of(*ADDED)
 SPELLING = tokenizer_of()  # without tokens for the markers: they are spelled
 END_ID = token_id(TOKENIZER, END)
-TOKENS = ThinkingTokens(TOKENIZER, MARKERS, [END_ID])
+TOKENS = ReasoningTokens(TOKENIZER, MARKERS, [END_ID])
 
 
 def answer(tokenizer: FastTokenizer = TOKENIZER) -> ConstraintState:
-    compiler = GrammarCompiler(tokenizer, control_tokens_of(tokenizer), [token_id(tokenizer, END)])
-    return compiler.compile(constraint_grammar(sampling_pb2.OutputConstraint(regex="yes|no")))
+    compiler = GrammarCompiler(tokenizer, control_ids_of(tokenizer), [token_id(tokenizer, END)])
+    return compiler.compile(regex_grammar("yes|no"))
 
 
 def text_of(token_ids: list[int], tokenizer: FastTokenizer = TOKENIZER) -> str:
@@ -40,50 +47,50 @@ def force(constraint: ConstraintState, text: str) -> None:
         constraint.accept(token)
 
 
-def think(constraint: ConstraintState, num_tokens: int) -> None:
+def reason(constraint: ConstraintState, num_tokens: int) -> None:
     (letter,) = TOKENIZER.encode("x")
     for _ in range(num_tokens):
         assert len(allowed_ids(constraint, TOKENIZER)) > 100
         constraint.accept(letter)
 
 
-def test_budget_closes_the_thinking() -> None:
+def test_budget_closes_the_reasoning() -> None:
     """After the budget's last token the closing marker and the template's white space are forced, then all is free."""
-    constraint = ThinkingConstraint(TOKENS, Thinking.OPEN, budget=5, answer=None)
-    think(constraint, 5)
+    constraint = ReasoningConstraint(TOKENS, ReasoningStart.OPEN, budget=5, answer=None)
+    reason(constraint, 5)
     force(constraint, "</think>\n\n")
-    think(constraint, 3)
+    reason(constraint, 3)
     assert not constraint.is_finished()
 
 
-def test_budget_leaves_shorter_thinking_alone() -> None:
-    """A model that closes its thinking in time is never forced."""
-    constraint = ThinkingConstraint(TOKENS, Thinking.OPEN, budget=5, answer=None)
-    think(constraint, 4)
+def test_budget_leaves_shorter_reasoning_alone() -> None:
+    """A model that closes its reasoning in time is never forced."""
+    constraint = ReasoningConstraint(TOKENS, ReasoningStart.OPEN, budget=5, answer=None)
+    reason(constraint, 4)
     constraint.accept(token_id(TOKENIZER, "</think>"))
-    think(constraint, 10)
+    reason(constraint, 10)
 
 
 def test_budget_of_nothing_closes_at_once() -> None:
-    """No thinking where the template can't switch it off: the marker that the prompt opened is closed."""
-    force(ThinkingConstraint(TOKENS, Thinking.OPEN, budget=0, answer=None), "</think>\n\n")
-    opened = ThinkingConstraint(TOKENS, Thinking.MAY_OPEN, budget=0, answer=None)
+    """No reasoning where the template can't switch it off: the marker that the prompt opened is closed."""
+    force(ReasoningConstraint(TOKENS, ReasoningStart.OPEN, budget=0, answer=None), "</think>\n\n")
+    opened = ReasoningConstraint(TOKENS, ReasoningStart.MAY_OPEN, budget=0, answer=None)
     opened.accept(token_id(TOKENIZER, "<think>"))
     force(opened, "</think>\n\n")
 
 
-def test_thinking_is_opened_where_it_must_be() -> None:
-    """An effort that asks for thinking makes the model begin with it; the opening doesn't count."""
-    constraint = ThinkingConstraint(TOKENS, Thinking.MAY_OPEN, budget=2, answer=None, must_open=True)
+def test_reasoning_is_opened_where_it_must_be() -> None:
+    """An effort that asks for reasoning makes the model begin with it; the opening doesn't count."""
+    constraint = ReasoningConstraint(TOKENS, ReasoningStart.MAY_OPEN, budget=2, answer=None, must_open=True)
     force(constraint, "<think>\n")
-    think(constraint, 2)
+    reason(constraint, 2)
     force(constraint, "</think>\n\n")
 
 
-def test_answer_is_held_to_its_constraint_after_free_thinking() -> None:
-    """While it thinks, anything goes but the end of the text; then the constraint holds from the first token on."""
-    constraint = ThinkingConstraint(TOKENS, Thinking.OPEN, budget=None, answer=answer())
-    think(constraint, 30)
+def test_answer_is_held_to_its_constraint_after_free_reasoning() -> None:
+    """While it reasons, anything goes but the end of the text; then the constraint holds from the first token on."""
+    constraint = ReasoningConstraint(TOKENS, ReasoningStart.OPEN, budget=None, answer=answer())
+    reason(constraint, 30)
     assert END_ID not in allowed_ids(constraint, TOKENIZER)
     constraint.accept(token_id(TOKENIZER, "</think>"))
     force(constraint, "\n\n")
@@ -94,9 +101,9 @@ def test_answer_is_held_to_its_constraint_after_free_thinking() -> None:
     assert constraint.is_finished()
 
 
-def test_model_may_think_first_or_answer_at_once() -> None:
+def test_model_may_reason_first_or_answer_at_once() -> None:
     """Where the template leaves it open, the first token decides."""
-    constraint = ThinkingConstraint(TOKENS, Thinking.MAY_OPEN, budget=None, answer=answer())
+    constraint = ReasoningConstraint(TOKENS, ReasoningStart.MAY_OPEN, budget=None, answer=answer())
     first = {TOKENIZER.token_bytes(token)[:1] for token in allowed_ids(constraint, TOKENIZER)}
     assert first == {b"y", b"n", b"<"}
     constraint.fork().accept(token_id(TOKENIZER, "<think>"))
@@ -105,18 +112,18 @@ def test_model_may_think_first_or_answer_at_once() -> None:
     assert constraint.is_finished()
 
 
-def test_end_of_text_is_free_while_thinking_without_an_answer_to_hold() -> None:
+def test_end_of_text_is_free_while_reasoning_without_an_answer_to_hold() -> None:
     """A budget alone doesn't keep the model from ending."""
-    constraint = ThinkingConstraint(TOKENS, Thinking.OPEN, budget=9, answer=None)
+    constraint = ReasoningConstraint(TOKENS, ReasoningStart.OPEN, budget=9, answer=None)
     assert END_ID in allowed_ids(constraint, TOKENIZER)
 
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("tokenizer", [TOKENIZER, SPELLING], ids=["tokens", "spelled"])
-def test_senseless_model_still_gives_thinking_and_a_valid_answer(seed: int, tokenizer: FastTokenizer) -> None:
-    """Whatever is drawn, the text is thinking within its budget, the marker, and an answer that matches."""
-    tokens = ThinkingTokens(tokenizer, MARKERS, [token_id(tokenizer, END)])
-    constraint = ThinkingConstraint(tokens, Thinking.OPEN, budget=12, answer=answer(tokenizer))
+def test_senseless_model_still_gives_reasoning_and_a_valid_answer(seed: int, tokenizer: FastTokenizer) -> None:
+    """Whatever is drawn, the text is reasoning within its budget, the marker, and an answer that matches."""
+    tokens = ReasoningTokens(tokenizer, MARKERS, [token_id(tokenizer, END)])
+    constraint = ReasoningConstraint(tokens, ReasoningStart.OPEN, budget=12, answer=answer(tokenizer))
     said = babble(constraint, tokenizer, token_id(tokenizer, END), random.Random(seed))
     _, marker, rest = text_of(said[:-1], tokenizer).partition("</think>\n\n")
     assert marker
@@ -126,8 +133,8 @@ def test_senseless_model_still_gives_thinking_and_a_valid_answer(seed: int, toke
 def test_token_that_crosses_the_marker_is_forbidden_only_where_it_would() -> None:
     """A token that ends a spelled marker and goes on can't carry text past the constraint's beginning."""
     tokenizer = tokenizer_of(">yes", "</think>yes")
-    tokens = ThinkingTokens(tokenizer, MARKERS, [token_id(tokenizer, END)])
-    constraint = ThinkingConstraint(tokens, Thinking.OPEN, budget=None, answer=answer(tokenizer))
+    tokens = ReasoningTokens(tokenizer, MARKERS, [token_id(tokenizer, END)])
+    constraint = ReasoningConstraint(tokens, ReasoningStart.OPEN, budget=None, answer=answer(tokenizer))
     crossing, whole = token_id(tokenizer, ">yes"), token_id(tokenizer, "</think>yes")
     assert crossing in allowed_ids(constraint, tokenizer)
     assert whole not in allowed_ids(constraint, tokenizer)
@@ -136,20 +143,20 @@ def test_token_that_crosses_the_marker_is_forbidden_only_where_it_would() -> Non
     assert crossing not in allowed_ids(constraint, tokenizer)
 
 
-def test_fork_keeps_what_was_thought() -> None:
-    """A copy in the middle of thinking has the same rest of the budget, and its own from there."""
-    constraint = ThinkingConstraint(TOKENS, Thinking.OPEN, budget=5, answer=None)
-    think(constraint, 3)
+def test_fork_keeps_what_was_reasoned() -> None:
+    """A copy in the middle of reasoning has the same rest of the budget, and its own from there."""
+    constraint = ReasoningConstraint(TOKENS, ReasoningStart.OPEN, budget=5, answer=None)
+    reason(constraint, 3)
     copy = constraint.fork()
-    think(constraint, 2)
+    reason(constraint, 2)
     force(constraint, "</think>\n\n")
-    think(copy, 2)
+    reason(copy, 2)
     force(copy, "</think>\n\n")
 
 
 def test_forced_token_must_be_taken() -> None:
     """Another token than the forced one is an error."""
-    constraint = ThinkingConstraint(TOKENS, Thinking.OPEN, budget=0, answer=None)
+    constraint = ReasoningConstraint(TOKENS, ReasoningStart.OPEN, budget=0, answer=None)
     with pytest.raises(ConstraintFailed):
         constraint.accept(TOKENIZER.encode("x")[0])
 
@@ -157,9 +164,11 @@ def test_forced_token_must_be_taken() -> None:
 def test_mask_sets_and_clears_any_bit() -> None:
     """Every place of a word works, its sign bit too."""
     for opened in range(TOKENIZER.vocab_size):
-        tokens = ThinkingTokens(TOKENIZER, MARKERS, [opened])
+        tokens = ReasoningTokens(TOKENIZER, MARKERS, [opened])
         words = np.zeros((TOKENIZER.vocab_size + 31) // 32, dtype=np.int32)
-        ThinkingConstraint(tokens, Thinking.OPEN, budget=None, answer=answer_that_is_never_asked()).fill_mask(words)
+        ReasoningConstraint(tokens, ReasoningStart.OPEN, budget=None, answer=answer_that_is_never_asked()).fill_mask(
+            words
+        )
         bits = np.unpackbits(words.view(np.uint8), bitorder="little")[: TOKENIZER.vocab_size]
         assert np.nonzero(bits == 0)[0].tolist() == [opened]
         if opened > 40:
@@ -167,4 +176,4 @@ def test_mask_sets_and_clears_any_bit() -> None:
 
 
 def answer_that_is_never_asked() -> ConstraintState:
-    return ThinkingConstraint(TOKENS, Thinking.OFF, budget=None, answer=None)
+    return ReasoningConstraint(TOKENS, ReasoningStart.NONE, budget=None, answer=None)

@@ -1,0 +1,44 @@
+"""From a constraint as text to its first state."""
+
+from __future__ import annotations
+
+from collections import abc
+from functools import lru_cache
+
+from service.engine.constraint_state import ConstraintState
+from service.engine.constraints.grammar import GrammarCompiler
+from service.engine.constraints.reasoning import ReasoningConstraint, ReasoningTokens
+from service.engine.tokenizer import Tokenizer
+from service.generation.constraint import Constraint, ReasoningMarkers
+
+_MAX_KEPT_MARKERS = 16  # a model has one pair; callers can't name others
+
+
+class ConstraintCompiler:
+    """Compiles constraints for one model. Any thread may call it; a compilation may take seconds."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, control_token_ids: abc.Mapping[str, int], eos_token_ids: abc.Collection[int]
+    ) -> None:
+        """`control_token_ids` are the ids that no text is made of. There must be an id that ends a text."""
+        self._grammars = GrammarCompiler(tokenizer, control_token_ids, eos_token_ids)
+
+        def tokens_of(markers: ReasoningMarkers) -> ReasoningTokens:
+            return ReasoningTokens(tokenizer, markers, eos_token_ids)
+
+        self._tokens_of = lru_cache(_MAX_KEPT_MARKERS)(tokens_of)
+
+    def __call__(self, constraint: Constraint) -> ConstraintState:
+        """The first state. Raises UnsupportedConstraint naming the field and what can't be enforced."""
+        answer = self._grammars.compile(constraint.grammar) if constraint.grammar else None
+        if (limit := constraint.reasoning) is None:
+            if answer is None:
+                raise ValueError("the constraint constrains nothing")
+            return answer
+        return ReasoningConstraint(
+            self._tokens_of(limit.markers),
+            limit.start,
+            budget=limit.budget,
+            answer=answer,
+            must_open=limit.must_open,
+        )

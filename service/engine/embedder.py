@@ -1,0 +1,117 @@
+"""An engine that makes vectors, as the event loop sees it: `service.engine.port.Embedder`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import abc
+from functools import partial
+
+from service.engine.config import EngineConfig
+from service.engine.front import EngineFront, StepObserver
+from service.engine.link import Link
+from service.engine.mail import Add, InputVector, Output
+from service.engine.retry import retry_after_s
+from service.generation.embedding import EmbeddingOutput, EmbeddingRequest, Vector
+from service.generation.errors import EngineError, EngineOverloaded, InvalidRequest, PromptTooLong
+
+
+class OpenEmbedding:
+    """A request, and the vectors that it has so far."""
+
+    def __init__(self, request: EmbeddingRequest, arrived: float, clock: abc.Callable[[], float]) -> None:
+        self.arrived = arrived
+        self.num_left_tokens = sum(map(len, request.inputs))  # of inputs without a vector
+        self.done: asyncio.Future[EmbeddingOutput] = asyncio.get_running_loop().create_future()
+        self._inputs = request.inputs
+        self._vectors: dict[int, Vector] = {}
+        self._scheduled = arrived
+        self._clock = clock
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each input has its vector."""
+        return len(self._vectors) == len(self._inputs)
+
+    def start(self) -> None:
+        """What has begun is told with its first vector."""
+
+    def put(self, output: Output) -> None:
+        """One more vector."""
+        if not isinstance(output, InputVector):
+            return
+        if not self._vectors:
+            self._scheduled = output.began
+        self._vectors[output.input_index] = output.vector
+        self.num_left_tokens -= len(self._inputs[output.input_index])
+        if self.is_complete and not self.done.done():
+            vectors = [self._vectors[index] for index in range(len(self._inputs))]
+            self.done.set_result(EmbeddingOutput(vectors, self.arrived, self._scheduled, self._clock()))
+
+    def end(self, error: EngineError) -> None:
+        """It has failed."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class EmbedderFront(EngineFront[OpenEmbedding]):
+    """Makes vectors for many requests at a time."""
+
+    def __init__(
+        self,
+        link: Link,
+        config: EngineConfig,
+        *,
+        vocab_size: int,
+        observer: StepObserver | None = None,
+        clock: abc.Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`config` must have its `max_model_len`; ValueError otherwise. What it says of a cache doesn't count."""
+        if config.max_model_len is None:
+            raise ValueError("max_model_len must be known before the engine is made")
+        super().__init__(link, max_model_len=config.max_model_len, observer=observer, clock=clock)
+        self._config = config
+        self._vocab_size = vocab_size
+
+    async def embed(self, request: EmbeddingRequest) -> EmbeddingOutput:
+        """Compute the vectors of all inputs. A caller who is cancelled ends the request.
+
+        Raises InvalidRequest or PromptTooLong, which name the input as `inputs[i]`, EngineOverloaded, EngineRestarting,
+        EngineClosed, EngineFailed or DeadlineExceeded.
+        """
+        self._refuse_if_away(request.deadline)
+        self._check(request)
+        now = self._clock()
+        opened = OpenEmbedding(request, now, self._clock)
+        self._check_room(opened.num_left_tokens, now)
+        serial = self._open(opened, partial(Add, request=request, arrived=now))
+        try:
+            return await opened.done
+        finally:
+            self._leave(serial)
+
+    def _check(self, request: EmbeddingRequest) -> None:
+        if not request.inputs:
+            raise InvalidRequest("inputs", "there is no input")
+        for index, token_ids in enumerate(request.inputs):
+            if not len(token_ids):
+                raise InvalidRequest(f"inputs[{index}]", "the input has no tokens")
+            if len(token_ids) > self.max_model_len:
+                raise PromptTooLong(f"inputs[{index}]", len(token_ids), self.max_model_len)
+            if token_ids.min() < 0 or token_ids.max() >= self._vocab_size:
+                message = f"a token serial of the input is not below the vocabulary's size, {self._vocab_size}"
+                raise InvalidRequest(f"inputs[{index}]", message)
+
+    def _check_room(self, num_tokens: int, now: float) -> None:
+        """By turns, what is computed before a request ends are its own tokens and as many of each of the others."""
+        others = self._requests()
+        if not others:
+            return  # a request larger than the whole queue may still be served, alone
+        num_before = sum(min(each.num_left_tokens, num_tokens) for each in others)
+        if len(others) >= self._config.max_queue_requests:
+            message = f"{len(others)} requests wait already"
+        elif num_before + num_tokens > self._config.max_queue_tokens:
+            message = f"{num_before} tokens of other requests would be computed first"
+        else:
+            return
+        raise EngineOverloaded(message, retry_after_s(now - others[0].arrived))

@@ -1,0 +1,253 @@
+"""What every engine has towards the event loop: its life, its open requests, and what it tells of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import abc
+from dataclasses import replace
+from itertools import count
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+from service.engine.link import Link
+from service.engine.mail import Abort, Check, Mail, Output, Report
+from service.engine.retry import retry_after_s
+from service.generation.errors import (
+    DeadlineExceeded,
+    EngineClosed,
+    EngineError,
+    EngineFailed,
+    EngineRestarting,
+)
+from service.generation.stats import EngineStats
+
+_COUNTERS = (
+    "num_steps",
+    "num_preemptions",
+    "num_computed_tokens",
+    "num_generated_tokens",
+    "num_prefix_query_tokens",
+    "num_prefix_hit_tokens",
+)
+
+
+class StepObserver(Protocol):
+    """Is told the engine's state after each step, on the event loop."""
+
+    def on_step(self, stats: EngineStats) -> None:
+        """Must return at once."""
+
+
+class Opened(Protocol):
+    """Something that the engine's side was asked for under a serial, until its caller has left."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the engine's side has nothing more to do for it."""
+
+    def start(self) -> None:
+        """Its computing has begun."""
+
+    def put(self, output: Output) -> None:
+        """Some of it is done."""
+
+    def end(self, error: EngineError) -> None:
+        """It has failed. After its end this does nothing."""
+
+
+class Errand:
+    """What the engine's side does once, at a time of its own: a constraint to compile, a check."""
+
+    def __init__(self) -> None:
+        self.started = asyncio.Event()
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_complete(self) -> bool:
+        """False, since the engine's side keeps what it has made until it is aborted."""
+        return False
+
+    def start(self) -> None:
+        """It has begun."""
+        self.started.set()
+
+    def put(self, output: Output) -> None:  # noqa: ARG002  there is but one kind of output
+        """It is done."""
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def end(self, error: EngineError) -> None:
+        """It has failed."""
+        self.started.set()
+        if not self.done.done():
+            self.done.set_exception(error)
+            self.done.exception()  # whoever asked may have left
+
+
+OpenedT = TypeVar("OpenedT", bound=Opened)
+
+
+class EngineFront(Generic[OpenedT]):
+    """The life of an engine and its open requests, whatever it computes, and wherever.
+
+    `async with front` or `front.start()` … `await front.close()`. All methods belong to the event loop that started it.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        max_model_len: int,
+        observer: StepObserver | None = None,
+        clock: abc.Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.max_model_len = max_model_len
+        self._link = link
+        self._observer = observer
+        self._clock = clock
+        self._serials = count()
+        self._opened: dict[int, OpenedT | Errand] = {}  # oldest first
+        self._left = asyncio.Event()  # set whenever a caller leaves
+        self._is_closed = False
+        self._back_at: float | None = None  # by the clock, while the engine's side is started again
+        self._stats = EngineStats()
+        self._stats_before: EngineStats | None = None  # counts of the engine's sides that have died
+        self._heartbeat = time.monotonic()
+
+    def start(self) -> None:
+        """Begin to serve, on the running loop."""
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._heartbeat = time.monotonic()
+        self._link.start(self)
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def is_restarting(self) -> bool:
+        """Whether the engine's side has died and is being started again."""
+        return self._back_at is not None
+
+    @property
+    def heartbeat_age_s(self) -> float:
+        """Seconds since the engine last began a step or, when idle, looked for work: about a second at most then.
+
+        Zero while it is started again: that it doesn't move is no news then.
+        """
+        return 0.0 if self.is_restarting else time.monotonic() - self._heartbeat
+
+    def stats(self) -> EngineStats:
+        """The state after the last step, or after what has come or gone since."""
+        return self._stats
+
+    async def check(self) -> None:
+        """Raise EngineError if the engine has lost a cache block, or has given one to two."""
+        self._refuse_if_away()
+        errand = Errand()
+        serial = self._open(errand, Check)
+        try:
+            await errand.done
+        finally:
+            self._leave(serial)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Refuse new requests, wait until all callers have left, then end what is left with EngineClosed."""
+        self._is_closed = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._opened:
+                    self._left.clear()
+                    await self._left.wait()
+        except TimeoutError:
+            for serial, opened in self._opened.items():
+                self._link.send(Abort(serial))
+                opened.end(EngineClosed("the engine was stopped before the request was complete"))
+
+    async def close(self) -> None:
+        """End all requests and the engine; returns when the step in progress, if any, is done."""
+        await self.drain(0)
+        await self._link.stop()
+
+    def on_report(self, report: Report) -> None:
+        """What the engine's side tells goes to those who wait for it, if they are still there."""
+        if report.heartbeat is not None:
+            self._heartbeat = report.heartbeat
+        if report.stats is not None:
+            self._take_stats(report.stats)
+        for serial in report.started:
+            if opened := self._opened.get(serial):
+                opened.start()
+        for serial, output in report.outputs:
+            if opened := self._opened.get(serial):
+                opened.put(output)
+        for serial, error in report.errors:
+            if opened := self._opened.get(serial):
+                opened.end(error)
+
+    def on_death(self, reason: BaseException, back_in_s: float | None) -> None:
+        """All requests end with EngineFailed."""
+        self._back_at = None if back_in_s is None else self._clock() + back_in_s
+        self._stats_before = self._stats
+        self._stats = _add(EngineStats(), self._stats)
+        for opened in self._opened.values():
+            error = EngineFailed("the engine has failed")
+            error.__cause__ = reason
+            opened.end(error)
+        if back_in_s is None:
+            self.failed.set_result(reason)
+
+    def on_return(self) -> None:
+        """New requests are served again."""
+        self._back_at = None
+        self._heartbeat = time.monotonic()
+
+    def _take_stats(self, stats: EngineStats) -> None:
+        if self._stats_before is not None:
+            stats = _add(stats, self._stats_before)
+        has_stepped = stats.num_steps > self._stats.num_steps
+        self._stats = stats
+        if has_stepped and self._observer:
+            self._observer.on_step(stats)
+
+    def _refuse_if_away(self, *deadlines: float | None) -> None:
+        """Raise what keeps a request from being served at all."""
+        if self.failed.done():
+            raise EngineFailed("the engine has failed")
+        if self._is_closed:
+            raise EngineClosed("the engine takes no new requests")
+        now = self._clock()
+        if self._back_at is not None:
+            message = "the engine of this model has failed and is being started again"
+            raise EngineRestarting(message, retry_after_s(self._back_at - now))
+        if any(deadline is not None and deadline <= now for deadline in deadlines):
+            raise DeadlineExceeded("the deadline passed before the request began")
+
+    def _requests(self) -> list[OpenedT]:
+        """Those that are open, the oldest first."""
+        return [each for each in self._opened.values() if not isinstance(each, Errand)]
+
+    def _open(self, opened: OpenedT | Errand, mail: abc.Callable[[int], Mail]) -> int:
+        """Send what `mail` makes of a new serial, and note who waits for it."""
+        serial = next(self._serials)
+        self._link.send(mail(serial))
+        self._opened[serial] = opened
+        return serial
+
+    def _leave(self, *serials: int) -> None:
+        """Forget what the serials name, and let the engine's side forget it."""
+        for serial in serials:
+            if not self._opened.pop(serial).is_complete:
+                self._link.send(Abort(serial))
+        self._left.set()
+
+
+def _add(stats: EngineStats, before: EngineStats) -> EngineStats:
+    """`stats` with counts that go on from those before."""
+    return replace(stats, **{name: getattr(stats, name) + getattr(before, name) for name in _COUNTERS})

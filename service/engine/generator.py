@@ -1,0 +1,208 @@
+"""An engine that generates, as the event loop sees it: `service.engine.port.Generator`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import abc
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+
+from service.engine.config import EngineConfig
+from service.engine.front import EngineFront, Errand, StepObserver
+from service.engine.limits import max_sequence_len
+from service.engine.link import Link
+from service.engine.mail import Add, Compile, Output
+from service.engine.output_stream import OutputStream
+from service.engine.request_check import check_request
+from service.engine.retry import retry_after_s
+from service.generation.constraint import Constraint
+from service.generation.errors import (
+    DeadlineExceeded,
+    EngineError,
+    EngineOverloaded,
+    UnsupportedConstraint,
+)
+from service.generation.output import GenerationOutput
+from service.generation.parameters import Ranges
+from service.generation.request import GenerationRequest
+
+MAX_COMPILE_S = 5.0
+
+
+class OpenGeneration:
+    """One request behind a stream, which may have several."""
+
+    def __init__(self, request: GenerationRequest, stream: OutputStream, arrived: float) -> None:
+        self.request = request
+        self.arrived = arrived
+        self.is_waiting = True
+        self._stream = stream
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all requests of the stream have ended."""
+        return self._stream.is_complete
+
+    def start(self) -> None:
+        """Its first step was computed."""
+        self.is_waiting = False
+
+    def put(self, output: Output) -> None:
+        """A step has added something."""
+        if isinstance(output, GenerationOutput):
+            self._stream.put(output)
+
+    def end(self, error: EngineError) -> None:
+        """It has failed, and the stream with it."""
+        self.is_waiting = False
+        self._stream.end(error)
+
+
+class GeneratorFront(EngineFront[OpenGeneration]):
+    """Generates for many requests at a time."""
+
+    def __init__(
+        self,
+        link: Link,
+        config: EngineConfig,
+        *,
+        vocab_size: int,
+        ranges: Ranges | None = None,
+        max_compile_s: float = MAX_COMPILE_S,
+        observer: StepObserver | None = None,
+        clock: abc.Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`config` must have its `num_blocks` and `max_model_len`; ValueError otherwise.
+
+        `ranges` are those of the parameters, by their paths. A constraint may take `max_compile_s` to compile, and as
+        long may it wait for a thread.
+        """
+        super().__init__(link, max_model_len=max_sequence_len(config), observer=observer, clock=clock)
+        self._config = config
+        self._vocab_size = vocab_size
+        self._ranges = ranges or {}
+        self._max_compile_s = max_compile_s
+
+    @asynccontextmanager
+    async def generate(self, *requests: GenerationRequest) -> abc.AsyncIterator[abc.AsyncIterator[GenerationOutput]]:
+        """Open the stream of all outputs of one request or several; leaving the context ends what is left of them.
+
+        Several requests are admitted all or none, and an error of one ends the stream of all. Entry returns when all
+        are admitted, their constraints compiled.
+
+        On entry raises InvalidRequest or a subclass of it, EngineOverloaded, EngineRestarting, EngineClosed,
+        EngineFailed or DeadlineExceeded; the last three, and SequenceError, may also be raised by the stream, after its
+        last output.
+        """
+        self._refuse_if_away(*(request.deadline for request in requests))
+        for request in requests:
+            self._check(request)
+        self._check_room(requests)
+        stream = OutputStream(sum(request.n for request in requests))
+        if any(request.constraint for request in requests):
+            serials = await self._add_constrained(requests, stream)
+        else:
+            serials = self._add(requests, stream, [None] * len(requests))
+        try:
+            yield stream
+        finally:
+            self._leave(*serials)
+            stream.close()
+
+    def _check(self, request: GenerationRequest) -> None:
+        check_request(
+            request,
+            ranges=self._ranges,
+            vocab_size=self._vocab_size,
+            max_model_len=self.max_model_len,
+            max_choices=self._config.max_batch_sequences,
+        )
+
+    def _check_room(self, requests: abc.Sequence[GenerationRequest]) -> None:
+        waiting = [each for each in self._requests() if each.is_waiting]
+        if not waiting:
+            return  # what is longer than the whole queue may still be served, alone
+        num_waiting_tokens = sum(len(each.request.prompt_token_ids) for each in waiting)
+        num_tokens = sum(len(request.prompt_token_ids) for request in requests)
+        if len(waiting) + len(requests) > self._config.max_queue_requests:
+            message = f"{len(waiting)} requests wait already"
+        elif num_waiting_tokens + num_tokens > self._config.max_queue_tokens:
+            message = f"requests with {num_waiting_tokens} prompt tokens wait already"
+        else:
+            return
+        raise EngineOverloaded(message, retry_after_s(self._clock() - waiting[0].arrived))
+
+    def _add(
+        self,
+        requests: abc.Sequence[GenerationRequest],
+        stream: OutputStream,
+        constraint_serials: abc.Sequence[int | None],
+    ) -> list[int]:
+        now = self._clock()
+        serials = []
+        try:
+            for index, (request, constraint_serial) in enumerate(zip(requests, constraint_serials, strict=True)):
+                mail = partial(
+                    Add,
+                    # A constraint that is compiled has crossed already.
+                    request=replace(request, constraint=None) if request.constraint else request,
+                    arrived=now,
+                    request_index=index,
+                    constraint_serial=constraint_serial,
+                )
+                serials.append(self._open(OpenGeneration(request, stream, now), mail))
+        except BaseException:  # a request that can't cross takes back those before it
+            self._leave(*serials)
+            raise
+        return serials
+
+    async def _add_constrained(self, requests: abc.Sequence[GenerationRequest], stream: OutputStream) -> list[int]:
+        """Have the constraints compiled, equal ones once, before any of the requests is added."""
+        compiling: list[tuple[Constraint, int, Errand]] = []
+        try:
+            constraint_serials = [
+                self._compile(request.constraint, compiling) if request.constraint else None for request in requests
+            ]
+            deadline = min((each.deadline for each in requests if each.deadline is not None), default=None)
+            for constraint, _, errand in compiling:
+                await self._compiled(constraint, errand, deadline)
+            self._refuse_if_away(deadline)
+            self._check_room(requests)  # others came while these were compiled
+            return self._add(requests, stream, constraint_serials)
+        finally:
+            self._leave(*(serial for _, serial, _ in compiling))
+
+    def _compile(self, constraint: Constraint, compiling: list[tuple[Constraint, int, Errand]]) -> int:
+        for other, serial, _ in compiling:
+            if other == constraint:
+                return serial
+        errand = Errand()
+        serial = self._open(errand, partial(Compile, constraint=constraint))
+        compiling.append((constraint, serial, errand))
+        return serial
+
+    async def _compiled(self, constraint: Constraint, errand: Errand, deadline: float | None) -> None:
+        busy = EngineOverloaded(
+            "the threads that compile constraints are busy with others", retry_after_s(self._max_compile_s)
+        )
+        await self._within(errand.started.wait(), deadline, busy)
+        field = constraint.grammar.field if constraint.grammar else "constraint"
+        message = f"the constraint took longer than {self._max_compile_s:g} s to compile"
+        await self._within(errand.done, deadline, UnsupportedConstraint(field, message))
+
+    async def _within(self, work: abc.Awaitable[object], deadline: float | None, too_long: EngineError) -> None:
+        """Wait for what may take as long as a compilation. Past that raise `too_long`, past the deadline its error.
+
+        Which of the two is nearer is decided before: a timer may be early, and the clock is no witness then.
+        """
+        limit_s, error = self._max_compile_s, too_long
+        if deadline is not None and deadline - self._clock() < limit_s:
+            limit_s = deadline - self._clock()
+            error = DeadlineExceeded("the deadline passed before the request was ready to run")
+        try:
+            async with asyncio.timeout(limit_s):
+                await work
+        except TimeoutError:
+            raise error from None

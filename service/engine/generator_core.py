@@ -1,0 +1,120 @@
+"""The engine's side of a generator: from mail to sequences, and the constraints that are compiled beside the steps."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections import abc
+
+from service.engine.block_pool import BlockPool
+from service.engine.compilation import Compilations, CompileConstraint
+from service.engine.config import EngineConfig
+from service.engine.constraint_state import ConstraintState
+from service.engine.core import EngineCore, Runner
+from service.engine.limits import max_sequence_len
+from service.engine.mail import Abort, Add, Check, Compile, Done, Mail, Report, Tell
+from service.engine.scheduler import Scheduler
+from service.engine.sequence import SequenceGroup
+from service.engine.tokenizer import Tokenizer
+from service.generation.errors import EngineError, SequenceError
+from service.generation.request import GenerationRequest
+
+_log = logging.getLogger(__name__)
+
+
+class GeneratorCore:
+    """A `loop.Core` that generates. Only the engine's thread calls it."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        tokenizer: Tokenizer,
+        config: EngineConfig,
+        *,
+        eos_token_ids: abc.Collection[int],
+        compile_constraint: CompileConstraint | None = None,
+        clock: abc.Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`config` must have its `num_blocks` and `max_model_len`; ValueError otherwise.
+
+        `compile_constraint` is called on threads of its own; None for a model that no constraint can be compiled for.
+        """
+        self._max_model_len = max_sequence_len(config)
+        assert config.num_blocks is not None  # noqa: S101  or there would be no such length
+        pool = BlockPool(config.num_blocks, config.block_size)
+        self._core = EngineCore(Scheduler(config, pool), runner, clock)
+        self._tokenizer = tokenizer
+        self._prefix_caching = config.prefix_caching
+        self._eos_token_ids = frozenset(eos_token_ids)
+        self._compilations = Compilations(compile_constraint)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return self._core.has_work
+
+    def open(self, tell: Tell) -> None:
+        """`tell` takes reports of compilations."""
+        self._tell = tell
+        self._compilations.open(tell)
+
+    def receive(self, mail: Mail) -> None:
+        """Take note of mail. What is wrong with it is told of its id."""
+        match mail:
+            case Add():
+                self._add(mail)
+            case Compile(serial, constraint):
+                self._compilations.begin(serial, constraint)
+            case Abort(serial):
+                self._core.abort(serial)
+                self._compilations.forget(serial)
+            case Check(serial):
+                self._check(serial)
+
+    def step(self) -> Report:
+        """Compute one step."""
+        return self._core.step()
+
+    def report(self) -> Report:
+        """The state between two steps."""
+        return Report(stats=self._core.stats())
+
+    def close(self) -> None:
+        """Compile nothing more."""
+        self._compilations.close()
+
+    def _add(self, mail: Add) -> None:
+        try:
+            if not isinstance(mail.request, GenerationRequest):
+                raise TypeError(f"not a request to generate by: {type(mail.request).__name__}")  # noqa: TRY301
+            constraint = None if mail.constraint_serial is None else self._compilations.state(mail.constraint_serial)
+            self._core.add(self._group(mail, mail.request, constraint))
+        except Exception:  # noqa: BLE001  one request must not end the engine
+            _log.exception("a request could not be added")
+            self._tell(Report(errors=[(mail.serial, SequenceError("the request could not be added"))]))
+
+    def _group(self, mail: Add, request: GenerationRequest, constraint: ConstraintState | None) -> SequenceGroup:
+        seed = request.sampling.seed
+        # Without prefix caching each request has a name space of its own, where only its choices meet.
+        shared, alone = f"shared {request.adapter!r} {request.cache_salt}", f"alone {mail.serial}"
+        return SequenceGroup(
+            request,
+            self._tokenizer,
+            serial=mail.serial,
+            seed=secrets.randbits(63) if seed is None else seed,
+            arrived=mail.arrived,
+            eos_token_ids=self._eos_token_ids,
+            max_model_len=self._max_model_len,
+            cache_salt=shared if self._prefix_caching else alone,
+            request_index=mail.request_index,
+            constraint=constraint,
+        )
+
+    def _check(self, serial: int) -> None:
+        try:
+            self._core.check()
+        except RuntimeError as error:
+            self._tell(Report(errors=[(serial, EngineError(str(error)))]))
+        else:
+            self._tell(Report(outputs=[(serial, Done())]))

@@ -1,0 +1,36 @@
+"""What a front needs of the way to its engine's side, and what it is told over it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from service.engine.mail import Mail, Report
+
+
+class Receiver(Protocol):
+    """Who is told. Everything is called on the event loop."""
+
+    def on_report(self, report: Report) -> None:
+        """The engine's side has something to tell."""
+
+    def on_death(self, reason: BaseException, back_in_s: float | None) -> None:
+        """The engine's side has died, and all requests with it.
+
+        It is expected back in `back_in_s` seconds; None if it isn't started again.
+        """
+
+    def on_return(self) -> None:
+        """The engine's side was started again."""
+
+
+class Link(Protocol):
+    """The way to an engine's side. All methods belong to the event loop that started it."""
+
+    def start(self, receiver: Receiver) -> None:
+        """Let the engine's side run, and tell `receiver` on the running loop."""
+
+    def send(self, mail: Mail) -> None:
+        """Returns at once. Mail to an engine that has died is lost."""
+
+    async def stop(self) -> None:
+        """End the engine's side; returns when the step in progress, if any, is done. Does nothing before the start."""

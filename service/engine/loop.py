@@ -1,0 +1,75 @@
+"""The life of an engine's side: take mail, compute a step, report, until it is told to stop.
+
+The same whether the loop runs on a thread of the front's process or is a process of its own.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from typing import Protocol, TypeAlias
+
+from service.engine.mail import Mail, Report, Stop, Tell
+
+BEAT_S = 1.0  # how often an idle engine reports that it lives
+
+Mailbox: TypeAlias = queue.SimpleQueue[Mail]
+
+
+class Core(Protocol):
+    """What the loop runs. Only the loop's thread calls it."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+
+    def open(self, tell: Tell) -> None:
+        """Called once, before all else. `tell` takes reports of what is done beside the steps, from any thread."""
+
+    def receive(self, mail: Mail) -> None:
+        """Take note of mail, but for `Stop`. What is wrong with it is told of its id, and never raised."""
+
+    def step(self) -> Report:
+        """Compute one step. Whatever it raises ends the engine."""
+
+    def report(self) -> Report:
+        """The state between two steps, of which nothing else is to be told."""
+
+    def close(self) -> None:
+        """End what runs beside the steps. Called once, after all else."""
+
+
+def run(core: Core, mailbox: Mailbox, tell: Tell, *, beat_s: float = BEAT_S) -> None:
+    """Serve until `Stop`. Passes on whatever a step raises."""
+    core.open(tell)
+    try:
+        tell(_with_heartbeat(core.report()))
+        while _receive(core, mailbox, tell, beat_s):
+            if core.has_work:
+                tell(_with_heartbeat(core.step()))
+    finally:
+        core.close()
+
+
+def _receive(core: Core, mailbox: Mailbox, tell: Tell, beat_s: float) -> bool:
+    """Take what is in the mailbox, waiting for it only if there is no work; False if the loop is to end.
+
+    Without work there is no step to report what has come or gone, so it is reported here, and that the engine lives.
+    """
+    is_news = False
+    while True:
+        try:
+            mail = mailbox.get(block=not core.has_work and not is_news, timeout=beat_s)
+        except queue.Empty:
+            if not core.has_work:
+                tell(_with_heartbeat(core.report()))
+            return True
+        if isinstance(mail, Stop):
+            return False
+        core.receive(mail)
+        is_news = True
+
+
+def _with_heartbeat(report: Report) -> Report:
+    report.heartbeat = time.monotonic()
+    return report

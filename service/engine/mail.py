@@ -1,0 +1,95 @@
+"""What crosses between an engine's front and its side: plain data, both ways.
+
+Requests are named by serials, whole numbers that the front counts up. Mail is handled in the order of its sending.
+"""
+
+from __future__ import annotations
+
+from collections import abc
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from service.generation.constraint import Constraint
+from service.generation.embedding import EmbeddingRequest, Vector
+from service.generation.errors import EngineError
+from service.generation.output import GenerationOutput
+from service.generation.request import GenerationRequest
+from service.generation.stats import EngineStats
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Let a request wait for its first step.
+
+    `arrived` is an instant of `time.monotonic()`, `request_index` the request's place among those opened together.
+    Its constraint, if it has any, is the one that was compiled as `constraint_serial`.
+    """
+
+    serial: int
+    request: GenerationRequest | EmbeddingRequest
+    arrived: float
+    request_index: int = 0
+    constraint_serial: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compile:
+    """Compile a constraint, to be named by `serial` until that is aborted. Reported as started, and with `Done`."""
+
+    serial: int
+    constraint: Constraint
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """End and forget whatever `serial` names; nothing more is told of it. Does nothing if it has ended."""
+
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Look for lost cache blocks. Answered with `Done`, or with an error that says what is lost."""
+
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Compute no further step, and end."""
+
+
+Mail: TypeAlias = Add | Compile | Abort | Check | Stop
+
+
+class Done(NamedTuple):
+    """What was asked for is done."""
+
+
+class InputVector(NamedTuple):
+    """The vector of one input of a request, and when the batch with it began."""
+
+    input_index: int
+    vector: Vector
+    began: float
+
+
+Output: TypeAlias = GenerationOutput | InputVector | Done
+
+
+@dataclass(slots=True)
+class Report:
+    """What a step, or what was done beside the steps, has brought.
+
+    `started` are the serials of which nothing had been computed before. Each of `errors` ends what its serial names.
+    `heartbeat` and `stats` are those of the report's making, None where it wasn't made between two steps.
+    """
+
+    started: list[int] = field(default_factory=list)
+    outputs: list[tuple[int, Output]] = field(default_factory=list)
+    errors: list[tuple[int, EngineError]] = field(default_factory=list)
+    heartbeat: float | None = None  # time.monotonic()
+    stats: EngineStats | None = None
+
+
+Tell: TypeAlias = abc.Callable[[Report], None]  # any thread may call it

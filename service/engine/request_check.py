@@ -1,0 +1,79 @@
+"""What a generation request must fulfil before it may wait.
+
+The ranges of parameters are given; what is written here only the engine can tell, or would break a step and with it
+every other request. Errors name the values by their paths in `GenerationRequest`, and the prompt as the caller does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from service.generation.errors import InvalidRequest, PromptTooLong
+from service.generation.parameters import Ranges, StopParams
+from service.generation.request import GenerationRequest
+
+
+def check_request(
+    request: GenerationRequest, *, ranges: Ranges, vocab_size: int, max_model_len: int, max_choices: int
+) -> None:
+    """Raise PromptTooLong or InvalidRequest, with the first field at fault, if the request can't be served."""
+    num_prompt_tokens = len(request.prompt_token_ids)
+    if num_prompt_tokens > max_model_len - 1:
+        raise PromptTooLong(request.prompt_field, num_prompt_tokens, max_model_len - 1)
+    faults = (
+        *_prompt_faults(request, vocab_size),
+        *_range_faults(request, ranges),
+        *_choice_faults(request, max_choices),
+        *_stopping_faults(request.stopping),
+        *_bias_faults(request, vocab_size),
+    )
+    for field, message in faults:
+        raise InvalidRequest(field, message)
+
+
+def _prompt_faults(request: GenerationRequest, vocab_size: int) -> Iterator[tuple[str, str]]:
+    if not request.prompt_token_ids:
+        yield request.prompt_field, "the prompt is empty"
+    elif min(request.prompt_token_ids) < 0 or max(request.prompt_token_ids) >= vocab_size:
+        yield request.prompt_field, f"a token id of the prompt is not below the vocabulary's size, {vocab_size}"
+
+
+def _range_faults(request: GenerationRequest, ranges: Ranges) -> Iterator[tuple[str, str]]:
+    for path, allowed in ranges.items():
+        for value in _values(request, path):
+            if value not in allowed:
+                yield path, f"{path.rpartition('.')[2]} must be {allowed}, not {value}"
+
+
+def _values(request: GenerationRequest, path: str) -> Iterator[float]:
+    """The numbers at `path`: none where it leads to no value, several where it leads to a mapping."""
+    value: Any = request
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    if isinstance(value, Mapping):
+        yield from value.values()
+    elif isinstance(value, int | float):
+        yield value
+
+
+def _choice_faults(request: GenerationRequest, max_choices: int) -> Iterator[tuple[str, str]]:
+    if not 1 <= request.n <= max_choices:
+        yield "n", f"n must be at least 1 and at most {max_choices}, not {request.n}"
+
+
+def _stopping_faults(stopping: StopParams) -> Iterator[tuple[str, str]]:
+    if stopping.max_tokens is not None and stopping.min_tokens > stopping.max_tokens:
+        yield "stopping.min_tokens", f"min_tokens ({stopping.min_tokens}) exceeds max_tokens ({stopping.max_tokens})"
+    if "" in stopping.stop:
+        yield "stopping.stop", "a stop string is empty"
+
+
+def _bias_faults(request: GenerationRequest, vocab_size: int) -> Iterator[tuple[str, str]]:
+    field = "sampling.logit_bias"
+    for token_id, bias in request.sampling.logit_bias.items():
+        if not 0 <= token_id < vocab_size:
+            yield field, f"token id {token_id} is not below the vocabulary's size, {vocab_size}"
+        if not bias < math.inf:  # minus infinity forbids a token; infinity and NaN would void all others
+            yield field, f"the bias of token id {token_id} is {bias}"

@@ -1,0 +1,223 @@
+"""Compiled grammars: what a mask lets through matches, and what can't be enforced is refused by name."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from service.engine.constraints.grammar import GrammarCompiler, GrammarConstraint
+from service.generation.constraint import Grammar
+from service.generation.errors import ConstraintFailed, UnsupportedConstraint
+from tests.engine.constraints.fakes import (
+    ADDED,
+    END,
+    allowed_ids,
+    babble,
+    control_ids_of,
+    json_grammar,
+    regex_grammar,
+    token_id,
+    tokenizer_of,
+)
+from tests.engine.constraints.random_schemas import random_schema
+
+TOKENIZER = tokenizer_of(*ADDED)
+END_ID = token_id(TOKENIZER, END)
+
+
+def compiler_of(**limits: int) -> GrammarCompiler:
+    return GrammarCompiler(TOKENIZER, control_ids_of(TOKENIZER), [END_ID], **limits)
+
+
+COMPILER = compiler_of()
+
+
+def said_under(grammar: Grammar, seed: int) -> str:
+    said = babble(COMPILER.compile(grammar), TOKENIZER, END_ID, random.Random(seed))
+    return b"".join(TOKENIZER.token_bytes(token) for token in said[:-1]).decode()
+
+
+def accepts(constraint: GrammarConstraint, text: str) -> bool:
+    try:
+        for token in TOKENIZER.encode(text):
+            constraint.accept(token)
+    except ConstraintFailed:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_json_schema_holds_for_random_schemas_and_a_senseless_model(seed: int) -> None:
+    """Whatever tokens are drawn under the mask of a schema, the text is JSON that matches it."""
+    schema = random_schema(random.Random(seed))
+    value = json.loads(said_under(json_grammar(schema), seed))
+    jsonschema.validate(value, schema, jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize("pattern", ["[0-9]{3}-[a-c]+", "(ja|nein)", r"a\.b[-]c?", "é{2}", "<think>x"])
+def test_regex_matches_the_whole_text(pattern: str) -> None:
+    """The text matches the expression from its beginning to its end."""
+    for seed in range(5):
+        text = said_under(regex_grammar(pattern), seed)
+        assert re.fullmatch(pattern, text), text
+
+
+@pytest.mark.parametrize(
+    "texts", [["yes", "no"], ["a", "ab"], ['"\n\\', "é"], ["<|im_end|>", "</tool_call>"], ["\0", "ü"]]
+)
+def test_choice_is_one_of_the_texts(texts: list[str]) -> None:
+    """The text is one of those given, and each of them can come, control tokens' spellings too."""
+    grammar = Grammar(f"start: {' | '.join(map(json.dumps, texts))}\n", "texts")
+    assert {said_under(grammar, seed) for seed in range(40)} == set(texts)
+
+
+def test_bounded_schema_ends_by_itself() -> None:
+    """After the last character that a bounded schema allows, nothing but the end may follow."""
+    schema = {
+        "type": "object",
+        "properties": {"a": {"enum": [1, 2]}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    constraint = COMPILER.compile(json_grammar(schema))
+    for token in TOKENIZER.encode('{"a": 1'):
+        constraint.accept(token)
+    assert not constraint.is_finished()
+    constraint.accept(TOKENIZER.encode("}")[0])
+    assert constraint.is_finished()
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"not": {"type": "string"}}, "the keyword not at /not"),
+        ({"properties": {"a/b": {"items": {"if": {}}}}}, "the keyword if at /properties/a~1b/items/if"),
+        ({"anyOf": [{"type": "null"}, {"uniqueItems": True}]}, "the keyword uniqueItems at /anyOf/1/uniqueItems"),
+        ({"$defs": {"x": {"contains": {}}}, "$ref": "#/$defs/x"}, r"the keyword contains at /\$defs/x/contains"),
+        ({"properties": {"a": {"$ref": "#/$defs/none"}}}, r"the keyword \$ref at /properties/a/\$ref"),
+        ({"items": {"type": "strin"}}, "the keyword type at /items/type"),
+        ({"items": {"type": "string", "format": "iri"}}, "the keyword format at /items/format"),
+        ({"type": "string", "pattern": "(?=a)b"}, "the keyword pattern at /pattern"),
+        ({"oneOf": [{"type": "string"}, {"minLength": 2}]}, "the keyword oneOf at /oneOf"),
+        ({"type": "integer", "minimum": 2, "maximum": 1}, "minimum"),
+        (False, "false"),
+    ],
+)
+def test_schema_refusal_names_keyword_and_path(schema: Any, words: str) -> None:
+    """What can't be enforced is refused with the keyword and where in the schema it is."""
+    with pytest.raises(UnsupportedConstraint, match=words) as refusal:
+        COMPILER.compile(json_grammar(schema, "output.schema"))
+    assert refusal.value.field == "output.schema"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer", "minimum": 2**64},
+        {"type": "integer", "maximum": -(2**64)},
+        {"const": 2**64, "not": {}},
+        {"type": "string", "maxLength": 10**30},
+        {"type": "integer", "minimum": 10**4000, "not": {}},
+    ],
+)
+def test_schema_with_huge_numbers_is_refused_like_others(schema: Any) -> None:
+    """A number beyond 64 bits that the compiler can't enforce is the caller's error."""
+    with pytest.raises(UnsupportedConstraint) as refusal:
+        COMPILER.compile(json_grammar(schema))
+    assert refusal.value.field == "schema"
+
+
+def test_grammar_that_does_not_compile_is_refused() -> None:
+    """A bad expression is reported under the field that has it."""
+    with pytest.raises(UnsupportedConstraint, match="look-around") as refusal:
+        COMPILER.compile(regex_grammar("(?=a)b"))
+    assert refusal.value.field == "regex"
+
+
+def test_schema_too_complex_for_a_mask_is_refused() -> None:
+    """What compiles but can't be followed is refused at once, not in the middle of an answer."""
+    properties = {f"k{index}": {"type": "integer"} for index in range(1000)}
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    with pytest.raises(UnsupportedConstraint, match="too complex") as refusal:
+        COMPILER.compile(json_grammar(schema))
+    assert refusal.value.field == "schema"
+
+
+@pytest.mark.parametrize("regex", ["a[^\\s\\S]", "[^\\s\\S]"])
+def test_constraint_that_nothing_matches_is_refused(regex: str) -> None:
+    """An empty set of texts is no constraint to generate by."""
+    with pytest.raises(UnsupportedConstraint):
+        COMPILER.compile(regex_grammar(regex))
+
+
+def test_grammar_above_the_size_limit_is_refused() -> None:
+    """The limit stands in the message."""
+    compiler = compiler_of(max_grammar_characters=100)
+    with pytest.raises(UnsupportedConstraint, match="the limit is 100"):
+        compiler.compile(json_grammar({"enum": ["x" * 100]}))
+
+
+def test_each_use_of_a_cached_grammar_is_a_fresh_state() -> None:
+    """What one answer says doesn't move another's constraint."""
+    grammar = json_grammar({"const": "a"})
+    assert accepts(COMPILER.compile(grammar), '"a"')
+    assert accepts(COMPILER.compile(grammar), '"a"')
+
+
+@pytest.mark.parametrize(
+    ("limits", "values", "kept"),
+    [
+        ({"max_cached_grammars": 2}, ["a", "b", "a", "c"], ["a", "c"]),  # the least recently used goes first
+        ({"max_cached_characters": 400}, ["a" * 150, "b" * 150], ["b" * 150]),
+    ],
+    ids=["grammars", "characters"],
+)
+def test_cache_keeps_the_latest(limits: dict[str, int], values: list[str], kept: list[str]) -> None:
+    """The cache holds as many grammars, and characters of them, as it may."""
+    compiler = compiler_of(**limits)
+    for value in values:
+        compiler.compile(json_grammar({"const": value}))
+    assert compiler.cached_grammars() == [json_grammar({"const": value}).text for value in kept]
+
+
+def test_fork_goes_its_own_way() -> None:
+    """A copy has the state of its origin and then one of its own."""
+    first = COMPILER.compile(regex_grammar("[ab]c[de]"))
+    first.accept(TOKENIZER.encode("a")[0])
+    second = first.fork()
+    assert accepts(first, "cd")
+    assert not second.is_finished()
+    assert accepts(second, "ce")
+
+
+@pytest.mark.parametrize("num_more", [-2, 0, 3])
+def test_mask_fits_any_head(num_more: int) -> None:
+    """A model's head may have more or fewer rows than the tokenizer has tokens; what is beyond is never allowed."""
+    num_words = (TOKENIZER.vocab_size + 31) // 32
+    words = np.full(num_words + num_more, -1, dtype=np.int32)
+    COMPILER.compile(regex_grammar("[a-z]")).fill_mask(words)
+    exact = np.zeros(num_words, dtype=np.int32)
+    COMPILER.compile(regex_grammar("[a-z]")).fill_mask(exact)
+    assert words.tolist() == [*exact[: len(words)].tolist(), *[0] * max(0, num_more)]
+    assert words.any()
+
+
+def test_token_that_the_mask_forbids_fails_the_constraint() -> None:
+    """A broken promise is an error, not a silent end."""
+    constraint = COMPILER.compile(regex_grammar("ab"))
+    with pytest.raises(ConstraintFailed):
+        constraint.accept(TOKENIZER.encode("z")[0])
+
+
+def test_end_token_is_allowed_only_where_the_text_may_end() -> None:
+    """The model can't end a JSON value in its middle."""
+    constraint = COMPILER.compile(regex_grammar("a|ab"))
+    assert END_ID not in allowed_ids(constraint, TOKENIZER)
+    constraint.accept(TOKENIZER.encode("a")[0])
+    assert END_ID in allowed_ids(constraint, TOKENIZER)
