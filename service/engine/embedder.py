@@ -8,9 +8,10 @@ from collections import abc
 from functools import partial
 
 from service.engine.config import EngineConfig
-from service.engine.front import EngineFront, StepObserver
+from service.engine.front import EngineFront
 from service.engine.link import Link
 from service.engine.mail import Add, InputVector, Output
+from service.engine.port import StepObserver
 from service.engine.retry import retry_after_s
 from service.generation.embedding import EmbeddingOutput, EmbeddingRequest, Vector
 from service.generation.errors import EngineError, EngineOverloaded, InvalidRequest, PromptTooLong

@@ -12,6 +12,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from service.engine.link import Link
 from service.engine.mail import Abort, Check, Mail, Output, Report
+from service.engine.port import StepObserver
 from service.engine.retry import retry_after_s
 from service.generation.errors import (
     DeadlineExceeded,
@@ -30,13 +31,6 @@ _COUNTERS = (
     "num_prefix_query_tokens",
     "num_prefix_hit_tokens",
 )
-
-
-class StepObserver(Protocol):
-    """Is told the engine's state after each step, on the event loop."""
-
-    def on_step(self, stats: EngineStats) -> None:
-        """Must return at once."""
 
 
 class Opened(Protocol):
@@ -142,6 +136,11 @@ class EngineFront(Generic[OpenedT]):
         Zero while it is started again: that it doesn't move is no news then.
         """
         return 0.0 if self.is_restarting else time.monotonic() - self._heartbeat
+
+    @property
+    def num_open(self) -> int:
+        """Requests whose callers have not left."""
+        return len(self._opened)
 
     def stats(self) -> EngineStats:
         """The state after the last step, or after what has come or gone since."""

@@ -10,11 +10,12 @@ from dataclasses import replace
 from functools import partial
 
 from service.engine.config import EngineConfig
-from service.engine.front import EngineFront, Errand, StepObserver
+from service.engine.front import EngineFront, Errand
 from service.engine.limits import max_sequence_len
 from service.engine.link import Link
 from service.engine.mail import Add, Compile, Output
 from service.engine.output_stream import OutputStream
+from service.engine.port import StepObserver
 from service.engine.request_check import check_request
 from service.engine.retry import retry_after_s
 from service.generation.constraint import Constraint

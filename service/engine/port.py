@@ -38,6 +38,10 @@ class Engine(Protocol):
     def heartbeat_age_s(self) -> float:
         """Seconds since the engine last began a step or, when idle, looked for work: about a second at most then."""
 
+    @property
+    def num_open(self) -> int:
+        """Requests whose callers have not left."""
+
     def stats(self) -> EngineStats:
         """The state after the last step, or after what has come or gone since."""
 

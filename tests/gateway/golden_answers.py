@@ -17,9 +17,9 @@ from sluice.v1 import (
     text_generation_pb2,
 )
 
-from service.pipeline.completion_fold import CompletionFold
-from service.pipeline.fold import ChatFold
-from service.pipeline.text_fold import TextFold
+from service.contract.chat_fold import ChatFold
+from service.contract.completion_fold import CompletionFold
+from service.contract.text_generation_fold import TextFold
 from tests.gateway import fakes, response_fakes
 from tests.gateway.golden_service import Answer, Answers
 

@@ -10,19 +10,20 @@ from typing import Any
 from grpc import aio
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc, model_pb2, model_pb2_grpc
+from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc, model_pb2_grpc
 
 from service.config import ModelSettings
-from service.engine.encoder_engine import EncoderEngine
-from service.engine.engine import StepObserver
-from service.pipeline.embedding import EmbeddingPipeline
+from service.engine.embedder import EmbedderFront
+from service.engine.port import StepObserver
+from service.prompts.embedding import EmbeddingPrompts
+from service.registry.description import ModelDescription, Task
+from service.registry.models import ServedEncoder, ServedModel
 from service.server import Server
-from service.servicers.catalog import Served, ServedEncoder
 from service.telemetry import Telemetry
 from tests.engine.encoder_fakes import NUM_DIMENSIONS, FramedTokenizer, HandRunner, hand_engine
 from tests.engine.fakes import until
 from tests.service.fakes import MODEL, ScriptedRunner, scripted_engine, served, settings_of
-from tests.service.plain_pipeline import PlainPipeline
+from tests.service.plain_preparation import PlainPreparation
 
 ENCODER = "encoder"
 
@@ -33,7 +34,7 @@ class RunningEncoder:
 
     server: Server
     telemetry: Telemetry
-    engine: EncoderEngine
+    engine: EmbedderFront
     runner: HandRunner
     spans: InMemorySpanExporter
     embeddings: Any
@@ -42,7 +43,7 @@ class RunningEncoder:
 
     async def until_idle(self) -> None:
         """Return when nobody is served and nothing waits; fail if that never comes."""
-        await until(lambda: not self.engine._pending and not self.engine.stats().num_waiting)
+        await until(lambda: not self.engine.num_open and not self.engine.stats().num_waiting)
 
 
 def embed(*texts: str, **fields: Any) -> embedding_pb2.EmbedRequest:
@@ -58,18 +59,16 @@ async def running_encoder(engine: dict[str, int] | None = None, **settings: Any)
     chosen = settings_of(**{"model": {ENCODER: "nowhere", MODEL: "nowhere"}, **settings})
     server = Server(chosen, telemetry)
     runner = HandRunner()
-    made: list[EncoderEngine] = []
+    made: list[EmbedderFront] = []
 
-    async def load(model: ModelSettings, observer: StepObserver) -> Served:
+    async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
         if model.name == MODEL:
-            return served(MODEL, scripted_engine(ScriptedRunner("hello"), observer), PlainPipeline())
+            return served(MODEL, scripted_engine(ScriptedRunner("hello"), observer), PlainPreparation())
         made.append(hand_engine(runner, observer, **engine or {}))
-        description = model_pb2.Model(
-            name=ENCODER, tasks=[model_pb2.TASK_EMBEDDING], embedding_dimensions=NUM_DIMENSIONS
-        )
+        description = ModelDescription(ENCODER, tasks=[Task.EMBEDDING], embedding_dimensions=NUM_DIMENSIONS)
         tokenizer = FramedTokenizer()
-        pipeline = EmbeddingPipeline(tokenizer, made[0].max_model_len, NUM_DIMENSIONS)
-        return ServedEncoder(description, made[0], pipeline, tokenizer)
+        prompts = EmbeddingPrompts(tokenizer, made[0].max_model_len, NUM_DIMENSIONS)
+        return ServedEncoder(description, made[0], prompts, tokenizer)
 
     port = await server.start()
     await server.load(chosen.served_models(), load)

@@ -9,21 +9,25 @@ from typing import Any
 
 import numpy as np
 from grpc import aio
-from sluice.v1 import chat_pb2_grpc, endpoint_pb2, endpoint_pb2_grpc, model_pb2, model_pb2_grpc
+from sluice.v1 import chat_pb2_grpc, endpoint_pb2, endpoint_pb2_grpc, model_pb2_grpc
 
 from service.config import ModelSettings
-from service.engine.encoder_core import TokenIds, Vector
-from service.engine.encoder_engine import EncoderEngine
-from service.engine.engine import Engine, StepObserver
-from service.pipeline.embedding import EmbeddingPipeline
+from service.engine.embedder import EmbedderFront
+from service.engine.encoder_core import EncoderCore
+from service.engine.generator import GeneratorFront
+from service.engine.port import StepObserver
+from service.engine.thread_link import ThreadLink
+from service.generation.embedding import TokenIds, Vector
+from service.prompts.embedding import EmbeddingPrompts
+from service.registry.description import ModelDescription, Task
+from service.registry.models import ServedEncoder, ServedModel
 from service.server import Server
-from service.servicers.catalog import ServedEncoder, ServedModel
 from service.telemetry import Telemetry
 from tests.engine.fakes import ByteTokenizer, config_of
 from tests.service.fakes import ScriptedRunner, scripted_engine, served, settings_of
-from tests.service.plain_pipeline import PlainPipeline
+from tests.service.plain_preparation import PlainPreparation
 
-GENERATES = (model_pb2.TASK_CHAT, model_pb2.TASK_COMPLETION)
+GENERATES = (Task.CHAT, Task.COMPLETION)
 
 
 @dataclass
@@ -33,7 +37,7 @@ class Serving:
     server: Server
     port: int
     runners: dict[str, ScriptedRunner]
-    engines: dict[str, Engine]
+    engines: dict[str, GeneratorFront]
     chat: Any
     models: Any
     endpoints: Any
@@ -84,35 +88,34 @@ def both(first: int = 50, second: int = 50) -> list[tuple[str, str, int]]:
 
 
 def encoder(name: str) -> ServedEncoder:
-    """A model that makes vectors, as far as the catalogue looks at one."""
-    description = model_pb2.Model(name=name, tasks=[model_pb2.TASK_EMBEDDING])
-    tokenizer = ByteTokenizer()
-    engine = EncoderEngine(LengthRunner(), config_of(), vocab_size=tokenizer.vocab_size)
+    """A model that makes vectors, as far as the registry looks at one."""
+    description = ModelDescription(name, tasks=[Task.EMBEDDING])
+    tokenizer, config = ByteTokenizer(), config_of()
+    link = ThreadLink(EncoderCore(LengthRunner(), config.max_batch_tokens), name="encoder")
+    engine = EmbedderFront(link, config, vocab_size=tokenizer.vocab_size)
     engine.start()
-    return ServedEncoder(description, engine, EmbeddingPipeline(tokenizer, engine.max_model_len, 1), tokenizer)
+    return ServedEncoder(description, engine, EmbeddingPrompts(tokenizer, engine.max_model_len, 1), tokenizer)
 
 
 @asynccontextmanager
 async def serving(
-    *models: str, tasks: Mapping[str, Sequence[model_pb2.Task]] | None = None, **settings: Any
+    *models: str, tasks: Mapping[str, Sequence[Task]] | None = None, **settings: Any
 ) -> AsyncIterator[Serving]:
     """A server of `models`, generative where `tasks` doesn't say else, and an encoder; stopped at the end."""
     telemetry = Telemetry(None)
     chosen = settings_of(model=dict.fromkeys(models, "nowhere"), **settings)
     server = Server(chosen, telemetry)
     runners = {name: ScriptedRunner(name) for name in models}
-    engines: dict[str, Engine] = {}
+    engines: dict[str, GeneratorFront] = {}
 
     async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
         engines[model.name] = scripted_engine(runners[model.name], observer)
-        made = served(model.name, engines[model.name], PlainPipeline())
-        made.description.tasks[:] = (tasks or {}).get(model.name, GENERATES)
-        return made
+        return served(model.name, engines[model.name], PlainPreparation(), (tasks or {}).get(model.name, GENERATES))
 
     port = await server.start()
     try:
         await server.load(chosen.served_models(), load)
-        server.catalog.add(encoder("encoder"))
+        server.registry.add(encoder("encoder"))
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             yield Serving(
                 server,

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from service.servicers.endpoint_file import EndpointFile
+from service.contract.model import EndpointJson
+from service.registry.endpoint_file import EndpointFile
 from tests.service.endpoint_states import state
 
 
@@ -36,7 +37,7 @@ def stand_still_at(owner: Any, name: str, number: int) -> None:
 
 def main(path: str, how: str, number: str = "") -> None:
     """Write until the end."""
-    file = EndpointFile(Path(path))
+    file = EndpointFile(Path(path), EndpointJson())
     if how == "loop":
         for size in itertools.cycle(range(1, 60)):
             file.write(state(size))

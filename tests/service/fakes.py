@@ -1,4 +1,4 @@
-"""What the service's tests run on: an engine with a scripted runner, and a pipeline without templates."""
+"""What the service's tests run on: an engine with a scripted runner, and a preparation without templates."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ from grpc_status import rpc_status
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2, model_pb2_grpc
+from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2_grpc
 
 from service.config import ModelSettings, Settings
 from service.engine.core import SampledToken
-from service.engine.engine import Engine, StepObserver
+from service.engine.generator import GeneratorFront
+from service.engine.generator_core import GeneratorCore
+from service.engine.port import StepObserver
 from service.engine.scheduler import Step
 from service.engine.sequence import Sequence
+from service.engine.thread_link import ThreadLink
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
-from service.pipeline.completion import CompletionPipeline
-from service.pipeline.watermark import WatermarkDetector
+from service.output.watermark import WatermarkDetector
+from service.registry.description import ModelDescription, Task
+from service.registry.models import ServedGenerator, ServedModel
 from service.server import LoadModel, Server
-from service.servicers.catalog import ServedModel
 from service.telemetry import Telemetry
 from tests.engine.fakes import END, ByteTokenizer, config_of, say, until
-from tests.service.plain_pipeline import PlainPipeline
+from tests.service.plain_preparation import PlainPreparation
 
 MODEL = "scripted"
 ENDLESS = {"max_model_len": 1_000_000, "num_blocks": 250_000}  # longer than any test waits
@@ -83,9 +86,9 @@ class Running:
     telemetry: Telemetry
     port: int
     channel: aio.Channel
-    engine: Engine
+    engine: GeneratorFront
     runner: ScriptedRunner
-    pipeline: PlainPipeline
+    preparation: PlainPreparation
     spans: InMemorySpanExporter
     load: LoadModel
     chat: Any = field(init=False)
@@ -118,7 +121,7 @@ class Running:
             return is_free and (stats.num_running, stats.num_waiting) == (0, 0) and not self.runner.kept
 
         await until(is_idle)
-        self.engine._core.check()
+        await self.engine.check()
 
     async def ended_spans(self, num: int) -> dict[str, ReadableSpan]:
         """The ended spans by name, once there are `num`."""
@@ -142,12 +145,12 @@ async def running(
     chosen = settings_of(**settings)
     server = Server(chosen, telemetry)
     runner = runner or ScriptedRunner("hello")
-    pipeline = PlainPipeline()
-    made: list[Engine] = []
+    preparation = PlainPreparation()
+    made: list[GeneratorFront] = []
 
     async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
         made.append(scripted_engine(runner, observer, **engine or {}))
-        return served(model.name, made[0], pipeline)
+        return served(model.name, made[0], preparation)
 
     port = await server.start()
     if is_loaded:
@@ -156,7 +159,7 @@ async def running(
         made.append(scripted_engine(runner))
     try:
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            yield Running(server, telemetry, port, channel, made[0], runner, pipeline, spans, load)
+            yield Running(server, telemetry, port, channel, made[0], runner, preparation, spans, load)
     finally:
         await server.close()
         telemetry.shutdown()
@@ -168,19 +171,24 @@ def settings_of(**values: Any) -> Settings:
     return Settings(**{**quick, **values})
 
 
-def scripted_engine(runner: ScriptedRunner, observer: StepObserver | None = None, **sizes: int) -> Engine:
+def scripted_engine(runner: ScriptedRunner, observer: StepObserver | None = None, **sizes: int) -> GeneratorFront:
     """An engine with small sizes on `runner`; not started."""
-    return Engine(runner, ByteTokenizer(), config_of(**sizes), eos_token_ids=[END], observer=observer)
+    config, tokenizer = config_of(**sizes), ByteTokenizer()
+    core = GeneratorCore(runner, tokenizer, config, eos_token_ids=[END])
+    return GeneratorFront(ThreadLink(core), config, vocab_size=tokenizer.vocab_size, observer=observer)
 
 
-def served(name: str, engine: Engine, pipeline: PlainPipeline) -> ServedModel:
+def served(
+    name: str,
+    engine: GeneratorFront,
+    preparation: PlainPreparation,
+    tasks: Sequence[Task] = (Task.CHAT, Task.COMPLETION),
+) -> ServedGenerator:
     """The model as the servicers see it."""
-    description = model_pb2.Model(name=name, architecture="Scripted", system_fingerprint="fp", max_model_len=128)
-    detector = WatermarkDetector(ByteTokenizer(), Watermark())
+    description = ModelDescription(name, tasks=tasks, architecture="Scripted", fingerprint="fp", max_model_len=128)
     tokenizer = ByteTokenizer()
-    chat: Any = pipeline  # its shape is enough
-    completion = CompletionPipeline(tokenizer, engine.max_model_len, [END], chat)
-    return ServedModel(description, engine, chat, completion, detector, tokenizer)
+    prepares: Any = preparation  # its shape is enough
+    return ServedGenerator(description, engine, prepares, WatermarkDetector(tokenizer, Watermark()), tokenizer)
 
 
 def request(text: str = "hi", **fields: Any) -> chat_pb2.ChatRequest:

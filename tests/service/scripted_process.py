@@ -6,12 +6,12 @@ The model's path is what it says, again and again; after "die:" in front of that
 from service.__main__ import main
 from service.config import ModelSettings
 from service.engine.core import SampledToken
-from service.engine.engine import StepObserver
+from service.engine.port import StepObserver
 from service.engine.scheduler import Step
 from service.generation.errors import SequenceError
-from service.servicers.catalog import ServedModel
+from service.registry.models import ServedModel
 from tests.service.fakes import ENDLESS, ScriptedRunner, scripted_engine, served
-from tests.service.plain_pipeline import PlainPipeline
+from tests.service.plain_preparation import PlainPreparation
 
 
 class DyingRunner(ScriptedRunner):
@@ -27,7 +27,7 @@ async def load(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     """The scripted model."""
     text = settings.path.removeprefix("die:")
     runner = (DyingRunner if settings.path.startswith("die:") else ScriptedRunner)(text, end=False)
-    return served(settings.name, scripted_engine(runner, observer, **ENDLESS), PlainPipeline())
+    return served(settings.name, scripted_engine(runner, observer, **ENDLESS), PlainPreparation())
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ async def test_chat_left_by_its_caller_frees_everything(method: str, moment: str
         if moment == "after":
             await until(lambda: run.engine.stats().num_generated_tokens > 0)
         call.cancel()
-        await until(lambda: not run.engine._streams)
+        await until(lambda: not run.engine.num_open)
         if moment == "before":
             runner.gate.set()  # the step with the caller's prompt ends only now
             await until(lambda: run.engine.stats().num_steps > 0)
@@ -118,7 +118,7 @@ async def test_stream_chat_sends_usage_before_an_error() -> None:
 async def test_stream_chat_refused_before_admission_sends_no_event() -> None:
     """What fails before the engine takes it is a bare status."""
     async with running() as run:
-        run.pipeline.fail_with = PromptTooLong("messages", 9, 8)
+        run.preparation.fail_with = PromptTooLong("messages", 9, 8)
         refusal = await refused(run.chat.StreamChat(request()))
     assert refusal.events == []
     assert refusal.fields == [("messages", "PROMPT_TOO_LONG")]

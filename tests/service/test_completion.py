@@ -18,7 +18,7 @@ from sluice.v1 import (
     serving_pb2,
 )
 
-from service.pipeline.completion_fold import CompletionFold
+from service.contract.completion_fold import CompletionFold
 from tests.engine.fakes import END, until
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, refused, running
 
@@ -136,7 +136,7 @@ async def test_completion_left_by_its_caller_frees_everything(method: str, momen
         if moment == "after":
             await until(lambda: run.engine.stats().num_generated_tokens > 0)
         call.cancel()
-        await until(lambda: not run.engine._streams)
+        await until(lambda: not run.engine.num_open)
         if moment == "before":
             runner.gate.set()
             await until(lambda: run.engine.stats().num_steps > 0)

@@ -12,11 +12,11 @@ from grpc import aio
 from sluice.v1 import chat_pb2, chat_pb2_grpc, completion_pb2_grpc, logprobs_pb2, sampling_pb2
 
 from service.config import DEMO_FOLDER, EngineSettings, ModelSettings
-from service.engine.engine import StepObserver
+from service.contract.completion_fold import CompletionFold
+from service.engine.port import StepObserver
 from service.loading import load_model
-from service.pipeline.completion_fold import CompletionFold
+from service.registry.models import ServedModel
 from service.server import Server
-from service.servicers.catalog import Served
 from service.telemetry import Telemetry
 from tests.service.fakes import request, settings_of
 from tests.service.test_completion import complete
@@ -36,7 +36,7 @@ async def serving() -> AsyncIterator[aio.Channel]:
     settings = settings_of()
     server = Server(settings, telemetry)
 
-    async def load(model: ModelSettings, observer: StepObserver) -> Served:
+    async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
         filled = ModelSettings(
             name=model.name,
             path=str(DEMO_FOLDER),

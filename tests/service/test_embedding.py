@@ -13,8 +13,9 @@ from sluice.v1 import embedding_pb2, model_pb2, serving_pb2
 
 from service.config import EMBEDDING_NAME, Settings
 from service.generation.stats import EngineStats
+from service.health import Phase
 from service.loading import load_model
-from service.servicers.catalog import ServedEncoder
+from service.registry.models import ServedEncoder
 from tests.engine.encoder_fakes import BEGIN, FINISH, vector_of
 from tests.engine.fakes import until
 from tests.service.encoder_fakes import ENCODER, RunningEncoder, embed, running_encoder
@@ -136,11 +137,11 @@ async def test_embed_left_by_its_caller_is_not_computed(moment: str) -> None:
             if ahead is not None:
                 await until(run.runner.entered.is_set)
             call = run.embeddings.Embed(embed(*["left"] * 100))
-            await until(lambda: len(run.engine._pending) == (2 if ahead is not None else 1))
+            await until(lambda: run.engine.num_open == (2 if ahead is not None else 1))
             if ahead is None:
                 await until(run.runner.entered.is_set)
             call.cancel()
-            await until(lambda: len(run.engine._pending) == (1 if ahead is not None else 0))
+            await until(lambda: run.engine.num_open == (1 if ahead is not None else 0))
         await run.until_idle()
         if ahead is not None:
             await ahead
@@ -153,7 +154,7 @@ async def test_embed_ends_at_the_callers_deadline() -> None:
     async with running_encoder({"max_batch_tokens": 64}) as run:
         with run.runner.paused():
             refusal = await refused(run.embeddings.Embed(embed(*["late"] * 100), timeout=0.3))
-            await until(lambda: not run.engine._pending)
+            await until(lambda: not run.engine.num_open)
         await run.until_idle()
         assert len(run.runner.batches) == 1
     assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -164,7 +165,7 @@ async def test_embed_is_refused_when_the_queue_is_full() -> None:
     async with running_encoder({"max_queue_requests": 1}) as run:
         with run.runner.paused():
             first = run.embeddings.Embed(embed("a"))
-            await until(lambda: len(run.engine._pending) == 1)
+            await until(lambda: run.engine.num_open == 1)
             refusal = await refused(run.embeddings.Embed(embed("b")))
         assert await first
     assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
@@ -178,7 +179,7 @@ async def test_large_request_does_not_hold_up_a_small_one() -> None:
             large = run.embeddings.Embed(embed(*["large"] * 2048))
             await until(run.runner.entered.is_set)
             small = run.embeddings.Embed(embed("small"))
-            await until(lambda: len(run.engine._pending) == 2)
+            await until(lambda: run.engine.num_open == 2)
             run.runner.max_runs = 3
         await small
         assert len(run.runner.batches) <= 3
@@ -202,7 +203,7 @@ async def test_server_drains_a_running_embedding() -> None:
             call = run.embeddings.Embed(embed("a"))
             await until(run.runner.entered.is_set)
             stop = asyncio.create_task(run.server.drain())
-            await until(lambda: run.engine._is_closed)
+            await until(lambda: run.server.health.phase is Phase.DRAINING)
         assert len((await call).embeddings) == 1
         await stop
 

@@ -10,7 +10,10 @@ import grpc
 import pytest
 from sluice.v1 import endpoint_pb2, model_pb2, serving_pb2
 
-from service.servicers.endpoint_table import MAX_ENDPOINTS, EndpointTable
+from service.preparation import Preparation
+from service.prompts.workers import WorkerLimits, Workers
+from service.registry.description import Task
+from service.registry.endpoint_table import MAX_ENDPOINTS, EndpointTable
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import Serving, both, entities_of, serving
 from tests.service.fakes import kinds_of, refused, request, rest_of
@@ -79,9 +82,9 @@ async def test_changes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
 async def test_requests_are_shared_out_by_traffic() -> None:
     """The draws decide, one a request; the answer names the model, not the endpoint."""
     async with serving("a", "b") as run:
-        await run.create("x", *both(30, 70))
         places = iter([0, 29, 30, 99, 31])
-        run.server.catalog.endpoints._draw = lambda _: next(places)
+        run.server.registry.endpoints = EndpointTable(draw=lambda _: next(places))
+        await run.create("x", *both(30, 70))
         assert [await answers(run, "x") for _ in range(5)] == ["a", "a", "b", "b", "b"]
 
 
@@ -149,9 +152,10 @@ async def test_model_is_asked_for_its_own_tasks_only() -> None:
 
 async def test_chat_without_a_chat_template_is_refused() -> None:
     """By the field `model`. An endpoint over such a model and one that chats has completion for its task."""
-    async with serving("a", "b", tasks={"b": [model_pb2.TASK_COMPLETION]}) as run:
-        plain = replace(run.server.catalog.generator("b"), chat_pipeline=None)
-        run.server.catalog.add(plain)
+    async with serving("a", "b", tasks={"b": [Task.COMPLETION]}) as run:
+        served = run.server.registry.generator("b")
+        preparation = Preparation("b", served.tokenizer, 128, None, Workers(WorkerLimits()))
+        run.server.registry.add(replace(served, preparation=preparation))
         assert (await run.create("x", *both(0, 100))).task == model_pb2.TASK_COMPLETION
         refusal = await refused(answers(run, "x"))
     assert (refusal.code, refusal.fields) == (Code.INVALID_ARGUMENT, [("model", "UNSUPPORTED_TASK")])
@@ -243,7 +247,7 @@ async def test_number_of_endpoints_is_limited() -> None:
     async with serving("a", "b") as run:
         template = await run.create("x", *both())
         made = [endpoint_pb2.Endpoint(name=f"x{i}", entities=template.entities) for i in range(MAX_ENDPOINTS)]
-        run.server.catalog.endpoints = EndpointTable(made=made)
+        run.server.registry.endpoints = EndpointTable(made=made)
         refusal = await refused(run.create("y", *both()))
         assert (await run.update("x7", ("only", "b", 100))).config_version == 1
     assert (refusal.code, refusal.info.reason) == (Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS")

@@ -10,11 +10,16 @@ from random import Random
 
 import pytest
 
-from service.servicers.endpoint_file import EndpointFile, EndpointFileError
+from service.contract.model import EndpointJson
+from service.registry.endpoint_file import EndpointFile, EndpointFileError
 from tests.service.endpoint_states import state
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = '{"endpoints": [{"name": "x", "entities": [{"name": "a", "model": "a", "traffic_percentage": 100}]}]}'
+
+
+def file_at(path: Path) -> EndpointFile:
+    return EndpointFile(path, EndpointJson())
 
 
 def names_in(folder: Path) -> list[str]:
@@ -24,7 +29,7 @@ def names_in(folder: Path) -> list[str]:
 
 def test_file_gives_back_what_was_written(tmp_path: Path) -> None:
     """Every field comes back, the newest state counts, and nothing else lies in the folder."""
-    file = EndpointFile(tmp_path / "endpoints.json")
+    file = file_at(tmp_path / "endpoints.json")
     assert file.read() == []
     file.write(state(9))
     file.write(state(3))
@@ -34,7 +39,7 @@ def test_file_gives_back_what_was_written(tmp_path: Path) -> None:
 
 def test_write_that_fails_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that refuses, at any point before the end, costs the new state only."""
-    file = EndpointFile(tmp_path / "endpoints.json")
+    file = file_at(tmp_path / "endpoints.json")
     file.write(state(2))
 
     def refuse(_handle: int) -> None:
@@ -76,7 +81,7 @@ async def test_file_is_whole_at_each_step_of_a_write(
     async with writing(path, *point) as said:
         assert await said.readline() == b"stands still\n"
     assert len(names_in(tmp_path)) == 1 + left
-    assert EndpointFile(path).read() == state(size)
+    assert file_at(path).read() == state(size)
     assert names_in(tmp_path) == ["endpoints.json"]
 
 
@@ -88,7 +93,7 @@ async def test_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> No
             lines = [await said.readline() for _ in range(draw.randrange(1, 40))]
             await asyncio.sleep(draw.random() / 100)
         lines += [line for line in (await said.read()).splitlines(keepends=True) if line.endswith(b"\n")]
-        kept = EndpointFile(path).read()
+        kept = file_at(path).read()
         assert kept == state(len(kept))
         assert len(kept) in {int(lines[-1]), int(lines[-1]) % 59 + 1}  # the one confirmed last, or the one after it
         assert names_in(tmp_path) == ["endpoints.json"]
@@ -98,7 +103,7 @@ def test_leftovers_of_a_dead_writer_are_removed(tmp_path: Path) -> None:
     """Its own only: what else lies in the folder stays."""
     for name in (".endpoints.json.abc123.tmp", ".other.json.abc123.tmp", "endpoints.json.tmp"):
         (tmp_path / name).write_text("{")
-    assert EndpointFile(tmp_path / "endpoints.json").read() == []
+    assert file_at(tmp_path / "endpoints.json").read() == []
     assert names_in(tmp_path) == [".other.json.abc123.tmp", "endpoints.json.tmp"]
 
 
@@ -106,14 +111,14 @@ def test_leftovers_beside_a_name_with_brackets_are_removed(tmp_path: Path) -> No
     """The file's name is no pattern."""
     for name in (".a[1].json.abc123.tmp", ".a1.json.abc123.tmp"):
         (tmp_path / name).write_text("{")
-    assert EndpointFile(tmp_path / "a[1].json").read() == []
+    assert file_at(tmp_path / "a[1].json").read() == []
     assert names_in(tmp_path) == [".a1.json.abc123.tmp"]
 
 
 def test_file_of_another_folder_is_refused(tmp_path: Path) -> None:
     """A missing folder is told at the start, not with the first change."""
     with pytest.raises(EndpointFileError, match=r"nowhere/endpoints\.json: the folder does not exist$"):
-        EndpointFile(tmp_path / "nowhere" / "endpoints.json").read()
+        file_at(tmp_path / "nowhere" / "endpoints.json").read()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +133,7 @@ def test_file_of_another_folder_is_refused(tmp_path: Path) -> None:
         (GOOD.replace("100", "99"), "'x': traffic_percentage must add up to 100, not 99"),
         (GOOD.replace("100", "101"), "'x': must be less than or equal to 100"),
         ('{"endpoints": [{"name": "x"}]}', "'x': must contain at least 1 item"),
-        (GOOD.replace("}]}", "}]}, " + GOOD[len('{"endpoints": [') : -2]), "'x' stands twice"),
+        (GOOD.replace("}]}", "}]}, " + GOOD[len('{"endpoints": [') : -2]), "duplicate endpoint 'x'"),
     ],
 )
 def test_bad_file_is_one_line_with_its_path(text: str, words: str, tmp_path: Path) -> None:
@@ -136,7 +141,7 @@ def test_bad_file_is_one_line_with_its_path(text: str, words: str, tmp_path: Pat
     path = tmp_path / "endpoints.json"
     path.write_text(text)
     with pytest.raises(EndpointFileError) as caught:
-        EndpointFile(path).read()
+        file_at(path).read()
     assert str(caught.value).startswith(f"{path}: ")
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -8,8 +8,8 @@ import grpc
 import pytest
 from sluice.v1 import endpoint_pb2, model_pb2
 
+from service.registry.endpoint_file import EndpointFile
 from service.server import StartError
-from service.servicers.endpoint_file import EndpointFile
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import both, entities_of, serving
 from tests.service.fakes import refused, request
@@ -109,7 +109,7 @@ async def test_change_is_whole_although_its_caller_leaves(tmp_path: Path, monkey
         await asyncio.wait([call])
         assert "x" not in await run.names()
         gate.set()
-        await until(lambda: run.server.catalog.endpoints.find("x") is not None)
+        await until(lambda: run.server.registry.endpoints.find("x") is not None)
         assert EndpointFile(path).read() == [await run.get("x")]
 
 

@@ -5,16 +5,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from sluice.v1 import chat_pb2, content_pb2, model_pb2, tool_pb2
 
 from service.config import DEMO_FOLDER, ChatSettings, EngineSettings, ModelSettings
-from service.errors import UnsupportedTask
-from service.generation.errors import ModelLoadError
+from service.generation.answer_request import AnswerRequest
+from service.generation.conversation import Conversation, Function, Message, Role, TextPart, ToolChoice, ToolMode
+from service.generation.errors import ModelLoadError, UnsupportedTask
 from service.generation.stats import EngineStats
 from service.loading import load_model
-from service.servicers.catalog import ServedModel
+from service.registry.description import Task
+from service.registry.models import ServedGenerator
 
 ORDER = "Answer in upper case."
 
@@ -34,28 +34,33 @@ def settings_of(folder: Path, **settings: Any) -> ModelSettings:
     )
 
 
-def loaded(chat: ChatSettings, folder: Path = DEMO_FOLDER) -> ServedModel:
+def loaded(chat: ChatSettings, folder: Path = DEMO_FOLDER) -> ServedGenerator:
     model = load_model(settings_of(folder, chat=chat), Nobody())
-    assert isinstance(model, ServedModel)
+    assert isinstance(model, ServedGenerator)
     return model
 
 
-async def prompt_length(model: ServedModel, *roles_and_texts: tuple[content_pb2.Role, str]) -> int:
-    messages = [
-        content_pb2.Message(role=role, content=[content_pb2.ContentPart(text=text)]) for role, text in roles_and_texts
-    ]
-    prepared = await model.chat.prepare(chat_pb2.ChatRequest(model="demo", messages=messages), "1")
-    return len(prepared.generation.prompt_token_ids)
+def chat_of(*messages: Message, **fields: Any) -> AnswerRequest:
+    return AnswerRequest("demo", (Conversation(messages, **fields),), "messages")
+
+
+def said(role: Role, text: str) -> Message:
+    return Message(role, (TextPart(text),))
+
+
+async def prompt_length(model: ServedGenerator, *messages: Message) -> int:
+    prepared = await model.preparation.prepare(chat_of(*messages), "1")
+    return len(prepared.requests[0].prompt_token_ids)
 
 
 async def test_system_prompt_stands_where_the_caller_has_none() -> None:
     """The configured system prompt is the first message of a chat without one, and a caller's own replaces it."""
-    question = (content_pb2.ROLE_USER, "Hello!")
+    question = said(Role.USER, "Hello!")
     model, plain = loaded(ChatSettings(system_prompt=ORDER)), loaded(ChatSettings())
     bare = await prompt_length(plain, question)
-    told = await prompt_length(plain, (content_pb2.ROLE_SYSTEM, ORDER), question)
+    told = await prompt_length(plain, said(Role.SYSTEM, ORDER), question)
     assert await prompt_length(model, question) == told > bare
-    other = (content_pb2.ROLE_SYSTEM, "Answer.")
+    other = said(Role.SYSTEM, "Answer.")
     assert await prompt_length(model, other, question) == await prompt_length(plain, other, question) < told
 
 
@@ -74,12 +79,12 @@ def test_description_tells_version_and_tasks() -> None:
     """The version is the settings' own; a model with a chat template chats and completes."""
     description = load_model(settings_of(DEMO_FOLDER, version="2024-05"), Nobody()).description
     assert (description.name, description.version) == ("demo", "2024-05")
-    assert list(description.tasks) == [model_pb2.TASK_CHAT, model_pb2.TASK_COMPLETION]
+    assert list(description.tasks) == [Task.CHAT, Task.COMPLETION]
     assert description.supports_tools
     assert description.supports_reasoning
 
 
-def test_model_without_a_chat_template_completes_only(tmp_path: Path) -> None:
+async def test_model_without_a_chat_template_completes_only(tmp_path: Path) -> None:
     """It is loaded; a chat with it is refused by the name of `model`."""
     folder = tmp_path / "plain"
     shutil.copytree(DEMO_FOLDER, folder)
@@ -88,28 +93,23 @@ def test_model_without_a_chat_template_completes_only(tmp_path: Path) -> None:
     tokenizer.pop("chat_template", None)
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
     model = loaded(ChatSettings(), folder)
-    assert list(model.description.tasks) == [model_pb2.TASK_COMPLETION]
+    assert list(model.description.tasks) == [Task.COMPLETION]
     assert not model.description.supports_tools
     with pytest.raises(UnsupportedTask, match="'demo' has no chat template") as caught:
-        _ = model.chat
+        await prompt_length(model, said(Role.USER, "Hello!"))
     assert caught.value.field == "model"
 
 
 async def test_tool_syntax_of_the_settings_is_enforced() -> None:
     """A required call begins as the configured syntax begins one."""
-    tool = tool_pb2.Tool(function=tool_pb2.FunctionDefinition(name="look"))
-    request = chat_pb2.ChatRequest(
-        model="demo",
-        messages=[content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Hello!")])],
-        tools=[tool],
-        tool_choice=tool_pb2.ToolChoice(function_name="look"),
-    )
-    firsts = {}
+    choice = ToolChoice(ToolMode.REQUIRED, "look")
+    asked = chat_of(said(Role.USER, "Hello!"), tools=(Function("look"),), tool_choice=choice)
+    grammars = {}
     for chat in (ChatSettings(tool_syntax="hermes"), ChatSettings(tool_syntax="json")):
-        prepared = await loaded(chat).chat.prepare(request, "1")
-        constraint = prepared.generation.constraint
+        prepared = await loaded(chat).preparation.prepare(asked, "1")
+        constraint = prepared.requests[0].constraint
         assert constraint is not None
-        words = np.zeros(64, dtype=np.int32)
-        constraint.fill_mask(words)
-        firsts[chat.tool_syntax] = words.tobytes()
-    assert firsts["hermes"] != firsts["json"]
+        assert constraint.grammar is not None
+        grammars[chat.tool_syntax] = constraint.grammar.text
+    assert "\nopening: <[" in "\n" + grammars["hermes"]  # a token of its own
+    assert '\nopening: ""' in "\n" + grammars["json"]

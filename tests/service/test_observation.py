@@ -85,7 +85,7 @@ async def test_metrics_count_a_generation() -> None:
 async def test_metrics_tell_errors_apart() -> None:
     """A failed call counts with its status, a failed generation with its error; no time to a token is told."""
     async with running() as run:
-        run.pipeline.fail_with = ValueError()
+        run.preparation.fail_with = ValueError()
         await refused(run.chat.Chat(request()))
         (labels,) = samples(run, "rpc_server_call_duration_seconds_count")
         assert {("rpc_response_status_code", "INTERNAL"), ("rpc_method", "sluice.v1.ChatService/Chat")} < labels

@@ -27,10 +27,10 @@ from sluice.v1 import (
 )
 
 from service.config import EngineSettings, ModelSettings
-from service.engine.engine import StepObserver
+from service.engine.port import StepObserver
 from service.loading import load_model
+from service.registry.models import ServedEncoder, ServedGenerator, ServedModel
 from service.server import Server
-from service.servicers.catalog import Served, ServedEncoder, ServedModel
 from service.telemetry import Telemetry
 from tests.engine.encoder_fakes import save_encoder
 from tests.engine.fakes import until
@@ -107,7 +107,7 @@ def save_generator(folder: Path) -> None:
 class Service:
     """The server's models, and a call by its method's name."""
 
-    generator: ServedModel
+    generator: ServedGenerator
     encoder: ServedEncoder
     channel: aio.Channel
 
@@ -138,7 +138,7 @@ async def serving(folder: Path) -> AsyncIterator[Service]:
     telemetry = Telemetry(None)
     server = Server(settings, telemetry)
 
-    async def load(model: ModelSettings, observer: StepObserver) -> Served:
+    async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
         filled = {"dtype": "float32", "device": "cpu", "cache_share": 1.0, "engine": engine[model.name]}
         return load_model(model.model_copy(update=filled), observer)
 
@@ -146,7 +146,7 @@ async def serving(folder: Path) -> AsyncIterator[Service]:
     await server.load(settings.served_models(), load)
     try:
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            generator, encoder = server.catalog.generator(GENERATOR), server.catalog.encoder(ENCODER)
+            generator, encoder = server.registry.generator(GENERATOR), server.registry.encoder(ENCODER)
             yield Service(generator, encoder, channel)
     finally:
         await server.close()
@@ -251,11 +251,9 @@ async def until_idle(service: Service) -> None:
         )
 
     await until(is_idle)
-    engine = service.generator.engine
-    engine._core.check()
-    assert not engine._streams
-    assert not engine._queued
-    assert not service.encoder.engine._pending
+    await service.generator.engine.check()
+    assert not service.generator.engine.num_open
+    assert not service.encoder.engine.num_open
 
 
 async def greedy_texts(service: Service) -> list[str]:

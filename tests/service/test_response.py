@@ -120,7 +120,7 @@ async def test_bad_request_is_refused_by_its_field(method: str, fields: dict[str
 async def test_errors_of_the_chat_name_the_items(error: Any, field: str, rule: str | None) -> None:
     """What the pipeline finds in the chat's messages is told by the caller's items."""
     async with running() as run:
-        run.pipeline.fail_with = error
+        run.preparation.fail_with = error
         refusal = await refused(stub_of(run).StreamResponse(asked(instructions="I")))
     assert refusal.events == []
     assert refusal.fields == [(field, rule or "UNSUPPORTED_MODALITY")]
@@ -147,7 +147,7 @@ async def test_response_left_by_its_caller_frees_everything(method: str, moment:
         if moment == "after":
             await until(lambda: run.engine.stats().num_generated_tokens > 0)
         call.cancel()
-        await until(lambda: not run.engine._streams)
+        await until(lambda: not run.engine.num_open)
         if moment == "before":
             runner.gate.set()  # the step with the caller's prompt ends only now
             await until(lambda: run.engine.stats().num_steps > 0)

@@ -146,7 +146,7 @@ async def test_sampling_is_greedy_unless_asked_for() -> None:
 async def test_another_version_is_not_found(method: str) -> None:
     """The version that is served, or none, is good; another is NOT_FOUND with both names."""
     async with running() as run:
-        served = run.server.catalog.generator(MODEL)
+        served = run.server.registry.generator(MODEL)
         served.description.version = "3"
         for version in ("3", ""):
             response = await stub_of(run).GenerateText(text_request(model_version=version))
@@ -204,7 +204,7 @@ async def test_text_left_by_its_caller_frees_everything(method: str, moment: str
         if moment == "after":
             await until(lambda: run.engine.stats().num_generated_tokens > 0)
         call.cancel()
-        await until(lambda: not run.engine._streams)
+        await until(lambda: not run.engine.num_open)
         runner.gate.set()
         await until(lambda: run.engine.stats().num_steps > 0)
         await run.until_idle()

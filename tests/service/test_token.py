@@ -15,7 +15,9 @@ import tokenizers
 from sluice.v1 import chat_pb2, content_pb2, token_pb2, token_pb2_grpc
 
 from service.engine.tokenizer import FastTokenizer
-from tests.pipeline.fakes import ADDED, CHATML, END, function, pipeline_of, tokenizer_of, user
+from service.preparation import Preparation
+from service.prompts.workers import WorkerLimits, Workers
+from tests.pipeline.fakes import ADDED, CHATML, END, function, tokenizer_of, user
 from tests.service.fakes import MODEL, refused, request, running
 
 NUM_MAX = 128  # tokens of the context of the tests' model
@@ -25,10 +27,10 @@ NUM_MAX = 128  # tokens of the context of the tests' model
 async def serving(source: str = CHATML) -> AsyncIterator[tuple[Any, FastTokenizer]]:
     """A stub, and the tokenizer of the model that answers: a small one with a chat template."""
     tokenizer = tokenizer_of(*ADDED)
-    pipeline = pipeline_of(source, tokenizer)
+    preparation = preparation_of(source, tokenizer)
     async with running() as run:
-        scripted = run.server.catalog.generator(MODEL)
-        run.server.catalog.add(replace(scripted, chat_pipeline=pipeline, tokenizer=tokenizer))
+        scripted = run.server.registry.generator(MODEL)
+        run.server.registry.add(replace(scripted, preparation=preparation, tokenizer=tokenizer))
         yield token_pb2_grpc.TokenServiceStub(run.channel), tokenizer
         assert run.engine.stats().num_steps == 0
 
@@ -62,7 +64,7 @@ async def test_tokens_around_a_text_are_added_unless_refused() -> None:
     """What the tokenizer puts around a text is there by default, and counted."""
     tokenizer = _with_begin(tokenizer_of(*ADDED))
     async with running() as run:
-        run.server.catalog.add(replace(run.server.catalog.generator(MODEL), tokenizer=tokenizer))
+        run.server.registry.add(replace(run.server.registry.generator(MODEL), tokenizer=tokenizer))
         stub = token_pb2_grpc.TokenServiceStub(run.channel)
         whole = await stub.TokenizeText(tokenize("the"))
         plain = await stub.TokenizeText(tokenize("the", add_special_tokens=False))
@@ -152,7 +154,9 @@ async def test_a_chat_that_the_template_refuses_is_not_counted() -> None:
 async def test_a_chat_of_a_model_that_does_not_chat_is_not_counted() -> None:
     """The error names the model's place in the request."""
     async with running() as run:
-        run.server.catalog.add(replace(run.server.catalog.generator(MODEL), chat_pipeline=None))
+        served = run.server.registry.generator(MODEL)
+        preparation = Preparation(MODEL, served.tokenizer, NUM_MAX, None, Workers(WorkerLimits()))
+        run.server.registry.add(replace(served, preparation=preparation))
         refusal = await refused(token_pb2_grpc.TokenServiceStub(run.channel).CountTokens(count_chat(user("hello"))))
     assert (refusal.code, refusal.fields) == (grpc.StatusCode.INVALID_ARGUMENT, [("chat.model", "UNSUPPORTED_TASK")])
 

@@ -5,9 +5,16 @@ from random import Random
 
 import pytest
 
+from service.contract.model import to_entities
 from service.generation.errors import InvalidRequest
-from service.servicers.traffic import check_shares, draw_entity, largest_entity
-from tests.service.endpoint_fakes import entities_of
+from service.registry.description import ServedEntity
+from service.registry.traffic import check_shares, draw_entity, largest_entity
+from tests.service import endpoint_fakes
+
+
+def entities_of(*shares: tuple[str, str, int]) -> tuple[ServedEntity, ...]:
+    return to_entities(endpoint_fakes.entities_of(*shares))
+
 
 SHARES = [(100,), (50, 50), (1, 99), (0, 100), (100, 0), (33, 33, 34), (0, 0, 100)]
 

@@ -6,8 +6,6 @@ import enum
 from collections import abc
 from typing import Any
 
-from service.pipeline.reasoning import ReasoningMarkers, Thinking
-
 from service.engine.constraint_state import ConstraintState
 from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import ReasoningMarkers, ReasoningStart

@@ -22,8 +22,8 @@ from service.errors import (
     VersionNotFound,
     Violation,
 )
+from service.generation import errors as generation_errors
 from service.interceptors.errors import DOMAIN, TABLE
-from service.pipeline import errors as pipeline_errors
 from tests.service.fakes import refused, request, running
 
 Code = grpc.StatusCode
@@ -63,10 +63,10 @@ CASES = [
         limit="8",
         num_prompt_tokens="9",
     ),
-    blaming(pipeline_errors.UnsupportedModality(IMAGE, "no images"), IMAGE, "UNSUPPORTED_MODALITY"),
-    blaming(pipeline_errors.TemplateRefused("messages", "must alternate"), "messages", "TEMPLATE_REFUSED"),
-    blaming(pipeline_errors.UnsupportedConstraint(REGEX, "look-ahead"), REGEX, "UNSUPPORTED_CONSTRAINT"),
-    blaming(pipeline_errors.UnsupportedFeature("tools", "no tools"), "tools", "UNSUPPORTED_FEATURE"),
+    blaming(generation_errors.UnsupportedModality(IMAGE, "no images"), IMAGE, "UNSUPPORTED_MODALITY"),
+    blaming(generation_errors.TemplateRefused("messages", "must alternate"), "messages", "TEMPLATE_REFUSED"),
+    blaming(generation_errors.UnsupportedConstraint(REGEX, "look-ahead"), REGEX, "UNSUPPORTED_CONSTRAINT"),
+    blaming(generation_errors.UnsupportedFeature("tools", "no tools"), "tools", "UNSUPPORTED_FEATURE"),
     blaming(UnsupportedTask("makes vectors"), "model", "UNSUPPORTED_TASK"),
     blaming(engine_errors.InvalidRequest("stopping.max_tokens", "too many"), "stopping.max_tokens", "INVALID_FIELD"),
     Case(engine_errors.ConstraintFailed("too much memory"), Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
@@ -113,7 +113,7 @@ CASES = [
 async def test_error_becomes_its_status(case: Case, method: str) -> None:
     """Code, ErrorInfo, BadRequest and RetryInfo are as the table says, and the call's id comes with them."""
     async with running() as run:
-        run.pipeline.fail_with = case.error
+        run.preparation.fail_with = case.error
         call = getattr(run.chat, method)(request(), metadata=(("x-request-id", "request-7"),))
         refusal = await refused(call)
     assert refusal.code is case.code
@@ -128,7 +128,7 @@ async def test_error_becomes_its_status(case: Case, method: str) -> None:
 async def test_internal_errors_show_the_request_id_and_no_more(error: Exception) -> None:
     """The caller gets what to ask about, not what went wrong inside."""
     async with running() as run:
-        run.pipeline.fail_with = error
+        run.preparation.fail_with = error
         refusal = await refused(run.chat.Chat(request(), metadata=(("x-request-id", "request-7"),)))
     assert "request-7" in refusal.text
     assert "secret" not in str(refusal.error)
@@ -150,7 +150,7 @@ def test_every_reason_is_documented() -> None:
 async def test_errors_fit_into_trailers() -> None:
     """A long text is cut: a status that doesn't fit would reach the caller as another error."""
     async with running() as run:
-        run.pipeline.fail_with = pipeline_errors.TemplateRefused("messages", "ü" * 100_000)
+        run.preparation.fail_with = generation_errors.TemplateRefused("messages", "ü" * 100_000)
         refusal = await refused(run.chat.Chat(request()))
     assert refusal.code is Code.INVALID_ARGUMENT
     assert refusal.info.reason == "TEMPLATE_REFUSED"

@@ -51,7 +51,7 @@ async def test_log_line_tells_how_a_call_ended(lines: list[dict[str, object]]) -
 async def test_log_has_the_traceback_of_a_fault(lines: list[dict[str, object]]) -> None:
     """An exception that nobody expected is told in full, with the id that the caller got."""
     async with running() as run:
-        run.pipeline.fail_with = ValueError("inner")
+        run.preparation.fail_with = ValueError("inner")
         refusal = await refused(run.chat.Chat(request()))
     (line,) = [line for line in lines if line["level"] == "error"]
     assert "ValueError: inner" in str(line["exception"])

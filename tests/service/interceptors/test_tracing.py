@@ -78,7 +78,7 @@ async def test_server_span_of_a_good_call() -> None:
 async def test_server_span_of_a_failed_call(error: Exception, code: str) -> None:
     """The span has the status that the caller sees, also where an exception became it; no text of the exception."""
     async with running() as run:
-        run.pipeline.fail_with = error
+        run.preparation.fail_with = error
         await refused(run.chat.StreamChat(request()))
         spans = await run.ended_spans(2)
     assert attributes(spans[STREAM])["rpc.response.status_code"] == code
@@ -126,7 +126,7 @@ async def test_spans_of_a_call_left_before_a_write(caplog: pytest.LogCaptureFixt
             call.cancel()
             time.sleep(0.2)  # the loop stands still, so the write comes before the cancellation is seen
 
-        run.pipeline.before_events = leave
+        run.preparation.after_preparing = leave
         reading = asyncio.create_task(_wait(call))
         spans = await run.ended_spans(2)
         await asyncio.gather(reading, return_exceptions=True)
@@ -138,9 +138,9 @@ async def test_spans_of_a_call_left_before_a_write(caplog: pytest.LogCaptureFixt
 async def test_span_of_a_call_that_fails_after_its_caller_left() -> None:
     """An error that nobody can be told any more leaves the call what it was before: cancelled."""
     async with running() as run:
-        run.pipeline.fail_after_leaving = EngineClosed("too late to tell")
+        run.preparation.fail_after_leaving = EngineClosed("too late to tell")
         call = run.chat.Chat(request())
-        await until(run.pipeline.entered.is_set)
+        await until(run.preparation.entered.is_set)
         call.cancel()
         spans = await run.ended_spans(2)
     assert attributes(spans[WHOLE])["rpc.response.status_code"] == "CANCELLED"

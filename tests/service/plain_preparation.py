@@ -1,0 +1,57 @@
+"""A preparation without templates, for tests of what stands around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from service.generation.answer_request import AnswerRequest
+from service.generation.conversation import Conversation, Prompt, RawText
+from service.preparation import Preparation, PreparedAnswer
+from service.prompts.workers import WorkerLimits, Workers
+from tests.engine.fakes import ByteTokenizer
+
+
+@dataclass
+class PlainPreparation:
+    """Prepares conversations as if they were raw prompts; what has no seed has 1.
+
+    Raises `fail_with` at once, or `fail_after_leaving` when the caller has left, if they are set. `after_preparing` is
+    called with what is ready to run.
+    """
+
+    max_model_len: int = 1_000_000
+    fail_with: Exception | None = None
+    fail_after_leaving: Exception | None = None
+    entered: asyncio.Event = field(default_factory=asyncio.Event)
+    after_preparing: Callable[[], None] = lambda: None
+    chat: None = None
+
+    def __post_init__(self) -> None:
+        workers = Workers(WorkerLimits())
+        self._preparation = Preparation("plain", ByteTokenizer(), self.max_model_len, None, workers)
+
+    def close(self) -> None:
+        self._preparation.close()
+
+    async def prepare(self, asked: AnswerRequest, request_id: str, deadline: float | None = None) -> PreparedAnswer:
+        self.entered.set()
+        if self.fail_with is not None:
+            raise self.fail_with
+        if self.fail_after_leaving is not None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise self.fail_after_leaving from None
+        sampling = asked.sampling if asked.sampling.seed is not None else replace(asked.sampling, seed=1)
+        plain = replace(asked, sampling=sampling, prompts=tuple(map(_as_text, asked.prompts)))
+        prepared = await self._preparation.prepare(plain, request_id, deadline)
+        self.after_preparing()
+        return prepared
+
+
+def _as_text(prompt: Prompt) -> Prompt:
+    if not isinstance(prompt, Conversation):
+        return prompt
+    return RawText("".join(message.text for message in prompt.messages), prompt.field)
