@@ -6,24 +6,18 @@ from pathlib import Path
 import grpc
 import pytest
 
-from service.engine import errors as engine_errors
-from service.errors import (
+from service.errors import Draining, InvalidMessage, Starting, TooManyCalls, Violation
+from service.generation import errors as generation_errors
+from service.interceptors.errors import DOMAIN, TABLE
+from service.registry.errors import (
     DeploymentNotFound,
-    Draining,
     EndpointExists,
     EndpointNotFound,
     EndpointReadOnly,
-    InvalidMessage,
     ModelNotFound,
-    Starting,
-    TooManyCalls,
     TooManyEndpoints,
-    UnsupportedTask,
     VersionNotFound,
-    Violation,
 )
-from service.generation import errors as generation_errors
-from service.interceptors.errors import DOMAIN, TABLE
 from tests.service.fakes import refused, request, running
 
 Code = grpc.StatusCode
@@ -57,7 +51,7 @@ CASES = [
         values={"field": "n", "value": "129"},
     ),
     blaming(
-        engine_errors.PromptTooLong("messages", 9, 8),
+        generation_errors.PromptTooLong("messages", 9, 8),
         "messages",
         "PROMPT_TOO_LONG",
         limit="8",
@@ -67,9 +61,9 @@ CASES = [
     blaming(generation_errors.TemplateRefused("messages", "must alternate"), "messages", "TEMPLATE_REFUSED"),
     blaming(generation_errors.UnsupportedConstraint(REGEX, "look-ahead"), REGEX, "UNSUPPORTED_CONSTRAINT"),
     blaming(generation_errors.UnsupportedFeature("tools", "no tools"), "tools", "UNSUPPORTED_FEATURE"),
-    blaming(UnsupportedTask("makes vectors"), "model", "UNSUPPORTED_TASK"),
-    blaming(engine_errors.InvalidRequest("stopping.max_tokens", "too many"), "stopping.max_tokens", "INVALID_FIELD"),
-    Case(engine_errors.ConstraintFailed("too much memory"), Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
+    blaming(generation_errors.UnsupportedTask("makes vectors"), "model", "UNSUPPORTED_TASK"),
+    blaming(generation_errors.InvalidRequest("stopping.max_tokens", "too many"), "stopping.max_tokens", "INVALID_FIELD"),
+    Case(generation_errors.ConstraintFailed("too much memory"), Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
     Case(ModelNotFound("nobody"), Code.NOT_FOUND, "MODEL_NOT_FOUND", values={"model": "nobody"}),
     Case(
         VersionNotFound("one", "3", "2"),
@@ -93,17 +87,23 @@ CASES = [
     ),
     Case(TooManyEndpoints(3), Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS", values={"limit": "3"}),
     Case(
-        engine_errors.EngineOverloaded("256 requests wait already", retry_after_s=2.5),
+        generation_errors.EngineOverloaded("256 requests wait already", retry_after_s=2.5),
         Code.RESOURCE_EXHAUSTED,
         "QUEUE_FULL",
         retry_after_s=2.5,
     ),
     Case(TooManyCalls(7, 1.0), Code.RESOURCE_EXHAUSTED, "QUEUE_FULL", retry_after_s=1.0, values={"limit": "7"}),
     Case(Starting(1.0), Code.UNAVAILABLE, "STARTING", retry_after_s=1.0),
+    Case(
+        generation_errors.EngineRestarting("the engine died and is being started again", 4.0),
+        Code.UNAVAILABLE,
+        "STARTING",
+        retry_after_s=4.0,
+    ),
     Case(Draining(1.0), Code.UNAVAILABLE, "DRAINING", retry_after_s=1.0),
-    Case(engine_errors.EngineClosed("no more"), Code.UNAVAILABLE, "DRAINING", retry_after_s=1.0),
-    Case(engine_errors.DeadlineExceeded("too late"), Code.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
-    Case(engine_errors.EngineFailed("secret"), Code.INTERNAL, "ENGINE_FAILED"),
+    Case(generation_errors.EngineClosed("no more"), Code.UNAVAILABLE, "DRAINING", retry_after_s=1.0),
+    Case(generation_errors.DeadlineExceeded("too late"), Code.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
+    Case(generation_errors.EngineFailed("secret"), Code.INTERNAL, "ENGINE_FAILED"),
     Case(ValueError("secret"), Code.INTERNAL, "INTERNAL"),
 ]
 
@@ -124,7 +124,7 @@ async def test_error_becomes_its_status(case: Case, method: str) -> None:
     assert refusal.request_id == "request-7"
 
 
-@pytest.mark.parametrize("error", [ValueError("secret"), engine_errors.EngineFailed("secret")])
+@pytest.mark.parametrize("error", [ValueError("secret"), generation_errors.EngineFailed("secret")])
 async def test_internal_errors_show_the_request_id_and_no_more(error: Exception) -> None:
     """The caller gets what to ask about, not what went wrong inside."""
     async with running() as run:
