@@ -26,8 +26,9 @@ from sluice.v1 import chat_pb2
 from gateway.__main__ import build_server
 from gateway.app import build_app
 from gateway.client import Caller, ServiceClient
-from gateway.config import read_settings
+from gateway.config import Settings
 from gateway.telemetry import Telemetry
+from process.settings import read_settings
 
 LIMIT_US = 15.0  # of the gateway's own work, a message
 STARTED = chat_pb2.ChatStarted(id="1", created=Timestamp(seconds=1), model="m", system_fingerprint="fp")
@@ -83,7 +84,7 @@ async def cost_us(work: Callable[[], Awaitable[object]], num_messages: int) -> f
 
 async def measure(num_messages: int, num_rounds: int) -> None:
     """Print the least cost of both, and the difference."""
-    settings = read_settings([])
+    settings = read_settings(Settings, [])
     telemetry = Telemetry(None)
 
     async def alone() -> None:

@@ -18,9 +18,12 @@ from starlette.types import ASGIApp
 
 from gateway.app import build_app
 from gateway.client import ServiceClient
-from gateway.config import PROGRAM, ConfigError, Settings, read_settings
-from gateway.logs import configure_logs
+from gateway.config import PROGRAM, Settings
 from gateway.telemetry import Telemetry
+from process.errors import ConfigError
+from process.exit import exit_with
+from process.logs import configure_logs
+from process.settings import read_settings
 
 _LOGGER = logging.getLogger(PROGRAM)
 
@@ -28,14 +31,14 @@ _LOGGER = logging.getLogger(PROGRAM)
 def main() -> None:
     """Serve until SIGTERM or SIGINT."""
     try:
-        settings = read_settings(sys.argv[1:])
+        settings = read_settings(Settings, sys.argv[1:])
     except ConfigError as error:
-        sys.exit(_complaint(str(error), 2))
+        exit_with(PROGRAM, error, 2)
     configure_logs(settings.log_level)
     try:
         listener = _listen(settings.host, settings.port)
     except OSError as error:
-        sys.exit(_complaint(f"{settings.host}:{settings.port} can't be listened on: {error.strerror or error}", 1))
+        exit_with(PROGRAM, f"{settings.host}:{settings.port} can't be listened on: {error.strerror or error}", 1)
     telemetry = Telemetry(settings.otlp_endpoint)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # uvicorn takes them over while it serves, and raises them again after
@@ -49,8 +52,8 @@ def main() -> None:
 async def serve(settings: Settings, telemetry: Telemetry, listener: socket.socket) -> None:
     """Serve on `listener` until told to stop, then until running requests have ended."""
     async with ServiceClient.connect(settings, telemetry) as client:
-        address = "{}:{}".format(*listener.getsockname())
-        _LOGGER.info("listening", extra={"fields": {"address": address, "target": settings.target}})
+        host, port = listener.getsockname()[:2]
+        _LOGGER.info("listening", extra={"fields": {"host": host, "port": port, "target": settings.target}})
         await build_server(settings, build_app(settings, client, telemetry)).serve([listener])
 
 
@@ -73,11 +76,6 @@ def build_server(settings: Settings, app: ASGIApp) -> uvicorn.Server:
 def _listen(host: str, port: int) -> socket.socket:
     family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     return socket.create_server(address[:2], family=family, backlog=2048)
-
-
-def _complaint(text: str, code: int) -> int:
-    print(f"{PROGRAM}: {text}", file=sys.stderr)  # noqa: T201  before there is a log
-    return code
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from gateway.config import Settings
 from gateway.errors import to_failure
 from gateway.methods import MethodTable
 from gateway.telemetry import Telemetry
+from process.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
 
 _MAX_ROUTING_LENGTH = 256  # as long as a model's name may be; a longer one is the service's to refuse
 
@@ -151,8 +152,8 @@ class ServiceClient:
     def _span(self, method: str) -> Iterator[_Outcome]:
         """The call's client span, active within, and its duration."""
         attributes = {
-            names.RPC_SYSTEM_NAME: "grpc",
-            names.RPC_METHOD: method,
+            RPC_SYSTEM_NAME: "grpc",
+            RPC_METHOD: method,
             names.SERVER_ADDRESS: self._settings.target,
         }
         begun = time.perf_counter()
@@ -167,9 +168,9 @@ class ServiceClient:
             try:
                 yield outcome
             finally:
-                attributes[names.RPC_STATUS_CODE] = outcome.code.name
+                attributes[RPC_STATUS_CODE] = outcome.code.name
                 if outcome.code is not grpc.StatusCode.OK:
-                    attributes[names.ERROR_TYPE] = outcome.code.name
+                    attributes[ERROR_TYPE] = outcome.code.name
                     span.set_status(trace.StatusCode.ERROR)
                 span.set_attributes(attributes)
                 self._telemetry.call_duration.record(time.perf_counter() - begun, attributes)

@@ -22,6 +22,7 @@ from gateway.dialects.call import Refusal
 from gateway.dialects.failure import Failure
 from gateway.endpoint import known, send_refusal
 from gateway.telemetry import Telemetry
+from process.attributes import ERROR_TYPE, REQUEST_ID
 
 CALLER_LEFT_STATUS: Final = 499  # never sent; for the log and the metrics
 
@@ -61,7 +62,7 @@ class RequestObserver:
                 **shared,
                 names.URL_PATH: scope["path"],
                 names.USER_AGENT: headers.get("user-agent", ""),
-                names.REQUEST_ID: exchange.request_id,
+                REQUEST_ID: exchange.request_id,
             },
             record_exception=False,
             set_status_on_exception=False,
@@ -76,7 +77,7 @@ class RequestObserver:
                     attributes[names.HTTP_ROUTE] = route.path
                     span.update_name(f"{method} {route.path}")
                 if exchange.status >= CALLER_LEFT_STATUS:
-                    attributes[names.ERROR_TYPE] = str(exchange.status)
+                    attributes[ERROR_TYPE] = str(exchange.status)
                     span.set_status(trace.StatusCode.ERROR)
                 span.set_attributes(attributes)
                 self._telemetry.request_duration.record(duration_s, attributes)

@@ -13,10 +13,14 @@ import sys
 
 import uvloop
 
-from service.config import PROGRAM, ConfigError, ModelSettings, Settings, read_settings
+from process.errors import ConfigError
+from process.exit import exit_with
+from process.logs import configure_logs
+from process.settings import read_settings
+from service.config import PROGRAM, ModelSettings, Settings
 from service.engine.port import StepObserver
 from service.generation.errors import ModelLoadError
-from service.logs import configure_logs
+from service.logs import call_context
 from service.registry.models import ServedModel
 from service.server import EngineDied, LoadModel, StartError, serve
 
@@ -32,14 +36,14 @@ async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> S
 def main(load_model: LoadModel = load_from_folder) -> None:
     """The console script."""
     try:
-        settings = read_settings(sys.argv[1:])
+        settings = read_settings(Settings, sys.argv[1:])
     except ConfigError as error:
-        sys.exit(_complain(error, 2))
-    configure_logs(settings.log_level)
+        exit_with(PROGRAM, error, 2)
+    configure_logs(settings.log_level, call_context)
     try:
         uvloop.run(_run(settings, load_model))
     except (StartError, ModelLoadError, EngineDied) as error:
-        sys.exit(_complain(error, 1))
+        exit_with(PROGRAM, error, 1)
 
 
 async def _run(settings: Settings, load_model: LoadModel) -> None:
@@ -60,11 +64,6 @@ def stop_signal() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     return stop
-
-
-def _complain(error: Exception, code: int) -> int:
-    sys.stderr.write(f"{PROGRAM}: {' '.join(str(error).split())}\n")
-    return code
 
 
 if __name__ == "__main__":

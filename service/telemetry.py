@@ -1,42 +1,23 @@
-"""Traces and metrics: the providers, and every name that the service reports under.
+"""Traces and metrics: the instruments that the service reports with, and the page that shows them.
 
-Owns the providers, which are made at start and never set as globals, one Prometheus registry, and the page that shows
-it. Instruments may be used from any thread. Without an OTLP endpoint nothing leaves the process but that page; spans
-are made all the same, so that log lines have their trace ids. Knows nothing of calls and generations: who measures
-them takes an instrument from here.
+Knows nothing of calls and generations: who measures them takes an instrument from here, in any thread.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from wsgiref.simple_server import WSGIServer
 
-from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import Histogram, Meter
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.trace import Tracer
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, start_http_server
+from opentelemetry.sdk.trace import SpanProcessor
+from prometheus_client import CollectorRegistry, start_http_server
+
+from process.telemetry import ProcessTelemetry
 
 SCOPE = "sluice.service"
 SERVICE_NAME = "sluice-service"
-
-_EXPORT_TIMEOUT_S = 5  # a stop waits that long for a collector that doesn't answer
-
-# Attributes, by today's semantic conventions.
-RPC_SYSTEM_NAME = "rpc.system.name"
-RPC_METHOD = "rpc.method"
-RPC_STATUS_CODE = "rpc.response.status_code"
-ERROR_TYPE = "error.type"
-REQUEST_ID = "sluice.request_id"
 
 # Bucket boundaries, as the conventions recommend them.
 _CALL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
@@ -63,35 +44,13 @@ class Instruments:
     step_sequences: Histogram
 
 
-class Telemetry:
+class Telemetry(ProcessTelemetry):
     """The service's tracer, instruments and registry, until `shutdown`."""
 
     def __init__(self, otlp_endpoint: str | None, span_processors: Sequence[SpanProcessor] = ()) -> None:
         """`otlp_endpoint` is host:port or a URL; without a scheme the connection is in plain text."""
-        resource = Resource.create({"service.name": SERVICE_NAME})
-        self.registry = CollectorRegistry()
-        for collector in (ProcessCollector, PlatformCollector, GCCollector):
-            collector(registry=self.registry)
-        processors = list(span_processors)
-        readers: list[MetricReader] = [PrometheusMetricReader(scope_info_enabled=False, registry=self.registry)]
-        if otlp_endpoint is not None:
-            url = otlp_endpoint if "://" in otlp_endpoint else f"http://{otlp_endpoint}"
-            processors.append(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=_EXPORT_TIMEOUT_S)))
-            exporter = OTLPMetricExporter(endpoint=url, timeout=_EXPORT_TIMEOUT_S)
-            readers.append(PeriodicExportingMetricReader(exporter))
-        self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-        for processor in processors:
-            self._tracers.add_span_processor(processor)
-        self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
-        self.tracer: Tracer = self._tracers.get_tracer(SCOPE)
-        self.meter: Meter = self._meters.get_meter(SCOPE)
+        super().__init__(SERVICE_NAME, SCOPE, otlp_endpoint, span_processors)
         self.instruments = _instruments(self.meter)
-
-    def shutdown(self) -> None:
-        """Send what is not yet sent, and end. It may block for seconds: call it off the loop, once, last."""
-        with ThreadPoolExecutor(2) as pool:  # side by side: a collector that is gone costs its time-out only once
-            for done in (pool.submit(self._tracers.shutdown), pool.submit(self._meters.shutdown)):
-                done.result()
 
 
 class MetricsPage:

@@ -15,9 +15,10 @@ from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 from opentelemetry.util.types import AttributeValue
 
+from process.attributes import ERROR_TYPE
 from service.call import DEADLINE_SLACK_S, current_call
 from service.generation.errors import DeadlineExceeded
-from service.telemetry import ERROR_TYPE, Telemetry
+from service.telemetry import Telemetry
 
 _PROVIDER = "sluice"
 _CANCELLED = "Cancelled"

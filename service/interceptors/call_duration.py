@@ -11,8 +11,8 @@ from typing import Any
 import grpc
 from opentelemetry.metrics import Histogram
 
+from process.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
 from service.interceptors.policy import Behaviour, Context, Policy, outcome
-from service.telemetry import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
 
 
 class CallDuration(Policy):

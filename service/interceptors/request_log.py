@@ -14,9 +14,9 @@ from typing import Any
 
 from opentelemetry import trace
 
+from process.attributes import REQUEST_ID
 from service.call import Call, enter_call
 from service.interceptors.policy import Behaviour, Context, Policy, outcome
-from service.telemetry import REQUEST_ID
 
 _PLAIN = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 

@@ -12,8 +12,8 @@ import grpc
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from process.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
 from service.interceptors.policy import Behaviour, Context, Policy, outcome
-from service.telemetry import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
 
 # Of a server's view the others are the caller's doing, and no errors.
 _SERVER_ERRORS = {

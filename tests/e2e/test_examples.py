@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service.config import read_settings
+from process.settings import read_settings
+from service.config import Settings
 from tests.e2e.stack import ROOT, Stack
 
 DOOR = "http://127.0.0.1:8080"  # as the documents have it
@@ -67,7 +68,7 @@ def test_settings_example(tmp_path: Path, page: Path, code: str) -> None:
     """The service takes each file of settings."""
     file = tmp_path / "service.yaml"
     file.write_text(code)
-    settings = read_settings(["--config", str(file)])
+    settings = read_settings(Settings, ["--config", str(file)])
     assert settings.endpoints
     assert settings.served_models()[0].cache_share == 0.8
 

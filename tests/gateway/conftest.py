@@ -17,8 +17,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from gateway.__main__ import build_server
 from gateway.app import build_app
 from gateway.client import ServiceClient
-from gateway.config import Settings, read_settings
+from gateway.config import Settings
 from gateway.telemetry import Telemetry
+from process.settings import read_settings
 from tests.gateway import fakes
 
 
@@ -61,7 +62,7 @@ async def service() -> AsyncIterator[fakes.FakeService]:
 @pytest.fixture
 async def gateway(service: fakes.FakeService, flags: list[str]) -> AsyncIterator[Gateway]:
     """The gateway over the scripted service."""
-    settings = read_settings(["--target", f"127.0.0.1:{service.port}", *flags])
+    settings = read_settings(Settings, ["--target", f"127.0.0.1:{service.port}", *flags])
     spans = InMemorySpanExporter()
     telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])
     listener = socket.create_server(("127.0.0.1", 0))

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ConfigError, read_settings
+from gateway.config import Settings
+from process.errors import ConfigError
+from process.settings import read_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'generated'}"}
@@ -25,8 +27,8 @@ def test_settings_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("SLUICE_GATEWAY_PORT", "2")
     monkeypatch.setenv("SLUICE_GATEWAY_HOST", "environment")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "standard:4317")
-    assert read_settings([]).otlp_endpoint == "standard:4317"
-    settings = read_settings(["--config", str(path), "--port", "3"])
+    assert read_settings(Settings, []).otlp_endpoint == "standard:4317"
+    settings = read_settings(Settings, ["--config", str(path), "--port", "3"])
     assert (settings.port, settings.host, settings.target) == (3, "environment", "file:1")
     assert settings.otlp_endpoint == "file:4317"
 
@@ -35,7 +37,7 @@ def test_settings_from_toml(tmp_path: Path) -> None:
     """A TOML file has the same names."""
     path = tmp_path / "gateway.toml"
     path.write_text('keep_alive_interval_s = 2.5\nlog_level = "debug"\n')
-    settings = read_settings(["--config", str(path)])
+    settings = read_settings(Settings, ["--config", str(path)])
     assert (settings.keep_alive_interval_s, settings.log_level) == (2.5, "debug")
 
 
@@ -49,7 +51,7 @@ def test_settings_from_toml(tmp_path: Path) -> None:
         (["--log-level", "loud"], None, "log_level: "),
         (["--nothing", "1"], None, "--nothing"),
         ([], "nothing: 1", "nothing: "),
-        ([], "[1]", "must hold settings by name"),
+        ([], "[1]", "must be a mapping of settings by name"),
         ([], "a: [", "config: "),
     ],
 )
@@ -60,7 +62,7 @@ def test_bad_setting_is_named(tmp_path: Path, arguments: list[str], file: str | 
         path.write_text(file)
         arguments = [*arguments, "--config", str(path)]
     with pytest.raises(ConfigError) as caught:
-        read_settings(arguments)
+        read_settings(Settings, arguments)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
-from gateway.logs import JsonFormatter
+from process.logs import JsonFormatter
 from tests.gateway.conftest import Gateway, chat_body, until
 
 
@@ -75,11 +75,3 @@ async def test_log_line(gateway: Gateway, caplog: pytest.LogCaptureFixture) -> N
     assert (line["method"], line["path"], line["status"]) == ("POST", "/v1/chat/completions", 200)
     assert line["duration_s"] > 0
     assert "tulip" not in caplog.text
-
-
-def test_log_line_has_the_exception() -> None:
-    """An exception is told in the same line."""
-    record = logging.LogRecord("n", logging.ERROR, "f", 1, "m", None, (ValueError, ValueError("x"), None))
-    line = json.loads(JsonFormatter().format(record))
-    assert (line["level"], line["logger"], line["message"]) == ("error", "n", "m")
-    assert "ValueError: x" in line["exception"]

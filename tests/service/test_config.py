@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from service.config import DEMO_FOLDER, DEMO_NAME, EMBEDDING_NAME, ConfigError, embedding_folder, read_settings
+from process.errors import ConfigError
+from process.settings import read_settings
+from service.config import DEMO_FOLDER, DEMO_NAME, EMBEDDING_NAME, Settings, embedding_folder
 
 
 @pytest.fixture(autouse=True)
@@ -14,7 +16,7 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_defaults_serve_the_bundled_models() -> None:
     """Without a word the service listens where the table of addresses says, and serves the two bundled models."""
-    settings = read_settings([])
+    settings = read_settings(Settings, [])
     assert (settings.host, settings.port, settings.metrics_port) == ("127.0.0.1", 50051, 9464)
     demo, encoder = settings.served_models()
     assert (demo.name, demo.path) == (DEMO_NAME, str(DEMO_FOLDER))
@@ -25,7 +27,9 @@ def test_defaults_serve_the_bundled_models() -> None:
 
 def test_context_length_is_not_for_the_bundled_encoder() -> None:
     """A length that the demo model is given doesn't stop the encoder, whose own is shorter."""
-    demo, encoder = read_settings(["--engine.max-model-len=1000", "--engine.max-batch-tokens=77"]).served_models()
+    demo, encoder = read_settings(
+        Settings, ["--engine.max-model-len=1000", "--engine.max-batch-tokens=77"]
+    ).served_models()
     assert demo.engine is not None
     assert encoder.engine is not None
     assert (demo.engine.max_model_len, encoder.engine.max_model_len) == (1000, None)
@@ -35,9 +39,9 @@ def test_context_length_is_not_for_the_bundled_encoder() -> None:
 def test_missing_embedding_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line says how to install it; whoever names models of his own doesn't need it."""
     monkeypatch.setattr("service.config.EMBEDDING_PACKAGE", "no_such_package")
-    with pytest.raises(ConfigError, match=r"^models: none is named, .*requirements-embedding\.txt$"):
-        read_settings([])
-    assert read_settings(["--model=a=/a"]).served_models()
+    with pytest.raises(ConfigError, match=r"^models: none is given, .*requirements-embedding\.txt$"):
+        read_settings(Settings, [])
+    assert read_settings(Settings, ["--model=a=/a"]).served_models()
 
 
 def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +50,7 @@ def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytes
     file.write_text("port: 1\nmetrics_port: 1\ndrain_delay_s: 1\n")
     monkeypatch.setenv("SLUICE_SERVICE_PORT", "2")
     monkeypatch.setenv("SLUICE_SERVICE_METRICS_PORT", "2")
-    settings = read_settings(["--config", str(file), "--port", "3"])
+    settings = read_settings(Settings, ["--config", str(file), "--port", "3"])
     assert (settings.port, settings.metrics_port, settings.drain_delay_s) == (3, 2, 1)
 
 
@@ -66,7 +70,7 @@ def test_models_of_a_file_have_settings_of_their_own(
     """YAML and TOML alike; what a model leaves out is as for all. The file may be named by the environment."""
     (tmp_path / name).write_text(text)
     monkeypatch.setenv("SLUICE_SERVICE_CONFIG", str(tmp_path / name))
-    first, second = read_settings(["--dtype=float32", "--engine.max-batch-tokens=77"]).served_models()
+    first, second = read_settings(Settings, ["--dtype=float32", "--engine.max-batch-tokens=77"]).served_models()
     assert first.engine is not None
     assert second.engine is not None
     assert (first.name, first.path, first.dtype, first.engine.max_batch_tokens) == ("a", "/a", "float32", 99)
@@ -74,37 +78,37 @@ def test_models_of_a_file_have_settings_of_their_own(
 
 
 def test_models_of_a_file_chat_as_it_says(tmp_path: Path) -> None:
-    """A system prompt, a tool syntax and budgets of thinking belong to one model; an unknown syntax is refused."""
+    """A system prompt, a tool syntax and reasoning budgets belong to one model; an unknown syntax is refused."""
     file = tmp_path / "service.yaml"
     file.write_text(
         "models: [{name: a, path: /a, chat: {system_prompt: Be brief., tool_syntax: llama3, reasoning_budget_low: 9}}]"
     )
-    (model,) = read_settings([f"--config={file}"]).served_models()
+    (model,) = read_settings(Settings, [f"--config={file}"]).served_models()
     assert (model.chat.system_prompt, model.chat.tool_syntax) == ("Be brief.", "llama3")
     assert (model.chat.reasoning_budget_low, model.chat.reasoning_budget_medium) == (9, 4096)
     file.write_text("models: [{name: a, path: /a, chat: {tool_syntax: morse}}]")
     with pytest.raises(ConfigError, match=r"models\.0\.chat\.tool_syntax"):
-        read_settings([f"--config={file}"])
+        read_settings(Settings, [f"--config={file}"])
 
 
 def test_models_share_the_memory_for_caches() -> None:
     """Each takes of what is left as much as it leaves to each one after it, unless it is told how much."""
     flags = ['--models=[{"name": "a", "path": "/a"}, {"name": "b", "path": "/b", "cache_share": 0.2}]', "--model=c=/c"]
-    shares = {model.name: model.cache_share for model in read_settings(flags).served_models()}
+    shares = {model.name: model.cache_share for model in read_settings(Settings, flags).served_models()}
     assert shares == {"c": 1 / 3, "a": 1 / 2, "b": 0.2}
 
 
 def test_model_flag_may_stand_several_times() -> None:
     """NAME=PATH, once a model."""
-    models = read_settings(["--model", "a=/a", "--model", "b=/b"]).served_models()
+    models = read_settings(Settings, ["--model", "a=/a", "--model", "b=/b"]).served_models()
     assert [(model.name, model.path) for model in models] == [("a", "/a"), ("b", "/b")]
 
 
 def test_opentelemetrys_own_variable_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
     """OTEL_EXPORTER_OTLP_ENDPOINT counts where nothing nearer names a collector."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://standard:4317")
-    assert read_settings([]).otlp_endpoint == "http://standard:4317"
-    assert read_settings(["--otlp-endpoint=own:4317"]).otlp_endpoint == "own:4317"
+    assert read_settings(Settings, []).otlp_endpoint == "http://standard:4317"
+    assert read_settings(Settings, ["--otlp-endpoint=own:4317"]).otlp_endpoint == "own:4317"
 
 
 @pytest.mark.parametrize(
@@ -114,24 +118,27 @@ def test_opentelemetrys_own_variable_is_the_last_resort(monkeypatch: pytest.Monk
         (["--port=x"], "port: "),
         (["--drain-delay-s=-1"], "drain_delay_s: "),
         (["--drain-delay-s=inf"], "drain_delay_s: "),
+        (["--keepalive-time-s=inf"], "keepalive_time_s: "),
         (["--log-level=loud"], "log_level: "),
         (["--dtype=int3"], "dtype: "),
         (["--engine.block-size=0"], "block_size must be"),
         (["--model=x"], "model"),
         (["--models=[{}]"], "models.0.name: "),
         (["--models=[{"], "models"),
-        (["--model=a=/a", '--models=[{"name": "a", "path": "/b"}]'], "models: the name 'a' stands twice"),
+        (["--model=a=/a", '--models=[{"name": "a", "path": "/b"}]'], "models: duplicate name 'a'"),
         (["--nonsense=1"], "--nonsense"),
+        (["--engine=1"], "engine: must be a mapping of settings by name"),
     ],
 )
 def test_bad_value_is_one_line_with_its_name(flags: list[str], words: str) -> None:
     """The reader of the line knows what to change."""
     with pytest.raises(ConfigError) as caught:
-        read_settings(flags)
+        read_settings(Settings, flags)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
+ENDPOINT = "{name: x, entities: [{name: main, model: a, traffic_percentage: 100}]}"
 ENDPOINTS = """
 models: [{name: a, path: /a, version: 2024-05}, {name: b, path: /b}]
 endpoints: [{name: x, entities: [
@@ -144,7 +151,7 @@ def test_endpoints_of_a_file(tmp_path: Path) -> None:
     """Names, models and percentages; models have a version, "1" where nobody says."""
     file = tmp_path / "service.yaml"
     file.write_text(ENDPOINTS)
-    settings = read_settings([f"--config={file}"])
+    settings = read_settings(Settings, [f"--config={file}"])
     assert [model.version for model in settings.served_models()] == ["2024-05", "1"]
     (endpoint,) = settings.endpoints
     assert [(each.name, each.model, each.traffic_percentage) for each in endpoint.entities] == [
@@ -157,13 +164,14 @@ def test_endpoints_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("90", "80", "endpoints.0: entities: traffic_percentage must add up to 100, not 90"),
+        ("90", "80", "endpoints.0.entities: traffic_percentage must add up to 100, not 90"),
         ("90", "101", "endpoints.0.entities.0.traffic_percentage: "),
-        ("trial", "main", "endpoints.0: entities: the name 'main' stands twice"),
+        ("trial", "main", "endpoints.0.entities: duplicate name 'main'"),
         ("trial", "no spaces", "endpoints.0.entities.1.name: "),
         ("model: b", "model: c", "endpoints.0.entities: no model named 'c' is served"),
-        ("name: x", "name: a", "endpoints.0.name: 'a' is taken"),
+        ("name: x", "name: a", "endpoints.0.name: 'a' is the name of a model"),
         ("name: x", "name: x/y", "endpoints.0.name: "),
+        ("endpoints: [", f"endpoints: [{ENDPOINT}, ", "endpoints: duplicate name 'x'"),
         ("traffic_percentage: 10}", "traffic_percentage: 10, weight: 1}", "endpoints.0.entities.1.weight: "),
         ("version: 2024-05", "cache_share: 0", "models.0.cache_share: "),
         ("version: 2024-05", "version: ''", "models.0.version: "),
@@ -174,7 +182,7 @@ def test_bad_endpoint_is_one_line_with_its_place(old: str, new: str, words: str,
     file = tmp_path / "service.yaml"
     file.write_text(ENDPOINTS.replace(old, new))
     with pytest.raises(ConfigError) as caught:
-        read_settings([f"--config={file}"])
+        read_settings(Settings, [f"--config={file}"])
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -184,7 +192,7 @@ def test_bad_endpoint_is_one_line_with_its_place(old: str, new: str, words: str,
     [
         ("prot: 1", "prot"),
         ("port: [", "service.yaml"),
-        ("- port", "service.yaml: it must hold settings by name"),
+        ("- port", "service.yaml: must be a mapping of settings by name"),
         ("models: [{name: a, path: b, engine: {blok_size: 1}}]", "models.0.engine.blok_size"),
     ],
 )
@@ -193,6 +201,6 @@ def test_bad_file_is_one_line_with_its_name(text: str, words: str, tmp_path: Pat
     file = tmp_path / "service.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        read_settings([f"--config={file}"])
+        read_settings(Settings, [f"--config={file}"])
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)

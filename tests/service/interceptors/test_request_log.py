@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from opentelemetry.trace import format_trace_id
 
-from service.logs import JsonFormatter
+from process.logs import JsonFormatter
+from service.logs import call_context
 from tests.service.fakes import MODEL, refused, request, running
 
 STREAM = "sluice.v1.ChatService/StreamChat"
@@ -20,7 +21,7 @@ def lines() -> Iterator[list[dict[str, object]]]:
 
     class Keeper(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            written.append(json.loads(JsonFormatter().format(record)))
+            written.append(json.loads(JsonFormatter(call_context).format(record)))
 
     keeper, root = Keeper(), logging.getLogger()
     before = root.level

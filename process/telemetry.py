@@ -1,0 +1,66 @@
+"""Traces and metrics: the providers, the Prometheus registry, and the export to a collector.
+
+The providers are made at start and never set as globals. Without an OTLP endpoint nothing leaves the process but what
+reads the registry; spans are made all the same, so that log lines have their trace ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from typing import Final
+
+from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.metrics import Meter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Tracer
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
+DISTRIBUTION: Final = "sluice"
+EXPORT_TIMEOUT_S: Final = 5  # a stop waits that long for a collector that doesn't answer
+
+
+class ProcessTelemetry:
+    """A process's tracer, meter and registry, until `shutdown`. Any thread may use them."""
+
+    def __init__(
+        self, service_name: str, scope: str, otlp_endpoint: str | None, span_processors: Sequence[SpanProcessor] = ()
+    ) -> None:
+        """`otlp_endpoint` is host:port or a URL; without a scheme the connection is in plain text."""
+        resource = Resource.create({"service.name": service_name, **_version()})
+        self.registry = CollectorRegistry()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self.registry)
+        processors = list(span_processors)
+        readers: list[MetricReader] = [PrometheusMetricReader(scope_info_enabled=False, registry=self.registry)]
+        if otlp_endpoint is not None:
+            url = otlp_endpoint if "://" in otlp_endpoint else f"http://{otlp_endpoint}"
+            processors.append(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=EXPORT_TIMEOUT_S)))
+            exporter = OTLPMetricExporter(endpoint=url, timeout=EXPORT_TIMEOUT_S)
+            readers.append(PeriodicExportingMetricReader(exporter))
+        self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+        for processor in processors:
+            self._tracers.add_span_processor(processor)
+        self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
+        self.tracer: Tracer = self._tracers.get_tracer(scope)
+        self.meter: Meter = self._meters.get_meter(scope)
+
+    def shutdown(self) -> None:
+        """Send what is not yet sent, and end. It may block for seconds: call it off the loop, once, last."""
+        with ThreadPoolExecutor(2) as pool:  # side by side: a collector that is gone costs its time-out only once
+            for done in (pool.submit(self._tracers.shutdown), pool.submit(self._meters.shutdown)):
+                done.result()
+
+
+def _version() -> dict[str, str]:
+    try:
+        return {"service.version": metadata.version(DISTRIBUTION)}
+    except metadata.PackageNotFoundError:  # a checkout runs without being installed
+        return {}

@@ -1,0 +1,206 @@
+"""Where settings come from, which source wins, and what a bad one says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.dataclasses import dataclass
+from pydantic_settings import SettingsConfigDict
+
+from process.errors import ConfigError
+from process.settings import Port, ProcessSettings, read_settings
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class Lamp:
+    """A class of settings within another."""
+
+    colour: str = "white"
+    watts: int = 5
+
+
+class Room(BaseModel):
+    """One of a list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    lamp: Lamp | None = None
+
+
+class House(ProcessSettings):
+    """Settings of every shape."""
+
+    model_config = SettingsConfigDict(env_prefix="SLUICE_SERVICE_", cli_prog_name="house")
+
+    port: Port = 1
+    street: str = "here"
+    door_count: int = 1
+    is_open: bool = False
+    lamp: Lamp = Field(Lamp())
+    rooms: list[Room] = Field([])
+    keys: dict[str, str] = Field({})
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+
+
+def complaint(*flags: str) -> str:
+    """The line about bad settings."""
+    with pytest.raises(ConfigError) as caught:
+        read_settings(House, flags)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.yaml", "port: 2\nstreet: file\nlamp: {watts: 7}"), ("a.toml", 'port = 2\nstreet = "file"\nlamp = {watts=7}')],
+)
+def test_flags_win_over_variables_over_the_file(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Setting by setting, in nested classes too; YAML and TOML have the same names."""
+    file = tmp_path / name
+    file.write_text(text)
+    monkeypatch.setenv("SLUICE_SERVICE_CONFIG", str(file))
+    monkeypatch.setenv("SLUICE_SERVICE_PORT", "3")
+    monkeypatch.setenv("SLUICE_SERVICE_LAMP__COLOUR", "red")
+    house = read_settings(House, ["--port=4"])
+    assert (house.port, house.street, house.lamp, house.door_count) == (4, "file", Lamp("red", 7), 1)
+
+
+def test_opentelemetrys_own_variable_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts where nothing else names a collector; an empty one doesn't count."""
+    file = tmp_path / "a.yaml"
+    file.write_text("otlp_endpoint: file:1")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "standard:1")
+    assert read_settings(House, []).otlp_endpoint == "standard:1"
+    assert read_settings(House, [f"--config={file}"]).otlp_endpoint == "file:1"
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+    assert read_settings(House, []).otlp_endpoint is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("prot: 1", "prot: unknown setting; did you mean port?"),
+        ("nonsense: 1", "nonsense: unknown setting"),
+        ("1: 2", "1: unknown setting"),
+        ("lamp: {wats: 1}", "lamp.wats: unknown setting; did you mean watts?"),
+        ("lamp: {1: 2}", "lamp.1: unknown setting"),
+        ("rooms: [{name: a}, {nam: b}]", "rooms.1.nam: unknown setting; did you mean name?"),
+        ("rooms: [{name: a, lamp: {color: red}}]", "rooms.0.lamp.color: unknown setting; did you mean colour?"),
+        ("port: x\nlamp: {wats: 1}", "lamp.wats: unknown setting; did you mean watts?"),
+        ("lamp: 3", "lamp: must be a mapping of settings by name"),
+        ("port: 70000", "port: Input should be less than or equal to 65535"),
+    ],
+)
+def test_bad_key_of_a_file_is_named(text: str, line: str, tmp_path: Path) -> None:
+    """Unknown keys are told by their path, at every depth, with the nearest known one if there is one near."""
+    file = tmp_path / "a.yaml"
+    file.write_text(text)
+    assert complaint(f"--config={file}") == line
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("- port", "must be a mapping of settings by name"),
+        ("a: [", "expected the node content, but found '<stream end>' (at line 1, column 5)"),
+        ("config: b.yaml", "a file can't name another file"),
+    ],
+)
+def test_bad_file_is_named(text: str, words: str, tmp_path: Path) -> None:
+    """The line has the file's path and what is wrong there."""
+    file = tmp_path / "a.yaml"
+    file.write_text(text)
+    assert complaint(f"--config={file}") == f"config: {file}: {words}"
+
+
+def test_empty_file_sets_nothing(tmp_path: Path) -> None:
+    """Comments alone are a file like any other."""
+    file = tmp_path / "a.yaml"
+    file.write_text("# port: 2\n")
+    assert read_settings(House, [f"--config={file}"]).port == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (["--prot=2"], "--prot: unknown flag; did you mean --port?"),
+        (["--nonsense", "2"], "--nonsense: unknown flag"),
+        (["--lamp.wats", "2"], "--lamp.wats: unknown flag; did you mean --lamp.watts?"),
+        (["--door_count=2"], "--door_count: unknown flag; did you mean --door-count?"),
+        (["--stree=x"], "--stree: unknown flag; did you mean --street?"),  # no flag may be shortened
+        (["-p", "2"], "-p: unknown flag"),
+        (["port"], "port: unexpected argument"),
+        (["--port"], "--port: expected one argument"),
+        (["--rooms=[{"], 'rooms: Missing end delimiter "]"'),
+        (['--rooms=[{"name": "a", "lamb": {}}]'], "rooms.0.lamb: unknown setting; did you mean lamp?"),
+        (['--lamp={"wats": 1}'], "lamp.wats: unknown setting; did you mean watts?"),
+    ],
+)
+def test_bad_flag_is_named(flags: list[str], line: str) -> None:
+    """Flags by what was written, keys of their JSON by their path."""
+    assert complaint(*flags) == line
+
+
+def test_help_lists_every_setting(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With exit code 0, whatever the environment holds."""
+    monkeypatch.setenv("SLUICE_SERVICE_NOPE", "1")
+    with pytest.raises(SystemExit) as caught:
+        read_settings(House, ["--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    for flag in ("--config", "--log-level", "--otlp-endpoint", "--port", "--lamp.watts", "--no-is-open", "--rooms"):
+        assert flag in text
+
+
+@pytest.mark.parametrize(
+    ("variable", "line"),
+    [
+        ("SLUICE_SERVICE_PROT", "unknown variable; did you mean SLUICE_SERVICE_PORT?"),
+        ("SLUICE_SERVICE_NOPE", "unknown variable"),
+        ("SLUICE_SERVICE_", "unknown variable"),
+        ("sluice_service_prot", "unknown variable; did you mean SLUICE_SERVICE_PORT?"),
+        ("SLUICE_SERVICE_LAMP__WATS", "unknown variable; did you mean SLUICE_SERVICE_LAMP__WATTS?"),
+        ("SLUICE_SERVICE_LAMP_WATTS", "unknown variable; did you mean SLUICE_SERVICE_LAMP__WATTS?"),
+        ("SLUICE_SERVICE_PORT__DEEP", "unknown variable"),
+        ("SLUICE_SERVICE_ROOMS__0__NAME", "unknown variable"),
+        ("SLUICE_SERVCE_DOOR_COUNT", "unknown variable; did you mean SLUICE_SERVICE_DOOR_COUNT?"),
+        ("SLUICE_GATEWY_TARGET", "unknown variable; did you mean SLUICE_GATEWAY_TARGET?"),
+        ("SLUICE_ENVOY_PROT", "unknown variable; did you mean SLUICE_ENVOY_PORT?"),
+        ("SLUICE_PORT", "unknown variable"),
+        ("SLUICE_", "unknown variable"),
+    ],
+)
+def test_unknown_variable_is_named(variable: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was written, with the nearest known one if there is one near."""
+    monkeypatch.setenv(variable, "1")
+    assert complaint() == f"{variable}: {line}"
+
+
+@pytest.mark.parametrize(
+    "variable", ["SLUICE_GATEWAY_WHATEVER", "SLUICE_ENVOY_PORT", "SLUICE", "SLUICEBOX_PORT", "OTHER_SLUICE_PORT"]
+)
+def test_variables_of_others_are_left_alone(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sibling checks its own; what isn't of the family is nobody's business."""
+    monkeypatch.setenv(variable, "1")
+    assert read_settings(House, []).port == 1
+
+
+def test_keys_of_a_mapping_may_be_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mapping has keys of the operator's choice."""
+    monkeypatch.setenv("SLUICE_SERVICE_KEYS__front", "iron")
+    assert read_settings(House, []).keys == {"front": "iron"}
+
+
+def test_bad_json_of_a_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the setting's name first."""
+    monkeypatch.setenv("SLUICE_SERVICE_ROOMS", "[{")
+    assert complaint().startswith("rooms: invalid JSON in the environment: ")

@@ -1,0 +1,61 @@
+"""Both processes refuse names that they don't know, wherever they stand, and accept those of the whole product."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BARE = {name: value for name, value in os.environ.items() if not name.upper().startswith("SLUICE_")}
+FAMILY = {
+    "SLUICE_ENVOY_PORT": "8080",
+    "SLUICE_ENVOY_ADMIN_PORT": "9901",
+    "SLUICE_ENDPOINTS_FILE": "/nowhere/endpoints.json",
+    "SLUICE_GATEWAY_TARGET": "127.0.0.1:1",
+    "SLUICE_SERVICE_ENGINE__WATERMARK__GAMMA": "0.5",
+    "SLUICE_SERVICE_MODEL__mine": "/nowhere",
+}
+
+
+def refusal(process: str, *arguments: str, **variables: str) -> str:
+    """The one line on standard error of a process that ends with code 2."""
+    ended = subprocess.run(
+        [sys.executable, "-m", process, *arguments],
+        cwd=ROOT,
+        env=BARE | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'generated'}"} | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2, ended.stderr
+    (line,) = ended.stderr.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("process", ["service", "gateway"])
+@pytest.mark.parametrize("name", ["SLUICE_{}_NOPE", "SLUICE_{}_ENGINE__NOPE", "SLUICE_SERVCE_PORT"])
+def test_unknown_variable_stops_the_start(process: str, name: str) -> None:
+    """A variable with the process's prefix, nested or not, or with the prefix of no process at all."""
+    variable = name.format(process.upper())
+    assert refusal(process, **{variable: "1"}).startswith(f"sluice-{process}: {variable}: unknown variable")
+
+
+@pytest.mark.parametrize("process", ["service", "gateway"])
+def test_variables_of_the_whole_product_are_accepted(process: str) -> None:
+    """What the sibling and the runner read stands in the same environment; only the bad flag is refused."""
+    assert refusal(process, "--port=many", **FAMILY).startswith(f"sluice-{process}: port: ")
+
+
+@pytest.mark.parametrize("process", ["service", "gateway"])
+def test_unknown_flag_and_unknown_key_stop_the_start(process: str, tmp_path: Path) -> None:
+    """The line begins with the flag, or with the key's path."""
+    assert refusal(process, "--prot=1") == f"sluice-{process}: --prot: unknown flag; did you mean --port?"
+    file = tmp_path / "settings.yaml"
+    file.write_text("prot: 1")
+    line = refusal(process, f"--config={file}")
+    assert line == f"sluice-{process}: prot: unknown setting; did you mean port?"

@@ -1,0 +1,108 @@
+"""What reaches a collector, and how the export ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any
+
+import grpc
+import pytest
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from prometheus_client import generate_latest
+
+from process.telemetry import EXPORT_TIMEOUT_S, ProcessTelemetry
+
+
+@dataclass
+class Collector:
+    """An OTLP collector that answers no export before both kinds have arrived."""
+
+    port: int = 0
+    resources: list[dict[str, str]] = field(default_factory=list)
+    remaining_s: list[float] = field(default_factory=list)
+    is_awaited: list[bool] = field(default_factory=list)
+    both: threading.Barrier = field(default_factory=lambda: threading.Barrier(2, timeout=60))
+
+    def receive(self, batches: Any, context: grpc.ServicerContext) -> None:
+        """Keep what came, and wait for the other kind."""
+        remaining_s = context.time_remaining()
+        assert remaining_s is not None
+        self.remaining_s.append(remaining_s)
+        for batch in batches:
+            self.resources.append({each.key: each.value.string_value for each in batch.resource.attributes})
+        self.both.wait()
+        self.is_awaited.append(context.is_active())
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    """A collector that listens."""
+    found = Collector()
+
+    class Traces(trace_service_pb2_grpc.TraceServiceServicer):
+        def Export(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802  the contract's name
+            found.receive(request.resource_spans, context)
+            return trace_service_pb2.ExportTraceServiceResponse()
+
+    class Metrics(metrics_service_pb2_grpc.MetricsServiceServicer):
+        def Export(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802  the contract's name
+            found.receive(request.resource_metrics, context)
+            return metrics_service_pb2.ExportMetricsServiceResponse()
+
+    server = grpc.server(ThreadPoolExecutor(4))
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(Traces(), server)  # type: ignore[no-untyped-call]
+    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(Metrics(), server)  # type: ignore[no-untyped-call]
+    found.port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield found
+    server.stop(None).wait()
+
+
+def measured(endpoint: str | None) -> ProcessTelemetry:
+    """Telemetry with a span and a measurement that wait to be sent."""
+    telemetry = ProcessTelemetry("sluice-test", "sluice.test", endpoint)
+    telemetry.tracer.start_span("work").end()
+    telemetry.meter.create_counter("work").add(3)
+    return telemetry
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:{}", "http://127.0.0.1:{}"])
+def test_shutdown_sends_traces_and_metrics_side_by_side(collector: Collector, endpoint: str) -> None:
+    """Both are under way at the same time, each with the time-out as its deadline."""
+    measured(endpoint.format(collector.port)).shutdown()
+    assert collector.is_awaited == [True, True]
+    # gRPC rounds a deadline up on its way.
+    assert all(0 < remaining_s < EXPORT_TIMEOUT_S + 1 for remaining_s in collector.remaining_s)
+
+
+def test_resource_names_the_process_and_its_version(collector: Collector) -> None:
+    """The same for traces and metrics; the version is the package's."""
+    measured(f"127.0.0.1:{collector.port}").shutdown()
+    expected = {"service.name": "sluice-test", "service.version": metadata.version("sluice")}
+    assert len(collector.resources) == 2
+    for resource in collector.resources:
+        assert {name: resource.get(name) for name in expected} == expected
+
+
+def test_package_that_is_not_installed_has_no_version(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout runs without being installed."""
+    monkeypatch.setattr("process.telemetry.DISTRIBUTION", "no-such-package")
+    measured(f"127.0.0.1:{collector.port}").shutdown()
+    assert all("service.version" not in resource for resource in collector.resources)
+
+
+def test_registry_shows_metrics_without_a_collector() -> None:
+    """In Prometheus' format, with the process's own numbers; each telemetry has a registry of its own."""
+    telemetry, other = measured(None), measured(None)
+    page = generate_latest(telemetry.registry).decode()
+    assert "\nwork_total 3.0\n" in page
+    assert "process_cpu_seconds_total" in page
+    assert f'service_version="{metadata.version("sluice")}"' in page
+    assert telemetry.registry is not other.registry
+    telemetry.shutdown()
+    other.shutdown()
