@@ -148,7 +148,8 @@ class EngineFront(Generic[OpenedT]):
 
     async def check(self) -> None:
         """Raise EngineError if the engine has lost a cache block, or has given one to two."""
-        self._refuse_if_away()
+        if self.failed.done():
+            raise EngineFailed("the engine has failed")
         errand = Errand()
         serial = self._open(errand, Check)
         try:

@@ -187,6 +187,7 @@ def served(
     """The model as the servicers see it."""
     description = ModelDescription(name, tasks=tasks, architecture="Scripted", fingerprint="fp", max_model_len=128)
     tokenizer = ByteTokenizer()
+    preparation.max_model_len = engine.max_model_len
     prepares: Any = preparation  # its shape is enough
     return ServedGenerator(description, engine, prepares, WatermarkDetector(tokenizer, Watermark()), tokenizer)
 

@@ -21,7 +21,7 @@ class PlainPreparation:
     called with what is ready to run.
     """
 
-    max_model_len: int = 1_000_000
+    max_model_len: int = 128
     fail_with: Exception | None = None
     fail_after_leaving: Exception | None = None
     entered: asyncio.Event = field(default_factory=asyncio.Event)
@@ -29,11 +29,10 @@ class PlainPreparation:
     chat: None = None
 
     def __post_init__(self) -> None:
-        workers = Workers(WorkerLimits())
-        self._preparation = Preparation("plain", ByteTokenizer(), self.max_model_len, None, workers)
+        self._workers = Workers(WorkerLimits())
 
     def close(self) -> None:
-        self._preparation.close()
+        self._workers.close()
 
     async def prepare(self, asked: AnswerRequest, request_id: str, deadline: float | None = None) -> PreparedAnswer:
         self.entered.set()
@@ -46,7 +45,8 @@ class PlainPreparation:
                 raise self.fail_after_leaving from None
         sampling = asked.sampling if asked.sampling.seed is not None else replace(asked.sampling, seed=1)
         plain = replace(asked, sampling=sampling, prompts=tuple(map(_as_text, asked.prompts)))
-        prepared = await self._preparation.prepare(plain, request_id, deadline)
+        preparation = Preparation("plain", ByteTokenizer(), self.max_model_len, None, self._workers)
+        prepared = await preparation.prepare(plain, request_id, deadline)
         self.after_preparing()
         return prepared
 

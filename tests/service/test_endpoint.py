@@ -10,9 +10,10 @@ import grpc
 import pytest
 from sluice.v1 import endpoint_pb2, model_pb2, serving_pb2
 
+from service.contract.model import to_entities
 from service.preparation import Preparation
 from service.prompts.workers import WorkerLimits, Workers
-from service.registry.description import Task
+from service.registry.description import Endpoint, Task
 from service.registry.endpoint_table import MAX_ENDPOINTS, EndpointTable
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import Serving, both, entities_of, serving
@@ -246,7 +247,8 @@ async def test_number_of_endpoints_is_limited() -> None:
     """One more than the service keeps is refused with the limit; those that are there can still be changed."""
     async with serving("a", "b") as run:
         template = await run.create("x", *both())
-        made = [endpoint_pb2.Endpoint(name=f"x{i}", entities=template.entities) for i in range(MAX_ENDPOINTS)]
+        entities = to_entities(template.entities)
+        made = [Endpoint(f"x{i}", Task.CHAT, entities, 0, 0, config_version=0) for i in range(MAX_ENDPOINTS)]
         run.server.registry.endpoints = EndpointTable(made=made)
         refusal = await refused(run.create("y", *both()))
         assert (await run.update("x7", ("only", "b", 100))).config_version == 1

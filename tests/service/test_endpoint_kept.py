@@ -2,13 +2,17 @@
 
 import asyncio
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import grpc
 import pytest
 from sluice.v1 import endpoint_pb2, model_pb2
 
+from service.contract.model import EndpointJson, endpoint_message
+from service.registry.description import Endpoint, Task
 from service.registry.endpoint_file import EndpointFile
+from service.registry.endpoint_table import EndpointTable
 from service.server import StartError
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import both, entities_of, serving
@@ -91,18 +95,19 @@ async def test_change_that_cannot_be_kept_is_not_made(tmp_path: Path, monkeypatc
         assert (await run.update("x", *both(2, 98))).config_version == 2
 
 
-async def test_change_is_whole_although_its_caller_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_change_is_whole_although_its_caller_leaves(tmp_path: Path) -> None:
     """Who hangs up while the file is written can't part it from what is served."""
-    gate, entered, write = threading.Event(), threading.Event(), EndpointFile.write
+    gate, entered = threading.Event(), threading.Event()
 
-    def slow(self: EndpointFile, endpoints: list[endpoint_pb2.Endpoint]) -> None:
-        entered.set()
-        assert gate.wait(60)
-        write(self, endpoints)
+    class SlowFile(EndpointFile):
+        def write(self, endpoints: Iterable[Endpoint]) -> None:
+            entered.set()
+            assert gate.wait(60)
+            super().write(endpoints)
 
-    path = tmp_path / "endpoints.json"
-    async with serving("a", "b", endpoints_file=path) as run:
-        monkeypatch.setattr(EndpointFile, "write", slow)
+    file = SlowFile(tmp_path / "endpoints.json", EndpointJson())
+    async with serving("a", "b") as run:
+        run.server.registry.endpoints = EndpointTable(store=file)
         call = asyncio.create_task(run.create("x", *both()))
         await until(entered.is_set)
         call.cancel()
@@ -110,7 +115,7 @@ async def test_change_is_whole_although_its_caller_leaves(tmp_path: Path, monkey
         assert "x" not in await run.names()
         gate.set()
         await until(lambda: run.server.registry.endpoints.find("x") is not None)
-        assert EndpointFile(path).read() == [await run.get("x")]
+        assert [endpoint_message(each) for each in file.read()] == [await run.get("x")]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +138,6 @@ async def test_start_with_a_bad_file_is_refused(text: str | None, words: str, tm
 async def test_start_with_an_endpoint_over_different_tasks_is_refused() -> None:
     """What only the loaded models tell is told then, with the endpoint's name."""
     mixed = {"name": "x", "entities": [{"name": n, "model": n, "traffic_percentage": 50} for n in ("a", "b")]}
-    with pytest.raises(StartError, match="endpoints: x: the models must serve one task"):
-        async with serving("a", "b", endpoints=[mixed], tasks={"b": [model_pb2.TASK_EMBEDDING]}):
+    with pytest.raises(StartError, match="endpoints: x: the models have no task in common"):
+        async with serving("a", "b", endpoints=[mixed], tasks={"b": [Task.EMBEDDING]}):
             pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -147,7 +148,7 @@ async def test_another_version_is_not_found(method: str) -> None:
     """The version that is served, or none, is good; another is NOT_FOUND with both names."""
     async with running() as run:
         served = run.server.registry.generator(MODEL)
-        served.description.version = "3"
+        run.server.registry.add(replace(served, description=replace(served.description, version="3")))
         for version in ("3", ""):
             response = await stub_of(run).GenerateText(text_request(model_version=version))
             assert response.model_version == "3"
