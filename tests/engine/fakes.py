@@ -12,7 +12,8 @@ from itertools import count
 from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
 from service.engine.constraint_state import ConstraintState
-from service.engine.core import EngineCore, SampledToken, StepReport
+from service.engine.core import EngineCore, SampledToken
+from service.engine.mail import Report as StepReport
 from service.engine.scheduler import Scheduler, Step
 from service.engine.sequence import Sequence, SequenceGroup
 from service.generation.errors import EngineError, SequenceError
