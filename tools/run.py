@@ -47,7 +47,8 @@ class Settings(BaseSettings):
     service_metrics_port: int = Field(9464, ge=1, le=65535, description="port of the service's /metrics")
     model: dict[str, str] = Field(
         default={},
-        description="a model to serve, NAME=FOLDER or NAME=ORG/MODEL (a hub id); repeatable; without it, the bundled models",
+        description="a model to serve, NAME=FOLDER or NAME=ORG/MODEL (a hub id); repeat it for more models; "
+        "without it, the bundled ones",
     )
     endpoints_file: Path = Field(
         ROOT / ".cache" / "endpoints.json", description="file that stores the endpoints created through the API"
