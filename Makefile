@@ -1,17 +1,23 @@
-# Each target is one line; what it needs is installed first (tools/install.sh).
+# `make` lists the targets. Each installs what it needs first (tools/install.sh).
 PY := .venv/bin/python
 BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 
-.PHONY: run test check generate bench clean
+.PHONY: help run test test-fast check generate release-contract bench clean
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model
 	@tools/install.sh run && exec $(PY) tools/run.py
 test:  ## run all tests
 	@tools/install.sh dev npm validate clients browser && $(PY) -m pytest
-check:  ## lint, types, layers, contract, generated code
-	@tools/install.sh dev npm validate && tools/check.sh
+test-fast:  ## run the tests that need neither npm nor a browser nor the whole product, in about a minute
+	@tools/install.sh dev && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
+check:  ## lint, types, import contracts, protobuf contract, generated code, Envoy's configuration, scripts
+	@tools/install.sh dev npm validate shell && BASE=$(BASE) tools/check.sh
 generate:  ## make generated/ from proto/
 	@tools/install.sh dev npm validate && $(BUF) format -w proto && $(BUF) generate
+release-contract:  ## keep the contract of this version, which later ones must not break
+	@tools/install.sh dev npm validate && tools/release_contract.sh
 bench:  ## measure against transformers serve, then the parts; see bench/README.md
 	@tools/install.sh bench && for part in serving engine_step long_prompt sampler_rows gateway_stream; do $(PY) -m bench.$$part || exit; done
 clean:  ## remove all that was installed or built

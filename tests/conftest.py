@@ -1,11 +1,22 @@
-"""Fixtures: the whole product, started once for all tests of this folder, and a collector that it exports to."""
+"""What all tests share: the whole product, started once, a collector that it exports to, and the rule of `slow`."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.collector import Collector
 from tests.e2e.stack import Stack
+
+TESTS = Path(__file__).parent
+SLOW_FOLDERS = {TESTS / "e2e", TESTS / "clients"}  # they need npm, a browser or environments of other clients
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what is in these folders, and what uses the whole product; single tests say it by a decorator."""
+    for item in items:
+        if SLOW_FOLDERS.intersection(item.path.parents) or "stack" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
 """Runs the whole product on one machine: service, gateway and Envoy, until Ctrl-C.
 
-Owns three child processes: starts them, waits until the front door is ready, prints the addresses, and stops them in
-order, the front door first. A port in use, a missing model folder or a child that dies ends the run with one line and
-a non-zero code. Ports and hosts are settings: flags, or the same environment variables that service and gateway read.
+Starts the three processes, waits until Envoy serves, prints the addresses, and stops the processes in reverse order:
+Envoy, gateway, service. A port in use, a missing model folder or a process that exits ends the run with a one-line
+error and a non-zero exit code. Every setting is a flag or an environment variable, `SLUICE_` and the flag's name.
 """
 
 import asyncio
@@ -29,33 +29,34 @@ STOP_TIMEOUT_S = 60  # longer than the service's own draining
 
 
 class RunError(Exception):
-    """The run can't go on; the text is the one line that says why."""
+    """The run can't go on; the message is one line for the user."""
 
 
 class Settings(BaseSettings):
-    """Where everything listens and what it serves."""
+    """Run service, gateway and Envoy on one machine, until Ctrl-C."""
 
     model_config = SettingsConfigDict(
         env_prefix="SLUICE_", cli_parse_args=True, cli_prog_name="run", cli_kebab_case=True, extra="ignore"
     )
 
-    host: str = Field("127.0.0.1", description="the address that all three listen on")
-    envoy_port: int = Field(8080, ge=1, le=65535, description="the front door: REST, gRPC and gRPC-web")
-    envoy_admin_port: int = Field(9901, ge=1, le=65535, description="Envoy's own pages")
-    gateway_port: int = Field(8000, ge=1, le=65535, description="the gateway's REST and /metrics")
-    service_port: int = Field(50051, ge=1, le=65535, description="the service's gRPC")
-    service_metrics_port: int = Field(9464, ge=1, le=65535, description="the service's /metrics")
+    host: str = Field("127.0.0.1", description="address that all three processes listen on")
+    envoy_port: int = Field(8080, ge=1, le=65535, description="Envoy's port: REST, gRPC and gRPC-web")
+    envoy_admin_port: int = Field(9901, ge=1, le=65535, description="port of Envoy's admin interface")
+    gateway_port: int = Field(8000, ge=1, le=65535, description="the gateway's port: REST and /metrics")
+    service_port: int = Field(50051, ge=1, le=65535, description="the service's gRPC port")
+    service_metrics_port: int = Field(9464, ge=1, le=65535, description="port of the service's /metrics")
     model: dict[str, str] = Field(
         default={},
-        description="NAME=FOLDER of each model to serve, or NAME=ORG/MODEL on the model hub; none: the bundled ones",
+        description="a model to serve, NAME=FOLDER or NAME=ORG/MODEL (a hub id); repeat it for more models; "
+        "without it, the bundled ones",
     )
     endpoints_file: Path = Field(
-        ROOT / ".cache" / "endpoints.json", description="keeps the endpoints that callers make"
+        ROOT / ".cache" / "endpoints.json", description="file that stores the endpoints created through the API"
     )
     otlp_endpoint: str | None = Field(
         None,
         validation_alias=AliasChoices("otlp_endpoint", "SLUICE_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
-        description="host:port or URL of an OTLP gRPC collector; none: no traces leave the machine",
+        description="host:port or URL of an OTLP gRPC collector; without it, nothing is exported",
     )
 
     def ports(self) -> dict[str, int]:
@@ -82,7 +83,7 @@ def envoy_config(settings: Settings) -> dict[str, Any]:
             if settings.otlp_endpoint is None:
                 continue
             host, port = collector_address(settings.otlp_endpoint)
-            cluster["type"] = "STRICT_DNS"  # a collector is often named, not numbered
+            cluster["type"] = "STRICT_DNS"  # a collector is often given by host name
         place(cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"], host, port)
     if settings.otlp_endpoint is None:
         del manager["tracing"]
@@ -94,28 +95,31 @@ def collector_address(endpoint: str) -> tuple[str, int]:
     """(host, port) of `http://host:port` or `host:port`; OTLP's own port 4317 if none is given."""
     host, _, port = endpoint.rpartition("://")[2].rstrip("/").partition(":")
     if not host or not (port or "4317").isdigit():
-        raise RunError(f"otlp_endpoint {endpoint!r} is not host:port")
+        raise RunError(f"otlp_endpoint {endpoint!r} must be host:port or http://host:port")
     return host, int(port or 4317)
 
 
 def check(settings: Settings) -> None:
-    """Refuse what could only fail later and less clearly, and make the folder of the endpoints' file."""
-    taken: dict[int, str] = {}
+    """Check ports and model folders before anything starts, and make the folder of the endpoints' file."""
+    used: dict[int, str] = {}
     for name, port in settings.ports().items():
-        if taken.setdefault(port, name) != name:
-            raise RunError(f"{taken[port]} and {name} are both {port}")
+        if used.setdefault(port, name) != name:
+            raise RunError(f"{used[port]} and {name} are both {port}; each needs a port of its own")
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((settings.host, port))
             except OSError as error:
                 raise RunError(
-                    f"{settings.host}:{port} can't be listened on ({error.strerror}); set SLUICE_{name.upper()}"
+                    f"cannot listen on {settings.host}:{port} ({error.strerror}); "
+                    f"choose another {name} with --{name.replace('_', '-')} or SLUICE_{name.upper()}"
                 ) from error
     for name, model in settings.model.items():
         may_be_hub_id = model.count("/") == 1 and model[0] not in "./~" and not Path(model).exists()
         if not may_be_hub_id and not Path(model, "config.json").is_file():
-            raise RunError(f"model {name}: {model} holds no config.json")
+            raise RunError(
+                f"model {name}: {model} has no config.json; expected a model's folder or a hub id, ORG/MODEL"
+            )
     try:
         settings.endpoints_file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -123,7 +127,7 @@ def check(settings: Settings) -> None:
 
 
 def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
-    """Each child's command line, in the order of their start."""
+    """Each process's command line, in start order."""
     service = [sys.executable, "-m", "service", "--host", settings.host, "--port", str(settings.service_port)]
     service += ["--metrics-port", str(settings.service_metrics_port)]
     service += ["--endpoints-file", str(settings.endpoints_file.resolve())]
@@ -162,14 +166,14 @@ class Children:
             try:
                 line = await process.stdout.readline()
             except ValueError:
-                continue  # a line above the limit is left out; a child whose log nobody reads would stand still
+                continue  # a line above the limit is dropped; if nobody read the pipe, the process would block
             if not line:
                 return
             sys.stdout.write(f"{name:7} | {line.decode(errors='replace')}")
             sys.stdout.flush()
 
     async def first_exit(self) -> tuple[str, int]:
-        """(name, exit code) of the first one that ends."""
+        """(name, exit code) of the first one that exits."""
         waits = {asyncio.create_task(process.wait()): name for name, process in self._processes.items()}
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -180,7 +184,7 @@ class Children:
                 task.cancel()
 
     async def stop(self) -> None:
-        """Stop them in reverse order of their start, each when the one before is gone."""
+        """Stop them in reverse start order, each after the one before has exited."""
         for process in reversed(self._processes.values()):
             if process.returncode is None:
                 process.terminate()
@@ -192,50 +196,50 @@ class Children:
         await asyncio.gather(*self._logs)
 
     def kill(self) -> None:
-        """End them all now."""
+        """Kill all of them."""
         for process in self._processes.values():
             if process.returncode is None:
                 process.kill()
 
 
 async def until_ready(settings: Settings) -> None:
-    """Return when the front door serves both kinds of callers: /readyz answers 200 and gRPC's health SERVING."""
-    door = f"{settings.host}:{settings.envoy_port}"
+    """Return when Envoy serves REST and gRPC: /readyz answers 200 and gRPC's health check SERVING."""
+    envoy = f"{settings.host}:{settings.envoy_port}"
 
     def ready() -> bool:
         try:
-            with urllib.request.urlopen(f"http://{door}/readyz", timeout=2), grpc.insecure_channel(door) as channel:
+            with urllib.request.urlopen(f"http://{envoy}/readyz", timeout=2), grpc.insecure_channel(envoy) as channel:
                 health: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
                 answer = health.Check(health_pb2.HealthCheckRequest(), timeout=2)
                 return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
         except (OSError, grpc.RpcError):  # urllib's errors are OSErrors
             return False
 
-    while not await asyncio.to_thread(ready):  # noqa: ASYNC110 another process becomes ready: no event tells
+    while not await asyncio.to_thread(ready):  # noqa: ASYNC110 another process becomes ready, which sends no event
         await asyncio.sleep(0.2)
 
 
 def greeting(settings: Settings) -> str:
-    """What a newcomer needs to go on."""
-    door, name = f"http://{settings.host}:{settings.envoy_port}", next(iter(settings.model), "sluice-demo")
+    """The addresses, and a first request to try."""
+    base, name = f"http://{settings.host}:{settings.envoy_port}", next(iter(settings.model), "sluice-demo")
     body = json.dumps({"model": name, "stream": True, "messages": [{"role": "user", "content": "Hello! Who are you?"}]})
     return f"""
 sluice is ready.
-  front door (Envoy)   {door}   REST, SSE, gRPC, gRPC-web
-  gateway              http://{settings.host}:{settings.gateway_port}   REST, SSE, /metrics
-  service              {settings.host}:{settings.service_port}   gRPC; metrics at http://{settings.host}:{settings.service_metrics_port}/metrics
-  Envoy's own pages    http://127.0.0.1:{settings.envoy_admin_port}
-  the API, described   {door}/docs
+  Envoy           {base}   send requests here: REST, SSE, gRPC, gRPC-web
+  API reference   {base}/docs
+  gateway         http://{settings.host}:{settings.gateway_port}   REST, SSE; metrics at /metrics
+  service         {settings.host}:{settings.service_port}   gRPC; metrics at http://{settings.host}:{settings.service_metrics_port}/metrics
+  Envoy admin     http://127.0.0.1:{settings.envoy_admin_port}
 
 Try:
-  curl -N {door}/v1/chat/completions -H 'content-type: application/json' -d '{body}'
+  curl -N {base}/v1/chat/completions -H 'content-type: application/json' -d '{body}'
 
 Ctrl-C stops everything.
 """
 
 
 async def run(settings: Settings) -> None:
-    """Start all, serve until a signal or a child's end, stop all."""
+    """Start all processes, serve until a signal or until one of them exits, then stop all."""
     check(settings)
     loop, asked_to_stop, children = asyncio.get_running_loop(), asyncio.Event(), Children()
 
@@ -248,17 +252,17 @@ async def run(settings: Settings) -> None:
         loop.add_signal_handler(number, on_signal)
 
     async def unless_stopped(work: Awaitable[object]) -> bool:
-        """Whether `work` ended; False if a signal came first. RunError if a child died."""
+        """Whether `work` is done; False if a signal came first. Raises RunError if a process exited."""
         done = asyncio.ensure_future(work)
-        stopped, died = asyncio.create_task(asked_to_stop.wait()), asyncio.create_task(children.first_exit())
+        stopped, exited = asyncio.create_task(asked_to_stop.wait()), asyncio.create_task(children.first_exit())
         try:
-            await asyncio.wait({done, stopped, died}, return_when=asyncio.FIRST_COMPLETED)
-            if not stopped.done() and died.done():
-                name, code = died.result()
-                raise RunError(f"{name} ended with code {code}; its last lines are above")
+            await asyncio.wait({done, stopped, exited}, return_when=asyncio.FIRST_COMPLETED)
+            if not stopped.done() and exited.done():
+                name, code = exited.result()
+                raise RunError(f"{name} exited with code {code}; its log is above")
             return not stopped.done() and done.done()
         finally:
-            for task in (done, stopped, died):
+            for task in (done, stopped, exited):
                 task.cancel()
 
     with tempfile.NamedTemporaryFile("w", prefix="sluice-envoy-", suffix=".yaml") as envoy_yaml:
@@ -270,7 +274,7 @@ async def run(settings: Settings) -> None:
             try:
                 ready = await asyncio.wait_for(unless_stopped(until_ready(settings)), READY_TIMEOUT_S)
             except TimeoutError as error:
-                raise RunError(f"not ready within {READY_TIMEOUT_S} s") from error
+                raise RunError(f"not ready after {READY_TIMEOUT_S} s; the logs are above") from error
             if ready:
                 print(greeting(settings), flush=True)
                 await unless_stopped(asyncio.Event().wait())
@@ -279,7 +283,7 @@ async def run(settings: Settings) -> None:
 
 
 def main() -> int:
-    """Returns the exit code: 0 after Ctrl-C, 1 if the run failed, 2 for a bad setting."""
+    """Returns the exit code: 0 after Ctrl-C, 1 if the run failed, 2 for an invalid setting."""
     try:
         settings = Settings()
     except ValidationError as error:

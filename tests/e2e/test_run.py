@@ -49,7 +49,7 @@ def test_run_ends_when_a_process_dies(name: str) -> None:
         assert stack.wait() == 1
     finally:
         stack.stop()
-    assert f"run: {name} ended with code {-signal.SIGKILL}" in stack.output
+    assert f"run: {name} exited with code {-signal.SIGKILL}" in stack.output
     assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
 
 
@@ -58,7 +58,7 @@ def test_run_refuses_a_port_in_use(stack: Stack) -> None:
     second = Stack(ports=stack.ports)
     assert second.wait() == 1
     assert second.output.count("\n") == 1
-    assert re.search(r"run: 127\.0\.0\.1:\d+ can't be listened on .*SLUICE_\w+_PORT", second.output)
+    assert re.search(r"run: cannot listen on 127\.0\.0\.1:\d+ .*SLUICE_\w+_PORT", second.output)
     assert httpx.get(f"{stack.door}/readyz").status_code == 200
 
 
@@ -66,7 +66,8 @@ def test_run_refuses_a_missing_folder(tmp_path: Path) -> None:
     """A model folder without a model is one line with its path."""
     stack = Stack(f"--model=other={tmp_path / 'nowhere'}")
     assert stack.wait() == 1
-    assert stack.output == f"run: model other: {tmp_path / 'nowhere'} holds no config.json\n"
+    assert stack.output.startswith(f"run: model other: {tmp_path / 'nowhere'} has no config.json; ")
+    assert stack.output.count("\n") == 1
 
 
 def test_run_refuses_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

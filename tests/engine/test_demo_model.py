@@ -30,6 +30,7 @@ def built() -> BuiltEngine:
     return build_engine(str(FOLDER), EngineConfig(num_blocks=256, num_threads=1))
 
 
+@pytest.mark.slow
 async def test_demo_model_is_served_as_transformers_runs_it(built: BuiltEngine) -> None:
     """In float32, until each ends by itself or after 48 tokens."""
     reference: Any = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)

@@ -73,6 +73,7 @@ def test_detokenizer_gives_the_same_text_for_every_split(text: str, stops: tuple
         assert (sent, detokenizer.stop_sequence) == (wanted, wanted_stop)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(
     chunks=st.lists(st.text("ab€", min_size=1, max_size=4), min_size=1, max_size=8),

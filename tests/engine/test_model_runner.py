@@ -93,6 +93,7 @@ def alone(model: tuple[Any, Path]) -> list[list[int]]:
     return [ids(Core(model).generate(each)[0]) for each in REQUESTS]
 
 
+@pytest.mark.slow
 def test_greedy_equals_transformers_generate(model: tuple[Any, Path]) -> None:
     """Greedy tokens are those of transformers' own generate."""
     for prompt in PROMPTS:

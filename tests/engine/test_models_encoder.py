@@ -66,6 +66,7 @@ async def vectors(built: BuiltEncoder, *requests: list[list[int]]) -> list[list[
         ]
 
 
+@pytest.mark.slow
 async def test_bundled_model_makes_the_vectors_of_its_card() -> None:
     """Within 1e-5, whole batch and one by one, texts cut at 256 tokens."""
     built = build_encoder(bundled(), EngineConfig(), device="cpu")

@@ -16,6 +16,7 @@ from tests.engine.fakes import Bench, config_of, request, sums
 PREFIXES = ["", "system: be brief. ", "system: be brief. user: ", "once upon a time "]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("prefix_caching", [True, False])
 def test_load_ends_with_every_block_free(seed: int, prefix_caching: bool) -> None:  # noqa: FBT001

@@ -10,6 +10,7 @@ from collections.abc import Sequence as Rows
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from service.engine.core import SampledToken
@@ -147,6 +148,7 @@ def tokens(outputs: Rows[GenerationOutput], choice_index: int) -> list[int]:
     return [i for output in outputs if output.choice_index == choice_index for i in output.token_ids]
 
 
+@pytest.mark.slow
 async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
     """On a cache for three at a time: each stream ends once, says what it says alone, and gives its blocks back."""
     torch.set_num_threads(1)

@@ -44,6 +44,7 @@ def marked(sampling: SamplingParams) -> SamplingParams:
     return SamplingParams(**{name: getattr(sampling, name) for name in sampling.__slots__} | {"watermark": True})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", WISHES.values(), ids=WISHES)
 @pytest.mark.parametrize("allowed", [(), range(3, 400, 3)], ids=["free", "constrained"])
 def test_watermark_is_found_in_120_tokens(sampling: SamplingParams, allowed: Rows[int]) -> None:

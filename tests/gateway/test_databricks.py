@@ -120,6 +120,7 @@ async def test_full_queue(gateway: Gateway) -> None:
     assert answer.headers["retry-after"] == "1"
 
 
+@pytest.mark.slow
 async def test_error_in_mid_stream(gateway: Gateway) -> None:
     """A stream that fails ends with one event in the error shape, without [DONE], on which OpenAI's client raises."""
     gateway.service.script = fakes.play([fakes.STARTED, fakes.text("a"), fakes.Status(grpc.StatusCode.UNAVAILABLE)])

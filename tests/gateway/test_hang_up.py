@@ -68,6 +68,7 @@ async def test_hang_up_while_sending_a_body(gateway: Gateway) -> None:
     assert (await gateway.chat()).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leaves", [False, True])
 async def test_slow_reader_holds_back_the_service(gateway: Gateway, *, leaves: bool) -> None:
     """A caller that stops reading stops the service; it gets all when it reads on, and cancels if it leaves."""

@@ -67,6 +67,7 @@ def test_bad_setting_is_named(tmp_path: Path, arguments: list[str], file: str | 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", ["port in use", "bad value", "no such file", "bad host"])
 def test_bad_start_is_one_line(problem: str) -> None:
     """What hinders the start is told in one line on standard error, with a code that is not zero."""
@@ -88,6 +89,7 @@ def test_bad_start_is_one_line(problem: str) -> None:
     assert words in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_process_serves_and_stops(number: signal.Signals) -> None:
     """The process answers, ends with code 0 on a signal, and logs JSON alone."""

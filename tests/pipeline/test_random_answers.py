@@ -97,6 +97,7 @@ def ends_well(choice: chat_pb2.ChatChoice, schemas: dict[str, Schema], request: 
     return True
 
 
+@pytest.mark.slow
 async def test_constrained_answers_hold_for_200_random_requests(served: tuple[Engine, ChatPipeline]) -> None:
     """Schemas and demanded calls, 12 requests at a time: each answer is valid unless cut by its length, as few are."""
     engine, pipeline = served

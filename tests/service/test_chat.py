@@ -86,6 +86,7 @@ async def test_chat_ends_at_the_callers_deadline(method: str) -> None:
         await run.until_idle()
 
 
+@pytest.mark.slow
 async def test_chat_that_truncates_is_whole_at_its_deadline() -> None:
     """The answer has what was generated, ends with LENGTH, and is told whole before gRPC ends the call."""
     runner = ScriptedRunner("endless ", end=False)
@@ -124,6 +125,7 @@ async def test_stream_chat_refused_before_admission_sends_no_event() -> None:
     assert refusal.fields == [("messages", "PROMPT_TOO_LONG")]
 
 
+@pytest.mark.slow
 async def test_stream_chat_merges_for_a_slow_reader() -> None:
     """A reader who stops reading gets fewer, longer events, and all of the text."""
     text = "x" * 6_000

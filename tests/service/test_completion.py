@@ -157,6 +157,7 @@ async def test_completion_ends_at_the_callers_deadline(method: str) -> None:
         await run.until_idle()
 
 
+@pytest.mark.slow
 async def test_completion_that_truncates_is_whole_at_its_deadline() -> None:
     """Every choice has what was generated, and ends with LENGTH; usage comes, and the call ends well."""
     runner = ScriptedRunner("endless ", end=False)

@@ -69,6 +69,7 @@ async def test_prompts_together_say_what_each_says_alone() -> None:
     assert together.choices[0].text == together.choices[4].text != together.choices[1].text
 
 
+@pytest.mark.slow
 async def test_a_prompt_asked_several_times_without_a_seed_has_several_answers() -> None:
     """Without a seed prompts are drawn independently; the seed that the stream tells gives the first answer again."""
     sampling = sampling_pb2.SamplingParams(temperature=2)

@@ -225,6 +225,7 @@ async def spans_of(run: RunningEncoder, num: int) -> dict[str, Any]:
     return {span.name: span for span in run.spans.get_finished_spans()}
 
 
+@pytest.mark.slow
 async def test_telemetry_tells_of_an_embedding(caplog: pytest.LogCaptureFixture) -> None:
     """Its span with stages, its histograms, the engine's series and the call's log line; nothing of the text."""
     labels = {

@@ -59,6 +59,7 @@ async def test_health_answers_while_calls_are_refused() -> None:
         assert await run.status() == "NOT_SERVING"
 
 
+@pytest.mark.slow
 async def test_health_follows_a_stalled_engine() -> None:
     """An engine that hangs in a step makes the service NOT_SERVING, and SERVING again once it goes on."""
     runner = ScriptedRunner("hello")

@@ -4,6 +4,7 @@ import json
 from typing import Any
 from urllib.request import urlopen
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sluice.v1 import sampling_pb2
 
@@ -70,6 +71,7 @@ async def test_chat_span_has_content_if_the_operator_wants_it() -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_metrics_count_a_generation() -> None:
     """One chat is one sample of each histogram, with the conventions' names, and its tokens are counted by type."""
     async with running() as run:
@@ -82,6 +84,7 @@ async def test_metrics_count_a_generation() -> None:
             assert samples(run, "gen_ai_client_token_usage_sum")[labels] == num_tokens
 
 
+@pytest.mark.slow
 async def test_metrics_tell_errors_apart() -> None:
     """A failed call counts with its status, a failed generation with its error; no time to a token is told."""
     async with running() as run:
@@ -94,6 +97,7 @@ async def test_metrics_tell_errors_apart() -> None:
         assert not samples(run, "gen_ai_server_time_to_first_token_seconds_count")
 
 
+@pytest.mark.slow
 async def test_metrics_show_the_engine() -> None:
     """Gauges and counters of the engine by model, up to date also while no step runs."""
     labels = frozenset({("gen_ai_request_model", MODEL)})
@@ -116,6 +120,7 @@ async def test_metrics_show_the_engine() -> None:
         assert samples(run, "sluice_engine_step_sequences_sum") == {labels: num_steps}  # one sequence in each
 
 
+@pytest.mark.slow
 async def test_bucket_boundaries_are_the_conventions() -> None:
     """The first bounds of each histogram, as the GenAI conventions list them."""
     firsts = {

@@ -18,6 +18,8 @@ from sluice.v1 import chat_pb2_grpc
 
 from tests.service.fakes import MODEL, kinds_of, refused, request
 
+pytestmark = pytest.mark.slow  # each test starts a process
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

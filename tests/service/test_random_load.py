@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 import torch
 import transformers
 from grpc import aio
@@ -266,6 +267,7 @@ async def greedy_texts(service: Service) -> list[str]:
     return texts
 
 
+@pytest.mark.slow
 async def test_2000_random_calls_end_once_and_leave_nothing(tmp_path: Path) -> None:
     """Calls of all kinds, left, late, preempted, refused: each has one end, and every block and every task is freed."""
     draw = random.Random(11)

@@ -216,6 +216,7 @@ async def _wait(call: Any) -> object:
     return await call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 async def test_text_ends_at_the_caller_s_deadline(method: str) -> None:
     """DEADLINE_EXCEEDED, and nothing goes on; with TRUNCATE the text so far ends by LENGTH instead."""

@@ -1,0 +1,101 @@
+"""The contract's guard: what breaks the last release, or the main branch, doesn't pass."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow  # buf comes with npm
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPERATURE = "optional float temperature = 1"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The contract, what guards it and what is installed, in a folder of its own that is no git repository."""
+    for name in ("proto", "tools"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    for name in ("buf.yaml", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    for name in (".cache", ".venv"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+def run(checkout: Path, *command: str) -> tuple[int, str]:
+    """The exit status of a command in the checkout, and all that it printed."""
+    done = subprocess.run(
+        command, cwd=checkout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100, check=False
+    )
+    return done.returncode, done.stdout
+
+
+def commit_to_main(checkout: Path) -> None:
+    """Make the checkout a repository whose branch main has the contract as it is now."""
+    identity = ("-c", "user.name=test", "-c", "user.email=test@example.invalid")
+    for command in (("init", "-q", "-b", "main"), ("add", "buf.yaml", "proto"), (*identity, "commit", "-q", "-m", "x")):
+        assert run(checkout, "git", *command) == (0, "")
+
+
+def replace(file: Path, old: str, new: str) -> None:
+    """Change the one place where a file has a text."""
+    text = file.read_text()
+    assert text.count(old) == 1
+    file.write_text(text.replace(old, new))
+
+
+def test_the_contract_as_it_is_passes(checkout: Path) -> None:
+    """The release is found without what it imports; without a main branch only the release counts."""
+    status, output = run(checkout, "tools/breaking.sh")
+    assert (status, output.splitlines()[0].split("/")[:2]) == (0, ["against proto", "released"])
+    assert output.endswith("skipped: there is no contract on a branch main\n")
+
+
+def test_a_changed_type_breaks_the_release(checkout: Path) -> None:
+    """The check fails and names the field."""
+    replace(checkout / "proto/sluice/v1/sampling.proto", TEMPERATURE, TEMPERATURE.replace("float", "double"))
+    status, output = run(checkout, "tools/breaking.sh")
+    assert status != 0
+    assert 'Field "1" with name "temperature" on message "SamplingParams" changed type' in output
+
+
+def test_a_deleted_file_breaks_the_release(checkout: Path) -> None:
+    """The check fails and names the file."""
+    (checkout / "proto/sluice/v1/watermark.proto").unlink()
+    status, output = run(checkout, "tools/breaking.sh")
+    assert status != 0
+    assert 'Previously present file "sluice/v1/watermark.proto" was deleted' in output
+
+
+def test_what_only_main_has_must_stay_too(checkout: Path) -> None:
+    """A field that came after the release breaks nothing; once it is on main, to take it away does."""
+    file = checkout / "proto/sluice/v1/sampling.proto"
+    before = file.read_text()
+    replace(file, f"  {TEMPERATURE}", f"  // New.\n  optional float novelty = 1000;\n  {TEMPERATURE}")
+    commit_to_main(checkout)
+    status, output = run(checkout, "tools/breaking.sh")
+    assert (status, output.splitlines()[1:]) == (0, ["against the branch main"])
+    file.write_text(before)
+    status, output = run(checkout, "tools/breaking.sh")
+    assert status != 0
+    assert 'field "1000" with name "novelty"' in output
+
+
+def test_a_release_is_kept_once(checkout: Path) -> None:
+    """A released version isn't written again; a new one takes the place of the last and is what counts from then on."""
+    (released,) = (checkout / "proto/released").iterdir()
+    before = released.read_bytes()
+    status, output = run(checkout, "tools/release_contract.sh")
+    assert status == 1
+    assert f"proto/released/{released.name} exists" in output
+    assert released.read_bytes() == before
+
+    replace(checkout / "pyproject.toml", f'version = "{released.stem}"', 'version = "99.0.0"')
+    replace(checkout / "proto/sluice/v1/sampling.proto", TEMPERATURE, TEMPERATURE.replace("float", "double"))
+    assert run(checkout, "tools/release_contract.sh") == (0, "wrote proto/released/99.0.0.binpb\n")
+    assert [path.name for path in (checkout / "proto/released").iterdir()] == ["99.0.0.binpb"]
+    assert run(checkout, "tools/breaking.sh")[0] == 0
