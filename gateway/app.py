@@ -20,15 +20,15 @@ from starlette.types import Scope
 
 from gateway.client import ServiceClient
 from gateway.config import Settings
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.failure import Failure, Reason
 from gateway.observer import RequestObserver
-from gateway.routes_azure import azure_surface
-from gateway.routes_databricks import databricks_surface
-from gateway.routes_docs import docs_surface
-from gateway.routes_mindie import mindie_surface
-from gateway.routes_openai import openai_surface
-from gateway.routes_serving_endpoints import serving_endpoint_surface
-from gateway.surface import SurfaceMap
+from gateway.openapi.surface import docs_surface
+from gateway.routes.azure import azure_surface
+from gateway.routes.databricks import databricks_surface
+from gateway.routes.mindie import mindie_surface
+from gateway.routes.openai import openai_surface
+from gateway.routes.serving_endpoints import serving_endpoint_surface
+from gateway.routes.surface import SurfaceMap
 from gateway.telemetry import Telemetry
 
 # The first also shapes the errors of paths that are nobody's.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.failure import Failure, Reason
 
 
 class CallerLeft(Exception):  # noqa: N818  a name says what happened

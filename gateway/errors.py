@@ -13,7 +13,7 @@ import grpc
 from google.protobuf.any_pb2 import Any
 from google.rpc import error_details_pb2, status_pb2
 
-from gateway.dialects.failure import Failure, Reason, Violation
+from gateway.dialects.seam.failure import Failure, Reason, Violation
 
 _DOMAIN: Final = "sluice"
 _RETRY_AFTER_S: Final = 1.0  # where the service could not say when

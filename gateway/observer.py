@@ -18,9 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway import telemetry as names
 from gateway.body import CallerLeft
-from gateway.dialects.call import Refusal
-from gateway.dialects.failure import Failure
-from gateway.endpoint import known, send_refusal
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.refusal import Refusal
+from gateway.routes.generation_endpoint import known, send_refusal
 from gateway.telemetry import Telemetry
 
 CALLER_LEFT_STATUS: Final = 499  # never sent; for the log and the metrics

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from google.protobuf.message import Message
 
-from gateway.dialects.call import Arrival
+from gateway.dialects.seam.arrival import Arrival
 from gateway.openapi.limits import add_limits
 from gateway.openapi.schema import Schema, to_schemas
 

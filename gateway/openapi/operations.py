@@ -14,7 +14,6 @@ from google.protobuf.message import Message
 
 from gateway.dialects.azure.chat import AzureChatBody, AzureTranslator
 from gateway.dialects.azure.embedding import AzureEmbeddingBody, AzureEmbeddingTranslator
-from gateway.dialects.call import Arrival, Translator
 from gateway.dialects.databricks.chat import DatabricksChatBody, DatabricksChatTranslator
 from gateway.dialects.databricks.completion import DatabricksCompletionBody, DatabricksCompletionTranslator
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
@@ -35,7 +34,9 @@ from gateway.dialects.openai.deployment import (
 )
 from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
 from gateway.dialects.openai.response import OpenAIResponseTranslator
-from gateway.dialects.response_body import ResponseBody
+from gateway.dialects.openai_family.response_body import ResponseBody
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.translator import Translator
 from gateway.openapi import answers, operator_answers
 from gateway.openapi.document import Body, Operation, Parameter
 

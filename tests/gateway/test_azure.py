@@ -11,7 +11,7 @@ import httpx
 import pytest
 from sluice.v1 import model_pb2
 
-from gateway import model_choice
+from gateway.routes import model_choice
 from tests.gateway import fakes, fakes_raw
 from tests.gateway.conftest import Gateway
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.call import Arrival
-from gateway.dialects.failure import Failure
 from gateway.dialects.openai.chat import OpenAITranslator
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure
 from tests.gateway.conftest import Gateway, chat_body
 
 MAX_BODY_BYTES = 300_000

@@ -9,8 +9,9 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 from sluice.v1 import chat_pb2
 
-from gateway.dialects.call import Arrival, Call
 from gateway.dialects.openai.chat import OpenAITranslator
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.translator import ParsedRequest
 from tests.gateway.conftest import Gateway, chat_body
 
 
@@ -104,7 +105,7 @@ async def test_large_body_is_parsed_beside_the_loop(
     threads: list[threading.Thread] = []
     parse = OpenAITranslator.parse
 
-    def watched(self: OpenAITranslator, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
+    def watched(self: OpenAITranslator, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
         threads.append(threading.current_thread())
         return parse(self, arrival)
 

@@ -16,18 +16,19 @@ import pytest
 from gateway.dialects.azure.chat import NAMED, AzureChatBody, AzureTranslator
 from gateway.dialects.azure.embedding import NAMED as NAMED_EMBEDDING
 from gateway.dialects.azure.embedding import AzureEmbeddingBody, AzureEmbeddingTranslator
-from gateway.dialects.call import Arrival, Translator
 from gateway.dialects.databricks.chat import DatabricksChatBody, DatabricksChatTranslator
 from gateway.dialects.databricks.completion import DatabricksCompletionBody, DatabricksCompletionTranslator
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
-from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.mindie.body import GenerateBody, GenerateParameters
 from gateway.dialects.mindie.generate import MindieTranslator
 from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
 from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
 from gateway.dialects.openai.response import OpenAIResponseTranslator
-from gateway.dialects.response_body import ResponseBody
+from gateway.dialects.openai_family.response_body import ResponseBody
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.translator import Translator
 from gateway.openapi.operations import OPERATIONS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "api"

@@ -17,10 +17,11 @@ from sluice.v1 import (
 )
 
 from gateway.config import Settings
-from gateway.dialects.call import Refusal, ends_answer
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.encoder import ends_answer
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.refusal import Refusal
 from gateway.methods import MethodTable
-from gateway.surface import Surface, SurfaceMap
+from gateway.routes.surface import Surface, SurfaceMap
 
 GENERATING = [chat_pb2, completion_pb2, embedding_pb2, response_pb2, text_generation_pb2]
 

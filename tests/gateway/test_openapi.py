@@ -14,11 +14,11 @@ from gateway.config import Settings
 from gateway.openapi.document import Body, Operation, build_document
 from gateway.openapi.operations import OPERATIONS
 from gateway.openapi.schema import follow
-from gateway.routes_azure import azure_surface
-from gateway.routes_databricks import databricks_surface
-from gateway.routes_mindie import mindie_surface
-from gateway.routes_openai import openai_surface
-from gateway.routes_serving_endpoints import serving_endpoint_surface
+from gateway.routes.azure import azure_surface
+from gateway.routes.databricks import databricks_surface
+from gateway.routes.mindie import mindie_surface
+from gateway.routes.openai import openai_surface
+from gateway.routes.serving_endpoints import serving_endpoint_surface
 from tests.gateway.conftest import Gateway
 
 SURFACES = (openai_surface, azure_surface, databricks_surface, serving_endpoint_surface, mindie_surface)

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.dialects.call import Refusal
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.refusal import Refusal
 
 _UNPROCESSABLE: Final = frozenset(
     {

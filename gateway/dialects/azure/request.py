@@ -12,9 +12,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from gateway.dialects.call import Arrival
-from gateway.dialects.failure import Failure, Reason
-from gateway.dialects.json_body import decode
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import decode
 
 BodyT = TypeVar("BodyT", bound=msgspec.Struct)
 

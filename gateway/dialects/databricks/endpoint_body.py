@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 from sluice.v1 import endpoint_pb2
 
-from gateway.dialects.caller_name import dotted
-from gateway.dialects.chat_message import is_given
-from gateway.dialects.contract_limit import check_length, put
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.caller_name import dotted
+from gateway.dialects.seam.contract_limit import check_length, put
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import is_given
 
 _REFUSED_OF_ENTITY: Final = {
     "environment_vars": "models have no environment",

@@ -10,8 +10,8 @@ from typing import Final
 
 import orjson
 
-from gateway.dialects.call import Refusal
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.refusal import Refusal
 
 _BY_STATUS: Final = {
     401: "UNAUTHENTICATED",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.dialects.call import Arrival
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason
 
 
 def endpoint_name(arrival: Arrival, model: str | None) -> str:

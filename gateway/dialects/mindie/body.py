@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Meta
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
-from gateway.dialects.contract_limit import put
-from gateway.dialects.failure import Failure
+from gateway.dialects.seam.contract_limit import put
+from gateway.dialects.seam.failure import Failure
 
 _MAX_INT32: Final = 2**31 - 1
 

@@ -18,8 +18,8 @@ from sluice.v1.text_generation_pb2 import (
     TextGenerationFinished,
 )
 
-from gateway.dialects.failure import Failure
 from gateway.dialects.mindie.error import to_error_body
+from gateway.dialects.seam.failure import Failure
 
 _FINISH_REASONS: Final = {
     chat_pb2.FINISH_REASON_STOP: "eos_token",

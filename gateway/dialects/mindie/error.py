@@ -6,8 +6,8 @@ from typing import Final
 
 import orjson
 
-from gateway.dialects.call import Refusal
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.refusal import Refusal
 
 _TYPES: Final = {
     401: "authentication",

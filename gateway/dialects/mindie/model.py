@@ -10,7 +10,7 @@ from typing import Final
 import orjson
 from sluice.v1.model_pb2 import Model
 
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.failure import Failure, Reason
 
 LIVE: Final = b'{"live":true}'
 READY: Final = b'{"ready":true}'

@@ -11,14 +11,14 @@ from typing import ClassVar, Final, Literal
 import msgspec
 from sluice.v1 import chat_pb2
 
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.chat_body import ChatBody
-from gateway.dialects.chat_encoder import ChatEncoder
-from gateway.dialects.chat_message import is_given
-from gateway.dialects.failure import Failure, Reason
-from gateway.dialects.json_body import decode
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
-from gateway.dialects.stream_options import StreamOptions, wants_usage
+from gateway.dialects.openai_family.chat_body import ChatBody
+from gateway.dialects.openai_family.chat_encoder import ChatEncoder
+from gateway.dialects.openai_family.stream_options import StreamOptions, wants_usage
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import decode, is_given
+from gateway.dialects.seam.translator import ParsedRequest
 
 _REFUSED: Final = {
     "audio": "this server makes no audio",
@@ -78,11 +78,11 @@ class OpenAITranslator(OpenAIErrors):
 
     decoder: ClassVar = msgspec.json.Decoder(ChatCompletionBody)
 
-    def parse(self, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
         """Read a chat request. Raises Failure."""
         body = decode(arrival.body, self.decoder)
         include_usage = wants_usage(body.stream_options, stream=body.stream)
-        return Call(
+        return ParsedRequest(
             request=body.to_chat(),
             stream=bool(body.stream),
             encoder=OpenAIEncoder(include_usage=include_usage),

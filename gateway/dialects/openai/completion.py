@@ -10,13 +10,14 @@ from typing import ClassVar
 import msgspec
 from sluice.v1 import completion_pb2
 
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.completion_body import CompletionBody
-from gateway.dialects.completion_encoder import CompletionEncoder
-from gateway.dialects.failure import Failure, Reason
-from gateway.dialects.json_body import decode
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
-from gateway.dialects.stream_options import StreamOptions, wants_usage
+from gateway.dialects.openai_family.completion_body import CompletionBody
+from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
+from gateway.dialects.openai_family.stream_options import StreamOptions, wants_usage
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.translator import ParsedRequest
 
 
 class OpenAICompletionBody(CompletionBody, kw_only=True):
@@ -46,10 +47,10 @@ class OpenAICompletionTranslator(OpenAIErrors):
 
     decoder: ClassVar = msgspec.json.Decoder(OpenAICompletionBody)
 
-    def parse(self, arrival: Arrival) -> Call[completion_pb2.CompleteRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[completion_pb2.CompleteRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, self.decoder)
-        return Call(
+        return ParsedRequest(
             request=body.to_completion(),
             stream=bool(body.stream),
             encoder=OpenAICompletionEncoder(include_usage=wants_usage(body.stream_options, stream=body.stream)),

@@ -10,15 +10,16 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.timestamp_pb2 import Timestamp
 from sluice.v1 import chat_pb2, completion_pb2, logprobs_pb2, usage_pb2
 
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.completion_encoder import CompletionEncoder
-from gateway.dialects.failure import Failure
 from gateway.dialects.openai.completion import OpenAICompletionEncoder, OpenAICompletionTranslator
+from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.translator import ParsedRequest
 
 Event = completion_pb2.StreamCompleteResponse
 
 
-def parse(**fields: Any) -> Call[completion_pb2.CompleteRequest]:
+def parse(**fields: Any) -> ParsedRequest[completion_pb2.CompleteRequest]:
     """The call for a valid body changed by `fields`."""
     return OpenAICompletionTranslator().parse(Arrival(json.dumps({"model": "m", "prompt": "hi", **fields}).encode()))
 

@@ -1,0 +1,54 @@
+"""What one dialect adds to the application.
+
+A dialect's wiring module (`routes_openai`, …) makes a Surface; `gateway.app` joins them. Owns the choice of the dialect
+that tells an error for which no route was found, or which no route shaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from starlette.routing import Match, Route
+from starlette.types import Scope
+
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.refusal import Refusal
+
+
+class ClosedRoute(Route):
+    """A route whose path is its own with every method: none that stands later and takes longer names has it."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """FULL for another method too; what handles the request then refuses the method."""
+        match, child_scope = super().matches(scope)
+        return (match if match is Match.NONE else Match.FULL), child_scope
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """One dialect's routes.
+
+    `prefixes` are the beginnings of paths, whole segments each (`/v1`, `/serving-endpoints`), under which `refuse`
+    shapes the errors that belong to no route: 404, 405, and what nobody foresaw.
+    """
+
+    routes: Sequence[Route]
+    prefixes: Sequence[str]
+    refuse: Callable[[Failure], Refusal]
+
+
+@dataclass(frozen=True, slots=True)
+class SurfaceMap:
+    """All surfaces. The first shapes the errors of paths that are under nobody's prefix."""
+
+    surfaces: Sequence[Surface]
+
+    def refuse(self, path: str, failure: Failure) -> Refusal:
+        """The failure in the shape of the surface with the longest prefix of `path`."""
+        found, length = self.surfaces[0], 0
+        for surface in self.surfaces:
+            for prefix in surface.prefixes:
+                if len(prefix) > length and (path == prefix or path.startswith(prefix + "/")):
+                    found, length = surface, len(prefix)
+        return found.refuse(failure)
