@@ -108,20 +108,6 @@ class ServiceClient:
         answer: endpoint_pb2.GetEndpointResponse = await self.call(endpoint_pb2.GetEndpointRequest(name=name), caller)
         return answer.endpoint
 
-    async def create_endpoint(
-        self, request: endpoint_pb2.CreateEndpointRequest, caller: Caller
-    ) -> endpoint_pb2.Endpoint:
-        """Make an endpoint. Raises Failure."""
-        answer: endpoint_pb2.CreateEndpointResponse = await self.call(request, caller)
-        return answer.endpoint
-
-    async def update_endpoint(
-        self, request: endpoint_pb2.UpdateEndpointRequest, caller: Caller
-    ) -> endpoint_pb2.Endpoint:
-        """Put other models behind an endpoint. Raises Failure."""
-        answer: endpoint_pb2.UpdateEndpointResponse = await self.call(request, caller)
-        return answer.endpoint
-
     async def delete_endpoint(self, name: str, caller: Caller) -> None:
         """Remove an endpoint. Raises Failure."""
         await self.call(endpoint_pb2.DeleteEndpointRequest(name=name), caller)

@@ -20,7 +20,7 @@ from gateway import telemetry as names
 from gateway.body import CallerLeft
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.refusal import Refusal
-from gateway.routes.generation_endpoint import known, send_refusal
+from gateway.reply import known, send_refusal
 from gateway.telemetry import Telemetry
 
 CALLER_LEFT_STATUS: Final = 499  # never sent; for the log and the metrics

@@ -1,36 +1,42 @@
-"""The routes of Databricks' generating APIs."""
+"""The routes of Databricks' generating APIs, under /serving-endpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Final
 
-from starlette.routing import Route
-
-from gateway.client import ServiceClient
-from gateway.config import Settings
-from gateway.dialects.databricks.chat import DatabricksChatTranslator
-from gateway.dialects.databricks.completion import DatabricksCompletionTranslator
-from gateway.dialects.databricks.embedding import DatabricksEmbeddingTranslator
+from gateway.dialects.databricks.answer import DatabricksError
+from gateway.dialects.databricks.chat import DatabricksChatBody, DatabricksChatTranslator
+from gateway.dialects.databricks.completion import DatabricksCompletionBody, DatabricksCompletionTranslator
+from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.invocation import InvocationTranslator
 from gateway.dialects.databricks.response import DatabricksResponseTranslator
-from gateway.dialects.seam.translator import Translator
-from gateway.routes.generation_endpoint import GenerationEndpoint
+from gateway.routes.example_body import BY_EMBEDDER, BY_MODEL, MODEL, RESPONSE, chat, completion, embedding
+from gateway.routes.handler import Generation
+from gateway.routes.operation import Operation, Parameter
 from gateway.routes.surface import Surface
 
+_ROOT: Final = "/serving-endpoints"
+_ENDPOINT: Final = Parameter("name", "path", "An endpoint's name: a served model's, or one made.", MODEL)
 
-def databricks_surface(client: ServiceClient, settings: Settings) -> Surface:
-    """Everything that generates under /serving-endpoints. An endpoint's name may have slashes, as a model's may."""
-
-    def post(path: str, translator: Callable[[], Translator]) -> Route:
-        endpoint = GenerationEndpoint(translator, client, settings)
-        return Route(f"/serving-endpoints/{path}", endpoint, methods=["POST"])
-
-    routes = [
-        post("chat/completions", DatabricksChatTranslator),
-        post("completions", DatabricksCompletionTranslator),
-        post("embeddings", DatabricksEmbeddingTranslator),
-        post("responses", DatabricksResponseTranslator),
-        post("{name:path}/invocations", InvocationTranslator),
-    ]
-    return Surface(routes, ("/serving-endpoints",), DatabricksErrors().refuse)
+DATABRICKS: Final = Surface(
+    tag="Databricks",
+    error=DatabricksError,
+    refuse=DatabricksErrors().refuse,
+    prefixes=(_ROOT,),
+    operations=(
+        Operation("POST", f"{_ROOT}/{{name:path}}/invocations", "Asks an endpoint: its body says for what.",
+                  Generation(InvocationTranslator), streams=True, parameters=[_ENDPOINT],
+                  bodies=[chat(DatabricksChatBody), completion(DatabricksCompletionBody),
+                          embedding(DatabricksEmbeddingBody, embedder_in="name")]),
+        Operation("POST", f"{_ROOT}/chat/completions", "Answers a conversation.",
+                  Generation(DatabricksChatTranslator), [chat(DatabricksChatBody, **BY_MODEL)], streams=True),
+        Operation("POST", f"{_ROOT}/completions", "Continues prompts.",
+                  Generation(DatabricksCompletionTranslator), [completion(DatabricksCompletionBody, **BY_MODEL)],
+                  streams=True),
+        Operation("POST", f"{_ROOT}/embeddings", "Embeds texts.",
+                  Generation(DatabricksEmbeddingTranslator), [embedding(DatabricksEmbeddingBody, **BY_EMBEDDER)]),
+        Operation("POST", f"{_ROOT}/responses", "Answers items.",
+                  Generation(DatabricksResponseTranslator), [RESPONSE], streams=True),
+    ),
+)  # fmt: skip

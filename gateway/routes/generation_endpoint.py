@@ -1,17 +1,13 @@
-"""The way of one generation request through the gateway.
+"""The way of one generation request: read the body, parse it, call the service, send what comes.
 
-Owns the order of things: read the body, let the dialect parse it, call the service, and send what comes, streamed or
-whole. A caller that leaves ends the call at the service, at any moment. A stream commits to status 200 at its first
-event; until then an error is an HTTP status, after it one last event. Used on the event loop, but for the parsing of
-large bodies, which may run on any thread; it knows no JSON of any dialect and no gRPC.
+A caller that leaves ends the call at the service, at any moment. A stream commits to status 200 at its first event;
+until then an error is an HTTP status, after it one last event.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -26,11 +22,10 @@ from gateway.config import Settings
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.encoder import ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.refusal import Refusal
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
+from gateway.reply import known, send_json, send_refusal
 from gateway.sse import EventStream
 
-_LOGGER = logging.getLogger(__name__)
 _LARGE_BODY = 256 * 1024  # bytes from which on a body is parsed on another thread, so that the loop goes on
 _LAST_WORDS_S = 1.0
 _STALL_GRACE_S = 5.0  # what a reader has to take in the end of a stream whose deadline has passed
@@ -64,29 +59,29 @@ class GenerationEndpoint:
             body = await read_json_body(headers, receive, self.settings.max_body_bytes)
             arrival = Arrival(body, dict(headers), dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
             if len(body) > _LARGE_BODY:
-                call = await asyncio.to_thread(translator.parse, arrival)
+                parsed = await asyncio.to_thread(translator.parse, arrival)
             else:
-                call = translator.parse(arrival)
+                parsed = translator.parse(arrival)
         except CallerLeft:
             raise
         except Exception as error:  # noqa: BLE001  what is unknown is logged, and told in the dialect's shape
             failure = known(error, caller.request_id)
             await send_refusal(send, translator.refuse(failure), failure)
             return
-        answer = self._stream if call.stream else self._whole
+        answer = self._stream if parsed.stream else self._whole
         await _answer(
-            answer(translator, call, caller, send), receive, self.settings.request_deadline_s + _STALL_GRACE_S
+            answer(translator, parsed, caller, send), receive, self.settings.request_deadline_s + _STALL_GRACE_S
         )
 
     async def _whole(
-        self, translator: Translator, call: ParsedRequest[ServiceRequest], caller: Caller, send: Send
+        self, translator: Translator, parsed: ParsedRequest[ServiceRequest], caller: Caller, send: Send
     ) -> None:
         async def fail(failure: Failure) -> None:
-            renamed = failure.renamed(call.caller_name)
+            renamed = failure.renamed(parsed.caller_name)
             await send_refusal(send, translator.refuse(renamed), renamed)
 
         try:
-            body = call.encoder.whole(await self.client.call(call.request, caller, call.affinity))
+            body = parsed.encoder.whole(await self.client.call(parsed.request, caller, parsed.affinity))
         except asyncio.CancelledError:
             await fail(_stopping())
             raise
@@ -96,14 +91,14 @@ class GenerationEndpoint:
             await send_json(send, 200, body)
 
     async def _stream(
-        self, translator: Translator, call: ParsedRequest[ServiceRequest], caller: Caller, send: Send
+        self, translator: Translator, parsed: ParsedRequest[ServiceRequest], caller: Caller, send: Send
     ) -> None:
-        encoder = call.encoder
+        encoder = parsed.encoder
         stream = EventStream(send, comments=encoder.takes_comments, interval_s=self.settings.keep_alive_interval_s)
         event: Message | None = None
 
         async def fail(failure: Failure) -> None:
-            renamed = failure.renamed(call.caller_name)
+            renamed = failure.renamed(parsed.caller_name)
             if not stream.is_open:
                 await send_refusal(send, translator.refuse(renamed), renamed)
             elif ends_answer(event):
@@ -112,7 +107,7 @@ class GenerationEndpoint:
                 await stream.close(encoder.error(renamed))
 
         try:
-            async with self.client.stream(call.request, caller, call.affinity) as events:
+            async with self.client.stream(parsed.request, caller, parsed.affinity) as events:
                 event = await anext(events, None)
                 if event is not None:
                     await stream.open(encoder.chunk(event))
@@ -166,27 +161,3 @@ def _check_end(last: Message | None) -> None:
 def _stopping() -> Failure:
     """For requests that the end of the process cuts off. To a caller that has left, it goes nowhere."""
     return Failure(503, Reason.UNAVAILABLE, "the server is stopping", retry_after_s=1)
-
-
-def known(error: Exception, request_id: str) -> Failure:
-    """The failure to tell the caller; an unknown exception is logged and told without its text."""
-    if isinstance(error, Failure):
-        return error
-    _LOGGER.error("unexpected error", exc_info=error, extra={"fields": {"request_id": request_id}})
-    return Failure(500, Reason.INTERNAL, f"internal error; the request id is {request_id}")
-
-
-async def send_json(send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
-    """A whole response."""
-    fixed = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": [*fixed, *headers]})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def send_refusal(send: Send, refusal: Refusal, failure: Failure) -> None:
-    """An error, with the time of a retry in both forms that clients read: whole seconds, and milliseconds."""
-    headers = refusal.headers
-    if failure.retry_after_s is not None:
-        seconds = failure.retry_after_s
-        headers += ((b"retry-after", b"%d" % math.ceil(seconds)), (b"retry-after-ms", b"%d" % (seconds * 1000)))
-    await send_json(send, refusal.status, refusal.body, headers)

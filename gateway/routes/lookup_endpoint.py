@@ -17,9 +17,8 @@ from gateway.body import CallerLeft, read_json_body
 from gateway.client import Caller
 from gateway.config import Settings
 from gateway.dialects.seam.arrival import Arrival
-from gateway.dialects.seam.failure import Failure
-from gateway.dialects.seam.refusal import Refusal
-from gateway.routes.generation_endpoint import known, send_json, send_refusal
+from gateway.dialects.seam.refusal import Refuse
+from gateway.reply import known, send_json, send_refusal
 
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 
@@ -31,7 +30,7 @@ class LookupEndpoint:
     """An ASGI application over one function: `answer` gives the JSON body of status 200, or raises Failure."""
 
     answer: Lookup
-    refuse: Callable[[Failure], Refusal]
+    refuse: Refuse
     settings: Settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""The routes of MindIE and Triton, and KServe's about the server and its models."""
+"""The routes of MindIE and Triton, and KServe's about the server and its models, under /v2."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from importlib.metadata import version
 from typing import Final
 
 from sluice.v1.model_pb2 import Model
-from starlette.routing import Route
-from starlette.types import ASGIApp
 
-from gateway.client import Caller, ServiceClient
-from gateway.config import Settings
+from gateway.client import Caller
+from gateway.dialects.mindie.answer import (
+    GenerationAnswer,
+    Liveness,
+    ModelMetadata,
+    ModelReadiness,
+    Readiness,
+    ServerMetadata,
+    TritonError,
+)
+from gateway.dialects.mindie.body import GenerateBody
 from gateway.dialects.mindie.error import MindieErrors
 from gateway.dialects.mindie.generate import MindieTranslator
 from gateway.dialects.mindie.model import (
@@ -25,54 +32,78 @@ from gateway.dialects.mindie.model import (
 )
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.routes.generation_endpoint import GenerationEndpoint
-from gateway.routes.lookup_endpoint import Lookup, LookupEndpoint
-from gateway.routes.prepared_client import PreparedClient
-from gateway.routes.surface import ClosedRoute, Surface
+from gateway.routes.example_body import MODEL
+from gateway.routes.handler import Generation, Lookup
+from gateway.routes.operation import Body, Operation, Parameter
+from gateway.routes.surface import Surface
+from gateway.routes.upstream import Upstream
 from gateway.routes.vocabulary_limit import check_vocabulary
 
 _MODEL: Final = "/v2/models/{model:path}"  # a model's name may have slashes
 _FORMS: Final = (f"{_MODEL}/versions/{{version}}", _MODEL)  # the longer first: the shorter would take it for a name
+_NAMED: Final = Parameter("model", "path", "A served model's name.", MODEL)
+_VERSION: Final = Parameter("version", "path", "The model's version.", "1")
+_BODY: Final = Body(GenerateBody, {"text_input": "One, two,", "parameters": {"max_new_tokens": 4}}, GenerationAnswer)
+_METADATA: Final = to_server_metadata(version("sluice"))
 
 
-def mindie_surface(client: ServiceClient, settings: Settings) -> Surface:
-    """Everything under /v2."""
-    refuse = MindieErrors().refuse
-    metadata = to_server_metadata(version("sluice"))
+async def _live(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+    return LIVE
 
-    async def live(arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
-        return LIVE
 
-    async def ready(arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
-        reason = await client.unready_reason()
-        if reason is not None:
-            raise Failure(503, Reason.UNAVAILABLE, reason, retry_after_s=1)
-        return READY
+async def _ready(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+    reason = await upstream.client.unready_reason()
+    if reason is not None:
+        raise Failure(503, Reason.UNAVAILABLE, reason, retry_after_s=1)
+    return READY
 
-    async def server(arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
-        return metadata
 
-    def of_model(describe: Callable[[Model], bytes]) -> Lookup:
-        async def answer(arrival: Arrival, caller: Caller) -> bytes:
-            model = await client.get_model(arrival.path["model"], caller)
-            check_version(model, arrival.path.get("version"))
-            return describe(model)
+async def _server(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+    return _METADATA
 
-        return answer
 
-    def get(path: str, answer: Lookup) -> Route:
-        return Route(path, LookupEndpoint(answer, refuse, settings), methods=["GET"])
+def _of_model(describe: Callable[[Model], bytes]) -> Lookup:
+    async def answer(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:
+        model = await upstream.client.get_model(arrival.path["model"], caller)
+        check_version(model, arrival.path.get("version"))
+        return describe(model)
 
-    def post(path: str, endpoint: ASGIApp) -> Route:
-        return ClosedRoute(path, endpoint, methods=["POST"])
+    return Lookup(answer)
 
-    checked = PreparedClient(client, partial(check_vocabulary, client))
-    whole, stream = (
-        GenerationEndpoint(partial(MindieTranslator, stream=each), checked, settings) for each in (False, True)
-    )
-    routes = [get("/v2", server), get("/v2/health/live", live), get("/v2/health/ready", ready)]
-    routes += [post(f"{form}/generate", whole) for form in _FORMS]
-    routes += [post(f"{form}/generate_stream", stream) for form in _FORMS]
-    routes += [get(f"{form}/ready", of_model(to_model_readiness)) for form in _FORMS]
-    routes += [get(form, of_model(to_model_metadata)) for form in _FORMS]
-    return Surface(routes, ("/v2",), refuse)
+
+def _parameters(form: str) -> list[Parameter]:
+    return [_NAMED, _VERSION] if "{version}" in form else [_NAMED]
+
+
+def _generate(form: str, *, stream: bool) -> Operation:
+    path, summary = ("generate_stream", "Streams a text.") if stream else ("generate", "Generates a text.")
+    handler = Generation(partial(MindieTranslator, stream=stream), check_vocabulary)
+    return Operation(
+        "POST", f"{form}/{path}", summary, handler, [_BODY], streams=stream, parameters=_parameters(form),
+        is_closed=True,
+    )  # fmt: skip
+
+
+def _get(route: str, summary: str, handler: Lookup, answer: type) -> Operation:
+    parameters = _parameters(route) if "{model" in route else []
+    return Operation("GET", route, summary, handler, answer=answer, parameters=parameters)
+
+
+MINDIE: Final = Surface(
+    tag="MindIE and Triton",
+    error=TritonError,
+    refuse=MindieErrors().refuse,
+    prefixes=("/v2",),
+    operations=(
+        _get("/v2", "Describes the server.", Lookup(_server), ServerMetadata),
+        _get("/v2/health/live", "Tells whether the server lives.", Lookup(_live), Liveness),
+        _get("/v2/health/ready", "Tells whether the server is ready.", Lookup(_ready), Readiness),
+        *(_generate(form, stream=False) for form in _FORMS),
+        *(_generate(form, stream=True) for form in _FORMS),
+        *(
+            _get(f"{form}/ready", "Tells whether a model is ready.", _of_model(to_model_readiness), ModelReadiness)
+            for form in _FORMS
+        ),
+        *(_get(form, "Describes a model.", _of_model(to_model_metadata), ModelMetadata) for form in _FORMS),
+    ),
+)

@@ -1,13 +1,11 @@
 """Which model is meant where a dialect lets the caller leave its name out.
 
-Owns the rule: a name that is served is kept; an asked-for deployment leads to the endpoint that has it; else the only
-model of the task answers where no name was given, and the only model of all whatever name was given. Owns a short-lived
-list of the endpoints. Used on the event loop.
+A name that is served is kept; an asked-for deployment leads to the endpoint that has it; else the only model of the
+task answers where no name was given, and the only model of all whatever name was given.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -17,27 +15,25 @@ from sluice.v1.embedding_pb2 import EmbedRequest
 from sluice.v1.endpoint_pb2 import Endpoint
 from sluice.v1.model_pb2 import TASK_CHAT, TASK_COMPLETION, TASK_EMBEDDING, Task
 
-from gateway.client import Caller, ServiceClient
+from gateway.client import Caller
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.routes.endpoint_lists import EndpointLists
 
-_FRESH_S: Final = 2.0  # how long the list is believed
 _TASKS: Final[dict[type[Message], Task]] = {ChatRequest: TASK_CHAT, EmbedRequest: TASK_EMBEDDING}
 
 
 class ModelChoice:
     """What is served, and which of it a request means."""
 
-    def __init__(self, client: ServiceClient) -> None:
-        self._client = client
-        self._endpoints: list[Endpoint] = []
-        self._listed_at = -_FRESH_S
+    def __init__(self, lists: EndpointLists) -> None:
+        self._lists = lists
 
     async def default(self, deployment: str, caller: Caller) -> Endpoint:
         """What is asked when no model is named: the deployment's endpoint, or the only model of the first task served.
 
         Raises Failure.
         """
-        endpoints = await self._list(caller)
+        endpoints = await self._lists.of(caller)
         name = ""
         for task in (TASK_CHAT, TASK_COMPLETION, TASK_EMBEDDING):
             if any(each.task == task for each in endpoints):
@@ -50,14 +46,8 @@ class ModelChoice:
 
     async def settle(self, request: Any, caller: Caller) -> None:
         """Set the request's model, which may be empty or a name that nobody knows. Raises Failure."""
-        endpoints = await self._list(caller)
+        endpoints = await self._lists.of(caller)
         request.model = _choose(endpoints, request.model, request.serving.deployment, _TASKS[type(request)])
-
-    async def _list(self, caller: Caller) -> Sequence[Endpoint]:
-        if time.monotonic() - self._listed_at >= _FRESH_S:
-            self._endpoints = await self._client.list_endpoints(caller)
-            self._listed_at = time.monotonic()
-        return self._endpoints
 
 
 def _choose(endpoints: Sequence[Endpoint], name: str, deployment: str, task: Task) -> str:

@@ -2,51 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Final
 
-from starlette.routing import Route
-
-from gateway.client import Caller, ServiceClient
-from gateway.config import Settings
-from gateway.dialects.openai.chat import OpenAITranslator
-from gateway.dialects.openai.completion import OpenAICompletionTranslator
+from gateway.client import Caller
+from gateway.dialects.openai.answer import ErrorAnswer, ModelAnswer, ModelsAnswer
+from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
+from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
 from gateway.dialects.openai.deployment import (
+    DeploymentChatBody,
     DeploymentChatTranslator,
+    DeploymentCompletionBody,
     DeploymentCompletionTranslator,
+    DeploymentEmbeddingBody,
     DeploymentEmbeddingTranslator,
 )
-from gateway.dialects.openai.embedding import OpenAIEmbeddingTranslator
+from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
+from gateway.dialects.openai.error import OpenAIErrors
 from gateway.dialects.openai.model import to_model, to_model_list
 from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.dialects.seam.arrival import Arrival
-from gateway.dialects.seam.translator import Translator
-from gateway.routes.generation_endpoint import GenerationEndpoint
-from gateway.routes.lookup_endpoint import LookupEndpoint
+from gateway.routes.example_body import BY_EMBEDDER, BY_MODEL, MODEL, RESPONSE, chat, completion, embedding
+from gateway.routes.handler import Generation, Lookup
+from gateway.routes.operation import Body, Operation, Parameter
 from gateway.routes.surface import Surface
+from gateway.routes.upstream import Upstream
+
+_DEPLOYMENT: Final = "/openai/deployments/{name:path}"  # a model's or an endpoint's name, which may have slashes
+_MODEL: Final = Parameter("model", "path", "A served model's name.", MODEL)
+_ENDPOINT: Final = Parameter("name", "path", "An endpoint's name: a served model's, or one made.", MODEL)
 
 
-def openai_surface(client: ServiceClient, settings: Settings) -> Surface:
-    """Everything under /v1 and /openai. A deployment's name is a model's or an endpoint's, and may have slashes."""
-    refuse = OpenAITranslator().refuse
+async def _list_models(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+    return to_model_list(await upstream.client.list_models(caller))
 
-    async def list_models(arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
-        return to_model_list(await client.list_models(caller))
 
-    async def get_model(arrival: Arrival, caller: Caller) -> bytes:
-        return to_model(await client.get_model(arrival.path["model"], caller))
+async def _get_model(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:
+    return to_model(await upstream.client.get_model(arrival.path["model"], caller))
 
-    def post(path: str, translator: Callable[[], Translator]) -> Route:
-        return Route(path, GenerationEndpoint(translator, client, settings), methods=["POST"])
 
-    routes = [
-        post("/v1/chat/completions", OpenAITranslator),
-        post("/v1/completions", OpenAICompletionTranslator),
-        post("/v1/embeddings", OpenAIEmbeddingTranslator),
-        post("/v1/responses", OpenAIResponseTranslator),
-        post("/openai/deployments/{name:path}/chat/completions", DeploymentChatTranslator),
-        post("/openai/deployments/{name:path}/completions", DeploymentCompletionTranslator),
-        post("/openai/deployments/{name:path}/embeddings", DeploymentEmbeddingTranslator),
-        Route("/v1/models", LookupEndpoint(list_models, refuse, settings), methods=["GET"]),
-        Route("/v1/models/{model:path}", LookupEndpoint(get_model, refuse, settings), methods=["GET"]),
-    ]
-    return Surface(routes, ("/v1", "/openai"), refuse)
+def _post(route: str, summary: str, handler: Generation, body: Body, *, streams: bool = False) -> Operation:
+    parameters = [_ENDPOINT] if "{name" in route else []
+    return Operation("POST", route, summary, handler, [body], streams=streams, parameters=parameters)
+
+
+OPENAI: Final = Surface(
+    tag="OpenAI style",
+    error=ErrorAnswer,
+    refuse=OpenAIErrors().refuse,
+    prefixes=("/v1", "/openai"),
+    operations=(
+        _post("/v1/chat/completions", "Answers a conversation.", Generation(OpenAITranslator),
+              chat(ChatCompletionBody, **BY_MODEL), streams=True),
+        _post("/v1/completions", "Continues prompts.", Generation(OpenAICompletionTranslator),
+              completion(OpenAICompletionBody, **BY_MODEL), streams=True),
+        _post("/v1/embeddings", "Embeds texts.", Generation(OpenAIEmbeddingTranslator),
+              embedding(OpenAIEmbeddingBody, **BY_EMBEDDER)),
+        _post("/v1/responses", "Answers items.", Generation(OpenAIResponseTranslator), RESPONSE, streams=True),
+        Operation("GET", "/v1/models", "Lists the models.", Lookup(_list_models), answer=ModelsAnswer),
+        Operation("GET", "/v1/models/{model:path}", "Describes a model.", Lookup(_get_model), answer=ModelAnswer,
+                  parameters=[_MODEL]),
+        _post(f"{_DEPLOYMENT}/chat/completions", "Answers a conversation.", Generation(DeploymentChatTranslator),
+              chat(DeploymentChatBody), streams=True),
+        _post(f"{_DEPLOYMENT}/completions", "Continues prompts.", Generation(DeploymentCompletionTranslator),
+              completion(DeploymentCompletionBody), streams=True),
+        _post(f"{_DEPLOYMENT}/embeddings", "Embeds texts.", Generation(DeploymentEmbeddingTranslator),
+              embedding(DeploymentEmbeddingBody, embedder_in="name")),
+    ),
+)  # fmt: skip

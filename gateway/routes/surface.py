@@ -1,19 +1,18 @@
-"""What one dialect adds to the application.
-
-A dialect's wiring module (`routes_openai`, …) makes a Surface; `gateway.app` joins them. Owns the choice of the dialect
-that tells an error for which no route was found, or which no route shaped.
-"""
+"""What one dialect adds to the application."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
+from gateway.config import Settings
 from gateway.dialects.seam.failure import Failure
-from gateway.dialects.seam.refusal import Refusal
+from gateway.dialects.seam.refusal import Refusal, Refuse
+from gateway.routes.operation import Operation
+from gateway.routes.upstream import Upstream
 
 
 class ClosedRoute(Route):
@@ -27,15 +26,27 @@ class ClosedRoute(Route):
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """One dialect's routes.
+    """One dialect's operations, in the order in which paths are compared with them.
 
     `prefixes` are the beginnings of paths, whole segments each (`/v1`, `/serving-endpoints`), under which `refuse`
-    shapes the errors that belong to no route: 404, 405, and what nobody foresaw.
+    shapes the errors that belong to no route: 404, 405, and what nobody foresaw. `error` is the type of their bodies,
+    and `tag` the dialect's name in the API's description.
     """
 
-    routes: Sequence[Route]
+    tag: str
+    error: type
+    refuse: Refuse
     prefixes: Sequence[str]
-    refuse: Callable[[Failure], Refusal]
+    operations: Sequence[Operation]
+
+    def routes(self, upstream: Upstream, settings: Settings) -> list[Route]:
+        """The operations' routes over a service."""
+        return [
+            (ClosedRoute if each.is_closed else Route)(
+                each.route, each.handler.endpoint(upstream, self.refuse, settings), methods=[each.method]
+            )
+            for each in self.operations
+        ]
 
 
 @dataclass(frozen=True, slots=True)

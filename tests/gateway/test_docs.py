@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from google.protobuf.message import Message
+from sluice.v1.chat_pb2 import ChatRequest
+from sluice.v1.completion_pb2 import CompleteRequest
+from sluice.v1.embedding_pb2 import EmbedRequest
+from sluice.v1.response_pb2 import CreateResponseRequest
+from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
 from gateway.dialects.azure.chat import NAMED, AzureChatBody, AzureTranslator
 from gateway.dialects.azure.embedding import NAMED as NAMED_EMBEDDING
@@ -27,9 +33,11 @@ from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddi
 from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.dialects.openai_family.response_body import ResponseBody
 from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.encoder import WholeEncoder
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.translator import Translator
-from gateway.openapi.operations import OPERATIONS
+from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
+from gateway.routes.surfaces import OPERATIONS
+from tests.gateway import golden_answers
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "api"
 MESSAGES = {"messages": [{"role": "user", "content": "hi"}]}
@@ -38,6 +46,17 @@ AZURE: dict[str, Any] = {
     "query": {"api-version": "2024-05-01-preview"},
 }
 OF_MODEL = {"path": {"model": "m"}}
+# An answer of each RPC that generates, whole and as events.
+ANSWERS: dict[type[Message], tuple[Message, Sequence[Any]]] = {
+    request: (said[unary][0], said.get(f"Stream{unary}", []))  # type: ignore[misc]
+    for request, unary, said in (
+        (ChatRequest, "Chat", golden_answers.CHATS["text"]),
+        (CompleteRequest, "Complete", golden_answers.COMPLETIONS["text"]),
+        (EmbedRequest, "Embed", golden_answers.VECTORS),
+        (CreateResponseRequest, "CreateResponse", golden_answers.response("text")),
+        (GenerateTextRequest, "GenerateText", golden_answers.GENERATION),
+    )
+}
 GENERATE = partial(MindieTranslator, stream=True)
 
 
@@ -64,10 +83,18 @@ class Table:
         return [(c[0].strip("| `"), json.loads("{" + c[1].strip("`") + "}"), c[2], c[3].strip(" |")) for c in table]
 
     def effect(self, fields: dict[str, Any]) -> tuple[object, ...]:
-        """All that a body decides."""
+        """All that a body decides: what is asked, how, and how an answer is told, last."""
+        parsed = self._parse(fields)
+        whole, events = ANSWERS[type(parsed.request)]
+        told = parsed.encoder.whole(whole)
+        if not isinstance(parsed.encoder, WholeEncoder):
+            encoder = self._parse(fields).encoder
+            told += b"".join(encoder.chunk(event) for event in events)
+        return parsed.request, parsed.stream, parsed.affinity, told
+
+    def _parse(self, fields: dict[str, Any]) -> ParsedRequest[ServiceRequest]:
         body = self.base | (fields if self.within is None else {self.within: fields})
-        call = self.translator().parse(Arrival(json.dumps(body).encode(), **self.sent))
-        return call.request, call.stream, call.affinity, vars(call.encoder)
+        return self.translator().parse(Arrival(json.dumps(body).encode(), **self.sent))
 
 
 TABLES = [

@@ -83,7 +83,7 @@ def test_end_is_a_message(event: object, *, is_end: bool) -> None:
 def test_longest_prefix_tells_the_error(path: str, teller: bytes) -> None:
     """Prefixes are whole segments."""
     one, two, three = (
-        Surface([], prefixes, lambda _, name=name: Refusal(404, name))  # type: ignore[misc]
+        Surface("", object, lambda _, name=name: Refusal(404, name), prefixes, [])  # type: ignore[misc]
         for name, prefixes in ((b"one", ("/v1",)), (b"two", ("/models",)), (b"three", ("/models/deep",)))
     )
     failure = Failure(404, Reason.ROUTE_NOT_FOUND, "")

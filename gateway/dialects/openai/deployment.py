@@ -45,9 +45,9 @@ class DeploymentChatTranslator(OpenAITranslator):
 
     def parse(self, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
         """Read a request. Raises Failure."""
-        call = super().parse(arrival)
-        _ask_for(arrival.path["name"], call.request)
-        return call
+        parsed = super().parse(arrival)
+        _ask_for(arrival.path["name"], parsed.request)
+        return parsed
 
 
 class DeploymentCompletionTranslator(OpenAICompletionTranslator):
@@ -57,9 +57,9 @@ class DeploymentCompletionTranslator(OpenAICompletionTranslator):
 
     def parse(self, arrival: Arrival) -> ParsedRequest[completion_pb2.CompleteRequest]:
         """Read a request. Raises Failure."""
-        call = super().parse(arrival)
-        _ask_for(arrival.path["name"], call.request)
-        return call
+        parsed = super().parse(arrival)
+        _ask_for(arrival.path["name"], parsed.request)
+        return parsed
 
 
 class DeploymentEmbeddingTranslator(OpenAIEmbeddingTranslator):
@@ -69,9 +69,9 @@ class DeploymentEmbeddingTranslator(OpenAIEmbeddingTranslator):
 
     def parse(self, arrival: Arrival) -> ParsedRequest[embedding_pb2.EmbedRequest]:
         """Read a request. Raises Failure."""
-        call = super().parse(arrival)
-        _ask_for(arrival.path["name"], call.request)
-        return call
+        parsed = super().parse(arrival)
+        _ask_for(arrival.path["name"], parsed.request)
+        return parsed
 
 
 def _ask_for(

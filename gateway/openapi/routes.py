@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.client import ServiceClient
-from gateway.config import Settings
-from gateway.dialects.openai.chat import OpenAITranslator
 from gateway.openapi.document import build_document
-from gateway.openapi.operations import OPERATIONS
 from gateway.openapi.viewer import CONTENT_SECURITY_POLICY, PAGE, read_assets
 from gateway.routes.surface import Surface
 
-_CACHED = {"cache-control": "public, max-age=86400"}
+_CACHED: Final = {"cache-control": "public, max-age=86400"}
 
 
-def docs_surface(client: ServiceClient, settings: Settings) -> Surface:  # noqa: ARG001  a surface's signature
-    """The document and its viewer."""
-    document = orjson.dumps(build_document(OPERATIONS))
+def docs_routes(surfaces: Sequence[Surface]) -> list[Route]:
+    """The document of these surfaces and its viewer."""
+    document = orjson.dumps(build_document(surfaces))
     assets = read_assets()
 
     async def openapi(request: Request) -> Response:  # noqa: ARG001  the framework's signature
@@ -38,5 +37,4 @@ def docs_surface(client: ServiceClient, settings: Settings) -> Surface:  # noqa:
 
         return Route(f"/docs/{name}", serve)
 
-    routes = [Route("/openapi.json", openapi), Route("/docs", page), *map(asset, assets)]
-    return Surface(routes, ("/docs", "/openapi.json"), OpenAITranslator().refuse)
+    return [Route("/openapi.json", openapi), Route("/docs", page), *map(asset, assets)]

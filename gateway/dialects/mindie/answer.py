@@ -1,4 +1,4 @@
-"""The answers of the other dialects and of the operators' routes, as types that the document describes."""
+"""The answers of MindIE and Triton, as types that the API's description tells."""
 
 from __future__ import annotations
 
@@ -8,53 +8,6 @@ import msgspec
 from msgspec import Meta
 
 Milliseconds = Annotated[float, Meta(ge=0)]
-
-
-class DatabricksError(msgspec.Struct):
-    """An error in Databricks' dialect."""
-
-    error_code: str
-    message: str
-
-
-class EndpointAnswer(msgspec.Struct):
-    """An endpoint: a name that requests use, and the models behind it."""
-
-    name: str
-    task: str | None = None
-    state: dict[str, Any] | None = None
-    config: dict[str, Any] | None = None
-    creation_timestamp: int | None = None
-    last_updated_timestamp: int | None = None
-
-
-class EndpointsAnswer(msgspec.Struct):
-    """All endpoints."""
-
-    endpoints: list[EndpointAnswer]
-
-
-class NothingAnswer(msgspec.Struct):
-    """An empty object."""
-
-
-class AzureError(msgspec.Struct):
-    """An error in Azure's dialect; `detail.loc` is the path of the field at fault."""
-
-    error: Any
-    message: str
-    status: int
-    code: str | None = None
-    param: str | None = None
-    detail: dict[str, Any] | None = None
-
-
-class ModelInfoAnswer(msgspec.Struct):
-    """What serves an Azure path."""
-
-    model_name: str
-    model_type: str
-    model_provider_name: str
 
 
 class GenerationDetails(msgspec.Struct):

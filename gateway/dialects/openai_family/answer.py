@@ -1,7 +1,6 @@
-"""The answers of the OpenAI style and its kin, as types that the document describes.
+"""The answers of OpenAI's family, as types that the API's description tells.
 
-Owns their shapes for readers: the encoders write them by hand, for speed, and a test holds each answer against its
-type.
+The encoders write them by hand, for speed; a test holds each answer against its type.
 """
 
 from __future__ import annotations
@@ -116,37 +115,6 @@ class EmbeddingsAnswer(msgspec.Struct):
     data: list[EmbeddingAnswer]
     usage: UsageAnswer
     id: str | None = None
-
-
-class ModelAnswer(msgspec.Struct):
-    """A served model."""
-
-    id: str
-    object: Literal["model"]
-    created: Unsigned
-    owned_by: str
-
-
-class ModelsAnswer(msgspec.Struct):
-    """All served models."""
-
-    object: Literal["list"]
-    data: list[ModelAnswer]
-
-
-class ErrorDetails(msgspec.Struct):
-    """What went wrong; `param` is the field at fault."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class ErrorAnswer(msgspec.Struct):
-    """An error in the OpenAI style."""
-
-    error: ErrorDetails
 
 
 class ResponseAnswer(msgspec.Struct):
