@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import grpc
 import pytest
 from google.protobuf.symbol_database import Default
@@ -16,6 +18,7 @@ from sluice.v1 import (
     text_generation_pb2,
 )
 
+import gateway
 from gateway.config import Settings
 from gateway.dialects.seam.encoder import ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
@@ -44,6 +47,13 @@ async def test_every_rpc_has_its_row() -> None:
                 )
                 told.add(method.name)
     assert told == {method.name for rows in (table.whole, table.stream) for method in rows.values()}
+
+
+def test_stubs_are_the_clients_alone() -> None:
+    """Only the client and its table of methods import what makes a call."""
+    folder = Path(gateway.__file__).parent
+    users = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py") if "_pb2_grpc" in path.read_text()}
+    assert users == {"client.py", "methods.py"}
 
 
 @pytest.mark.parametrize(
