@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
+from gateway.dialects.seam.contract_copy import copy_fields
 from gateway.dialects.seam.contract_limit import put
 from gateway.dialects.seam.failure import Failure
 
@@ -69,17 +70,12 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
             model=model,
             model_version=version,
             text_input=self.text_input,
-            do_sample=given.do_sample,
-            perf_stat=given.perf_stat,
         )
-        sampling = request.sampling
-        for name in ("temperature", "top_p", "typical_p", "repetition_penalty", "watermark"):
-            value = getattr(given, name)
-            if value is not None:
-                setattr(sampling, name, value)
-        put(sampling, "top_k", given.top_k or None, "parameters.top_k")
-        put(sampling, "seed", given.seed, "parameters.seed")
-        put(request.stopping, "max_tokens", given.max_new_tokens or given.max_tokens, "parameters.max_new_tokens")
+        copy_fields(given, request, "parameters.")
+        copy_fields(given, request.sampling, "parameters.", but={"top_k"})
+        put(request.sampling, "top_k", given.top_k or None, "parameters.top_k")  # 0 stands for no limit
+        copy_fields(given, request.stopping, "parameters.")
+        put(request.stopping, "max_tokens", given.max_new_tokens, "parameters.max_new_tokens")
         return request
 
     def caller_name(self, field: str) -> str:

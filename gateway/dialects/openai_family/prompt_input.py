@@ -11,7 +11,6 @@ from typing import Final, TypeAlias, TypeVar
 
 from sluice.v1 import prompt_pb2
 
-from gateway.dialects.openai_family.sampling_body import check_token_id
 from gateway.dialects.seam.failure import Failure, Reason
 
 T = TypeVar("T")
@@ -57,6 +56,7 @@ def _of_tokens(ids: list[int], field: str) -> prompt_pb2.Prompt:
         prompt.token_ids.ids.extend(ids)
     except ValueError:
         for i, token_id in enumerate(ids):
-            check_token_id(token_id, f"{field}.{i}")
+            if not 0 <= token_id < 2**32:
+                raise Failure.of_field(f"{field}.{i}", f"must be from 0 to {2**32 - 1}") from None
         raise
     return prompt

@@ -46,14 +46,7 @@ _OPTIONAL: Final = {
 }
 _SHARED: Final = frozenset({"type", "id", "status"})
 _ITEM: Final = re.compile(r"^(input\.\d+)(?:\.(message|function_call|function_call_output|reasoning))?(?:\.(.*))?$")
-_PART: Final = re.compile(r"^(content\.\d+)\.((?:image_url|file)(?:\.\w+)?)$")
-_PART_NAMES: Final = {  # the contract's names of what a part has → the caller's; another is the part itself
-    "image_url": "image_url",
-    "image_url.url": "image_url",
-    "image_url.detail": "detail",
-    "file.file_id": "file_id",
-    "file.filename": "filename",
-}
+_PART: Final = re.compile(r"^(content\.\d+)\.(image_url|file)(?:\.(\w+))?$")
 
 
 class ResponseItem(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -95,8 +88,15 @@ def item_name(given: Input, path: str) -> str | None:
     if kind == "reasoning" or (rest.startswith("content.") and isinstance(item.content, str)):
         rest = "content"
     elif (part := _PART.match(rest)) is not None:
-        rest = f"{part[1]}.{_PART_NAMES[part[2]]}" if part[2] in _PART_NAMES else part[1]
+        rest = _part_name(part[1], part[2], part[3] or "url")
     return f"{head}.{rest}" if rest else head
+
+
+def _part_name(path: str, kind: str, field: str) -> str:
+    """A picture's address is `image_url` itself; a file's stands in one of several fields."""
+    if field != "url":
+        return f"{path}.{field}"
+    return f"{path}.image_url" if kind == "image_url" else path
 
 
 def _to_item(item: ResponseItem, path: str) -> response_item_pb2.InputItem:

@@ -12,21 +12,11 @@ from typing import Final
 import msgspec
 from sluice.v1 import chat_pb2, completion_pb2, response_pb2, sampling_pb2
 
+from gateway.dialects.seam.contract_copy import copy_fields
 from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure
 
 CALLER_NAMES: Final = {"sampling": "", "stopping": "", "serving": ""}  # for `caller_name.renamed`
-
-_COPIED: Final = (
-    "temperature",
-    "top_p",
-    "min_p",
-    "typical_p",
-    "frequency_penalty",
-    "presence_penalty",
-    "repetition_penalty",
-    "watermark",
-)
 
 
 class DrawingBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -51,20 +41,9 @@ class DrawingBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         self, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest | response_pb2.CreateResponseRequest
     ) -> None:
         """Set these fields. Raises Failure for a value that no message can hold."""
-        sampling = request.sampling
-        for name in _COPIED:
-            value = getattr(self, name)
-            if value is not None:
-                setattr(sampling, name, value)
-        put(sampling, "top_k", self.top_k, "top_k")
-        put_seed(sampling, self.seed)
-        check_length(sampling_pb2.SamplingParams, "logit_bias", self.logit_bias or (), "logit_bias")
-        for token_id, bias in (self.logit_bias or {}).items():
-            check_token_id(token_id, f"logit_bias.{token_id}")
-            sampling.logit_bias[token_id] = bias
-        put(request.serving, "priority", self.priority, "priority")
-        if self.cache_salt is not None:
-            request.serving.cache_salt = self.cache_salt
+        copy_fields(self, request.sampling, but={"seed"})
+        put_seed(request.sampling, self.seed)
+        copy_fields(self, request.serving)
 
 
 class SamplingBody(DrawingBody, kw_only=True):
@@ -80,19 +59,11 @@ class SamplingBody(DrawingBody, kw_only=True):
     def put_sampling(self, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest) -> None:
         """Set all of it. Raises Failure for a value that no message can hold."""
         self.put_drawing(request)
-        stopping = request.stopping
-        put(stopping, "max_tokens", self.max_tokens, "max_tokens")
-        put(stopping, "min_tokens", self.min_tokens, "min_tokens")
+        copy_fields(self, request.stopping, but={"stop"})
         if self.stop is not None:
             stop = [self.stop] if isinstance(self.stop, str) else self.stop
             check_length(sampling_pb2.StopParams, "stop", stop, "stop")
-            stopping.stop.extend(stop)
-        check_length(sampling_pb2.StopParams, "stop_token_ids", self.stop_token_ids or (), "stop_token_ids")
-        for i, token_id in enumerate(self.stop_token_ids or ()):
-            check_token_id(token_id, f"stop_token_ids.{i}")
-            stopping.stop_token_ids.append(token_id)
-        if self.ignore_eos is not None:
-            stopping.ignore_eos = self.ignore_eos
+            request.stopping.stop.extend(stop)
         put(request, "n", self.n, "n")
 
     def stop_name(self, path: str) -> str | None:
@@ -107,9 +78,3 @@ def put_seed(sampling: sampling_pb2.SamplingParams, seed: int | None) -> None:
     if seed is not None and not -(2**63) <= seed < 2**64:
         raise Failure.of_field("seed", f"must be from {-(2**63)} to {2**64 - 1}")
     put(sampling, "seed", None if seed is None else seed % 2**64, "seed")
-
-
-def check_token_id(token_id: int, field: str) -> None:
-    """Refuse what no message can hold as a token's id. Raises Failure for `field`."""
-    if not 0 <= token_id < 2**32:
-        raise Failure.of_field(field, f"a token id must be from 0 to {2**32 - 1}")

@@ -49,6 +49,12 @@ def check_text(message: type[Message], name: str, text: str | None, field: str) 
         raise Failure.of_field(field, f"must have {rules.min_len} to {rules.max_len} characters")
 
 
+def type_limits(field: Any) -> tuple[int, int]:
+    """What an integer field, by its descriptor, can hold at all."""
+    _, low, high = _TYPES[field.type]
+    return low, high
+
+
 def _limits(message: Message, name: str) -> tuple[int, int]:
     field = message.DESCRIPTOR.fields_by_name[name]
     kind, low, high = _TYPES[field.type]
