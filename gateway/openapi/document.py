@@ -103,5 +103,5 @@ def _any(types: Sequence[type], by_type: Mapping[type, Schema]) -> Schema:
 
 
 def _error(status: int, schema: Schema) -> dict[str, Any]:
-    phrase = "The caller left." if status == 499 else f"{HTTPStatus(status).phrase}."
+    phrase = "Client Closed Request." if status == 499 else f"{HTTPStatus(status).phrase}."
     return {"description": phrase, "content": {_JSON: {"schema": schema}}}

@@ -32,7 +32,7 @@ _SHARED: Final = (
 _EXTRAS: Final = Parameter(
     "extra-parameters",
     "header",
-    "What becomes of fields that the API doesn't name.",
+    "What to do with parameters that the API doesn't define.",
     "error",
     schema={"type": "string", "enum": ["error", "ignore", "drop", "pass-through"]},
 )
@@ -49,10 +49,10 @@ async def _info(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:
 
 def _operations(base: str) -> tuple[Operation, ...]:
     return (
-        Operation("POST", f"{base}/chat/completions", "Answers a conversation.",
+        Operation("POST", f"{base}/chat/completions", "Creates a chat completion.",
                   Generation(AzureTranslator, _settle), [chat(AzureChatBody, **BY_MODEL)], streams=True,
                   parameters=[*_SHARED, _EXTRAS]),
-        Operation("POST", f"{base}/embeddings", "Embeds texts.", Generation(AzureEmbeddingTranslator, _settle),
+        Operation("POST", f"{base}/embeddings", "Creates embeddings.", Generation(AzureEmbeddingTranslator, _settle),
                   [embedding(AzureEmbeddingBody, embedder_in="azureml-model-deployment", **BY_EMBEDDER)],
                   parameters=[*_SHARED, _EXTRAS]),
         Operation("GET", f"{base}/info", "Describes the model.", Lookup(_info), answer=ModelInfoAnswer,

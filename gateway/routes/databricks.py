@@ -17,7 +17,7 @@ from gateway.routes.operation import Operation, Parameter
 from gateway.routes.surface import Surface
 
 _ROOT: Final = "/serving-endpoints"
-_ENDPOINT: Final = Parameter("name", "path", "An endpoint's name: a served model's, or one made.", MODEL)
+_ENDPOINT: Final = Parameter("name", "path", "An endpoint's name: a served model's, or one that was created.", MODEL)
 
 DATABRICKS: Final = Surface(
     tag="Databricks",
@@ -25,18 +25,18 @@ DATABRICKS: Final = Surface(
     refuse=DatabricksErrors().refuse,
     prefixes=(_ROOT,),
     operations=(
-        Operation("POST", f"{_ROOT}/{{name:path}}/invocations", "Asks an endpoint: its body says for what.",
+        Operation("POST", f"{_ROOT}/{{name:path}}/invocations", "Queries an endpoint; the body decides the task.",
                   Generation(InvocationTranslator), streams=True, parameters=[_ENDPOINT],
                   bodies=[chat(DatabricksChatBody), completion(DatabricksCompletionBody),
                           embedding(DatabricksEmbeddingBody, embedder_in="name")]),
-        Operation("POST", f"{_ROOT}/chat/completions", "Answers a conversation.",
+        Operation("POST", f"{_ROOT}/chat/completions", "Creates a chat completion.",
                   Generation(DatabricksChatTranslator), [chat(DatabricksChatBody, **BY_MODEL)], streams=True),
-        Operation("POST", f"{_ROOT}/completions", "Continues prompts.",
+        Operation("POST", f"{_ROOT}/completions", "Creates text completions.",
                   Generation(DatabricksCompletionTranslator), [completion(DatabricksCompletionBody, **BY_MODEL)],
                   streams=True),
-        Operation("POST", f"{_ROOT}/embeddings", "Embeds texts.",
+        Operation("POST", f"{_ROOT}/embeddings", "Creates embeddings.",
                   Generation(DatabricksEmbeddingTranslator), [embedding(DatabricksEmbeddingBody, **BY_EMBEDDER)]),
-        Operation("POST", f"{_ROOT}/responses", "Answers items.",
+        Operation("POST", f"{_ROOT}/responses", "Creates a response.",
                   Generation(DatabricksResponseTranslator), [RESPONSE], streams=True),
     ),
 )  # fmt: skip

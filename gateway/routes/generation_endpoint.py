@@ -155,9 +155,9 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 def _check_end(last: Message | None) -> None:
     """Whatever the status says."""
     if not ends_answer(last):
-        raise Failure(500, Reason.INTERNAL, "the answer ended too early")
+        raise Failure(500, Reason.INTERNAL, "the answer ended unexpectedly")
 
 
 def _stopping() -> Failure:
     """For requests that the end of the process cuts off. To a caller that has left, it goes nowhere."""
-    return Failure(503, Reason.UNAVAILABLE, "the server is stopping", retry_after_s=1)
+    return Failure(503, Reason.UNAVAILABLE, "the server is shutting down", retry_after_s=1)

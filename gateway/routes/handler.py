@@ -1,6 +1,6 @@
 """What answers an operation: by generating, by a function, or by a change of an endpoint.
 
-A handler knows no service; `endpoint` makes the ASGI application that answers over one.
+Handlers are declared without a service; `endpoint` makes the ASGI application that answers over one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The way of one request that generates nothing: models, endpoints, metadata.
-
-Owns what these have in common: the caller, the body where there is one, and errors in the dialect's shape. Used on the
-event loop.
-"""
+"""The way of one request that generates nothing: models, endpoints, metadata."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _parameters(form: str) -> list[Parameter]:
 
 
 def _generate(form: str, *, stream: bool) -> Operation:
-    path, summary = ("generate_stream", "Streams a text.") if stream else ("generate", "Generates a text.")
+    path, summary = ("generate_stream", "Generates a text, streamed.") if stream else ("generate", "Generates a text.")
     handler = Generation(partial(MindieTranslator, stream=stream), check_vocabulary)
     return Operation(
         "POST", f"{form}/{path}", summary, handler, [_BODY], streams=stream, parameters=_parameters(form),
@@ -96,12 +96,12 @@ MINDIE: Final = Surface(
     prefixes=("/v2",),
     operations=(
         _get("/v2", "Describes the server.", Lookup(_server), ServerMetadata),
-        _get("/v2/health/live", "Tells whether the server lives.", Lookup(_live), Liveness),
-        _get("/v2/health/ready", "Tells whether the server is ready.", Lookup(_ready), Readiness),
+        _get("/v2/health/live", "Checks that the server is alive.", Lookup(_live), Liveness),
+        _get("/v2/health/ready", "Checks that the server is ready.", Lookup(_ready), Readiness),
         *(_generate(form, stream=False) for form in _FORMS),
         *(_generate(form, stream=True) for form in _FORMS),
         *(
-            _get(f"{form}/ready", "Tells whether a model is ready.", _of_model(to_model_readiness), ModelReadiness)
+            _get(f"{form}/ready", "Checks that a model is ready.", _of_model(to_model_readiness), ModelReadiness)
             for form in _FORMS
         ),
         *(_get(form, "Describes a model.", _of_model(to_model_metadata), ModelMetadata) for form in _FORMS),

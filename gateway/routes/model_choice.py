@@ -45,7 +45,7 @@ class ModelChoice:
         return found[0]
 
     async def settle(self, request: Any, caller: Caller) -> None:
-        """Set the request's model, which may be empty or a name that nobody knows. Raises Failure."""
+        """Set the request's model, which may be empty or an unknown name. Raises Failure."""
         endpoints = await self._lists.of(caller)
         request.model = _choose(endpoints, request.model, request.serving.deployment, _TASKS[type(request)])
 
@@ -65,7 +65,7 @@ def _choose(endpoints: Sequence[Endpoint], name: str, deployment: str, task: Tas
         return models[0].name if len(models) == 1 else name
     able = [each.name for each in models if each.task == task]
     if not able:
-        raise Failure(404, Reason.UNSUPPORTED_TASK, "no served model can do this")
+        raise Failure(404, Reason.UNSUPPORTED_TASK, "no served model supports this task")
     if len(able) > 1:
-        raise Failure.of_field("model", "required, since several models are served", Reason.MISSING_FIELD)
+        raise Failure.of_field("model", "required when several models are served", Reason.MISSING_FIELD)
     return able[0]

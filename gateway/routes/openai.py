@@ -29,7 +29,7 @@ from gateway.routes.upstream import Upstream
 
 _DEPLOYMENT: Final = "/openai/deployments/{name:path}"  # a model's or an endpoint's name, which may have slashes
 _MODEL: Final = Parameter("model", "path", "A served model's name.", MODEL)
-_ENDPOINT: Final = Parameter("name", "path", "An endpoint's name: a served model's, or one made.", MODEL)
+_ENDPOINT: Final = Parameter("name", "path", "An endpoint's name: a served model's, or one that was created.", MODEL)
 
 
 async def _list_models(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
@@ -51,21 +51,21 @@ OPENAI: Final = Surface(
     refuse=OpenAIErrors().refuse,
     prefixes=("/v1", "/openai"),
     operations=(
-        _post("/v1/chat/completions", "Answers a conversation.", Generation(OpenAITranslator),
+        _post("/v1/chat/completions", "Creates a chat completion.", Generation(OpenAITranslator),
               chat(ChatCompletionBody, **BY_MODEL), streams=True),
-        _post("/v1/completions", "Continues prompts.", Generation(OpenAICompletionTranslator),
+        _post("/v1/completions", "Creates text completions.", Generation(OpenAICompletionTranslator),
               completion(OpenAICompletionBody, **BY_MODEL), streams=True),
-        _post("/v1/embeddings", "Embeds texts.", Generation(OpenAIEmbeddingTranslator),
+        _post("/v1/embeddings", "Creates embeddings.", Generation(OpenAIEmbeddingTranslator),
               embedding(OpenAIEmbeddingBody, **BY_EMBEDDER)),
-        _post("/v1/responses", "Answers items.", Generation(OpenAIResponseTranslator), RESPONSE, streams=True),
+        _post("/v1/responses", "Creates a response.", Generation(OpenAIResponseTranslator), RESPONSE, streams=True),
         Operation("GET", "/v1/models", "Lists the models.", Lookup(_list_models), answer=ModelsAnswer),
         Operation("GET", "/v1/models/{model:path}", "Describes a model.", Lookup(_get_model), answer=ModelAnswer,
                   parameters=[_MODEL]),
-        _post(f"{_DEPLOYMENT}/chat/completions", "Answers a conversation.", Generation(DeploymentChatTranslator),
+        _post(f"{_DEPLOYMENT}/chat/completions", "Creates a chat completion.", Generation(DeploymentChatTranslator),
               chat(DeploymentChatBody), streams=True),
-        _post(f"{_DEPLOYMENT}/completions", "Continues prompts.", Generation(DeploymentCompletionTranslator),
+        _post(f"{_DEPLOYMENT}/completions", "Creates text completions.", Generation(DeploymentCompletionTranslator),
               completion(DeploymentCompletionBody), streams=True),
-        _post(f"{_DEPLOYMENT}/embeddings", "Embeds texts.", Generation(DeploymentEmbeddingTranslator),
+        _post(f"{_DEPLOYMENT}/embeddings", "Creates embeddings.", Generation(DeploymentEmbeddingTranslator),
               embedding(DeploymentEmbeddingBody, embedder_in="name")),
     ),
 )  # fmt: skip

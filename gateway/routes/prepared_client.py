@@ -1,7 +1,4 @@
-"""Calls of the service that first need to ask it something.
-
-Owns the order: a request is prepared, then sent. What is asked is `prepare`'s affair. Used on the event loop.
-"""
+"""Calls of the service that first need to ask it something."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ _ONE: Final = f"{_ROOT}/{{name:path}}"  # a model's own endpoint may have slashe
 _PROVISIONED: Final = f"{_ROOT}/pt"  # provisioned throughput, which is all there is
 _CREATE: Final = msgspec.json.Decoder(EndpointBody)
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
-_ANY: Final = Parameter("name", "path", "An endpoint's name: a served model's, or one made.", MODEL)
-_MADE: Final = Parameter("name", "path", "The name of an endpoint that was made.", "ab-test")
+_ANY: Final = Parameter("name", "path", "An endpoint's name: a served model's, or one that was created.", MODEL)
+_MADE: Final = Parameter("name", "path", "The name of an endpoint that was created.", "ab-test")
 
 _CONFIG_EXAMPLE: Final[dict[str, Any]] = {
     "served_entities": [{"name": name, "entity_name": MODEL, "entity_version": "1"} for name in ("a", "b")],
@@ -77,12 +77,12 @@ async def _delete(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes
 
 
 def _create(route: str) -> Operation:
-    return Operation("POST", route, "Makes an endpoint.", Change(_parse_new, _tell), [_NEW_BODY])
+    return Operation("POST", route, "Creates an endpoint.", Change(_parse_new, _tell), [_NEW_BODY])
 
 
 def _update(route: str) -> Operation:
     return Operation(
-        "PUT", route, "Puts other models behind an endpoint.", Change(_parse_config, _tell), [_CONFIG_BODY],
+        "PUT", route, "Updates the models of an endpoint.", Change(_parse_config, _tell), [_CONFIG_BODY],
         parameters=[_MADE], is_closed=True,
     )  # fmt: skip
 
@@ -99,6 +99,6 @@ SERVING_ENDPOINTS: Final = Surface(
         _update(f"{_PROVISIONED}/{{name}}/config"),
         _update(f"{_ONE}/config"),
         Operation("GET", _ONE, "Describes an endpoint.", Lookup(_get), answer=EndpointAnswer, parameters=[_ANY]),
-        Operation("DELETE", _ONE, "Removes an endpoint.", Lookup(_delete), answer=NothingAnswer, parameters=[_MADE]),
+        Operation("DELETE", _ONE, "Deletes an endpoint.", Lookup(_delete), answer=NothingAnswer, parameters=[_MADE]),
     ),
 )

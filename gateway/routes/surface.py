@@ -16,7 +16,7 @@ from gateway.routes.upstream import Upstream
 
 
 class ClosedRoute(Route):
-    """A route whose path is its own with every method: none that stands later and takes longer names has it."""
+    """A route whose path is its own with every method: no later route has it, though longer names match there."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """FULL for another method too; what handles the request then refuses the method."""
@@ -29,7 +29,7 @@ class Surface:
     """One dialect's operations, in the order in which paths are compared with them.
 
     `prefixes` are the beginnings of paths, whole segments each (`/v1`, `/serving-endpoints`), under which `refuse`
-    shapes the errors that belong to no route: 404, 405, and what nobody foresaw. `error` is the type of their bodies,
+    shapes the errors that belong to no route: 404, 405, and what was not foreseen. `error` is the type of their bodies,
     and `tag` the dialect's name in the API's description.
     """
 
@@ -51,7 +51,7 @@ class Surface:
 
 @dataclass(frozen=True, slots=True)
 class SurfaceMap:
-    """All surfaces. The first shapes the errors of paths that are under nobody's prefix."""
+    """All surfaces. The first shapes the errors of paths that are under no prefix."""
 
     surfaces: Sequence[Surface]
 

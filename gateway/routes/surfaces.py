@@ -11,6 +11,6 @@ from gateway.routes.openai import OPENAI
 from gateway.routes.serving_endpoints import SERVING_ENDPOINTS
 from gateway.routes.surface import Surface
 
-# The first also shapes the errors of paths that are nobody's.
+# The first also shapes the errors of paths without a prefix here.
 SURFACES: Final[tuple[Surface, ...]] = (OPENAI, AZURE, DATABRICKS, SERVING_ENDPOINTS, MINDIE)
 OPERATIONS: Final = tuple(each for surface in SURFACES for each in surface.operations)

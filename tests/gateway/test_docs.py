@@ -156,10 +156,10 @@ def test_row_is_true(table: Table, name: str, example: dict[str, Any], said: str
             table.effect(example)
         assert (caught.value.reason, caught.value.field) == (Reason.UNSUPPORTED_FIELD, name)
     else:
-        assert said in {"used", "none", "told back"}
+        assert said in {"used", "none", "echoed"}
         with_it, without = table.effect(example), table.effect(rest)
         assert (with_it != without) == (said != "none")
-        assert said != "told back" or with_it[:-1] == without[:-1]
+        assert said != "echoed" or with_it[:-1] == without[:-1]
 
 
 @pytest.mark.parametrize(("table", "named"), [(TABLES[4], NAMED), (TABLES[5], NAMED_EMBEDDING)])

@@ -1,6 +1,6 @@
 """The Azure AI model inference API: its chat completion.
 
-Owns which parameters the API names itself; all others come by `extra-parameters`.
+Parameters that the API doesn't define itself come by the header `extra-parameters`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What all requests of the Azure AI model inference API have beside their body.
 
-Owns the query's `api-version` and the headers: what becomes of parameters that the API doesn't name, and which
-deployment is asked for.
+The query's `api-version`, and the headers: what to do with parameters that the API doesn't define, and which deployment
+is asked for.
 """
 
 from __future__ import annotations

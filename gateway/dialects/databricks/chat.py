@@ -1,7 +1,7 @@
 """Databricks: its chat request and answer.
 
-Owns the fields and limits that only it has. The object of a whole answer is documented as `chat.completions`; on the
-base path for OpenAI's clients it stays `chat.completion`.
+The object of a whole answer is documented as `chat.completions`; on the base path for OpenAI's clients it stays
+`chat.completion`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Databricks: its text completion.
 
-Owns the fields that only it has, and its defaults: a prompt goes through the model's chat template unless
-`use_raw_prompt` says otherwise.
+A prompt goes through the model's chat template unless `use_raw_prompt` says otherwise.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Errors as Databricks tells them: `{"error_code", "message"}`.
 
-Its SDK makes typed exceptions of the codes. A failed stream's last event says the same under `error` too, where the
-clients of OpenAI's kin look for it.
+Its SDK makes typed exceptions of the codes. A failed stream's last event says the same under `error` too, where
+OpenAI's clients look for it.
 """
 
 from __future__ import annotations

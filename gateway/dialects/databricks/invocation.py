@@ -42,7 +42,9 @@ class InvocationTranslator(DatabricksErrors):
         given = [field for field in _BY_FIELD if is_given(getattr(shape, field))]
         if len(given) != 1:
             found = f"; it has {' and '.join(given)}" if given else ""
-            text = f"the body must have one of messages (chat), prompt (completions) and input (embeddings){found}"
+            text = (
+                f"the body must have exactly one of messages (chat), prompt (completions) and input (embeddings){found}"
+            )
             raise Failure(400, Reason.INVALID_FIELD if given else Reason.MISSING_FIELD, text)
         return _BY_FIELD[given[0]]().parse(arrival)
 

@@ -1,8 +1,4 @@
-"""The body of MindIE's and Triton's generate requests.
-
-Owns its fields with their documented ranges, their mapping to the contract's request, and the way back for field
-names. Null means the same as not given.
-"""
+"""The body of MindIE's and Triton's generate requests, with the documented ranges. Null means the same as not given."""
 
 from __future__ import annotations
 
@@ -58,10 +54,10 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
         """Raise Failure for what contradicts itself or the path."""
         if self.stream not in {None, stream}:
             other = "generate" if stream else "generate_stream"
-            raise Failure.of_field("stream", f"must be {str(stream).lower()} here; the path for the other is {other}")
+            raise Failure.of_field("stream", f"must be {str(stream).lower()} on this path; use {other} instead")
         given = self.given
         if given.max_tokens is not None and given.max_new_tokens not in {None, given.max_tokens}:
-            raise Failure.of_field("parameters.max_tokens", "differs from max_new_tokens; give one of them")
+            raise Failure.of_field("parameters.max_tokens", "conflicts with max_new_tokens; give only one of them")
 
     def to_request(self, model: str, version: str) -> GenerateTextRequest:
         """The contract's request. Raises Failure for a value that no message can hold."""

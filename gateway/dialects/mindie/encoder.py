@@ -1,7 +1,7 @@
 """A generated text in the JSON of MindIE, whole and as a stream's events.
 
-Owns the shapes: one event for each piece of text, a last one without text where the reason of the end stands, details
-and times of tokens only where asked for. What stays the same over a stream is encoded once, when it starts.
+A stream has one event for each piece of text and a last one without text, which has the finish reason; details and
+times of tokens are sent only where asked for. What stays the same over a stream is encoded once, when it starts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors as MindIE and its kin tell them: `{"error", "error_type"}`."""
+"""Errors of MindIE and Triton: `{"error", "error_type"}`."""
 
 from __future__ import annotations
 

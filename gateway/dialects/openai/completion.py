@@ -1,7 +1,4 @@
-"""The OpenAI style: its text completion.
-
-Owns the fields that only it has. docs/api.md has the table, and a test tries every row of it.
-"""
+"""The OpenAI style: its text completion. docs/api/openai.md has the table of its fields."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
         """The contract's request. Raises Failure for what can't be served or held."""
         num_choices = 1 if self.n is None else self.n
         if self.best_of is not None and self.best_of != num_choices:
-            text = f"must equal n, {num_choices}: all generated choices are returned, none is chosen among them"
+            text = f"must equal n ({num_choices}): every generated choice is returned"
             raise Failure.of_field("best_of", text, Reason.UNSUPPORTED_FIELD)
         return self.to_request(self.model)
 

@@ -1,7 +1,4 @@
-"""The OpenAI style: its embeddings.
-
-Owns the fields that only it has. docs/api.md has the table, and a test tries every row of it.
-"""
+"""The OpenAI style: its embeddings. docs/api/openai.md has the table of their fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAI style: its responses. docs/api.md has the table of their fields, and a test tries every row of it."""
+"""The OpenAI style: its responses. docs/api/responses.md has the table of their fields."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The body of a chat request, as the dialects of OpenAI's kin write it.
+"""The body of a chat request, as OpenAI's family writes it. A dialect adds its own fields by inheritance.
 
-Owns the fields that they share, their mapping to the contract's request, and the way back for field names. A dialect
-adds its own fields by inheritance. Null means the same as not given, everywhere.
+Null means the same as not given, everywhere.
 """
 
 from __future__ import annotations
@@ -64,10 +63,10 @@ class ChatBody(SamplingBody, kw_only=True):
         )
         self.put_sampling(request)
         if self.max_tokens not in {None, self.max_completion_tokens} and self.max_completion_tokens is not None:
-            raise Failure.of_field("max_tokens", "differs from max_completion_tokens, its newer name; give one of them")
+            raise Failure.of_field("max_tokens", "conflicts with max_completion_tokens; give only one of them")
         put(request.stopping, "max_tokens", self.max_completion_tokens, "max_completion_tokens")
         if self.top_logprobs is not None and not self.logprobs:
-            raise Failure.of_field("top_logprobs", "needs logprobs: true")
+            raise Failure.of_field("top_logprobs", "only allowed with logprobs: true")
         if self.logprobs:
             request.logprobs.SetInParent()
             put(request.logprobs, "top_logprobs", self.top_logprobs, "top_logprobs")
@@ -86,8 +85,8 @@ class ChatBody(SamplingBody, kw_only=True):
         path = dotted(field)
         if (text := _CONTENT.match(path)) and self._is_plain_text(int(text[1])):
             return f"messages.{text[1]}.content"
-        if thought := _REASONING.match(path):
-            return f"{thought[1]}.reasoning_content"
+        if reasoning := _REASONING.match(path):
+            return f"{reasoning[1]}.reasoning_content"
         if path == "stopping.max_tokens" and self.max_completion_tokens is not None:
             return "max_completion_tokens"
         return self.stop_name(path) or renamed(path, _CALLER_NAMES)

@@ -1,8 +1,8 @@
-"""A chat's answer in the JSON of OpenAI's kin: `chat.completion`, and `chat.completion.chunk` on a stream.
+"""A chat's answer in the JSON of OpenAI's family: `chat.completion`, and `chat.completion.chunk` on a stream.
 
-Owns the shapes and the order of a stream's chunks: the role before a choice's first delta, the finish reason in a
-chunk of its own, usage last if asked for, `[DONE]` at the end and only there. All that stays the same over a stream
-is encoded once, when it starts: a text delta then costs one small JSON string and one join.
+A stream has the role before a choice's first delta, the finish reason in a chunk of its own, usage last if asked for,
+`[DONE]` at the end and only there. All that stays the same over a stream is encoded once, when it starts: a text delta
+then costs one small JSON string and one join.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class ChatEncoder:
         if kind == "content_delta":
             return self._content(event.content_delta)
         if kind == "reasoning_delta":
-            thought = event.reasoning_delta
-            return self._begun_delta(thought.choice_index, {"reasoning_content": thought.text})
+            reasoning = event.reasoning_delta
+            return self._begun_delta(reasoning.choice_index, {"reasoning_content": reasoning.text})
         if kind == "tool_call_delta":
             call = event.tool_call_delta
             return self._begun_delta(call.choice_index, {"tool_calls": [_to_tool_call_delta(call)]}, content=None)

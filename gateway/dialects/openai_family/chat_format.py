@@ -1,4 +1,4 @@
-"""Response formats, as the dialects of OpenAI's kin write them, and their mapping to the contract's constraint."""
+"""Response formats, as OpenAI's family writes them, and their mapping to the contract's constraint."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Messages of a conversation, as the dialects of OpenAI's kin write them.
+"""Messages of a conversation, as OpenAI's family writes them, and their mapping to the contract.
 
-Owns their JSON model and its mapping to the contract. It knows no limits: the contract has them. Marks of what to cache
-(`cache_control`, `prompt_cache_breakpoint`) are without effect: every prompt's prefix is cached.
+Cache marks (`cache_control`, `prompt_cache_breakpoint`) have no effect: every prompt's prefix is cached.
 """
 
 from __future__ import annotations
@@ -61,18 +60,18 @@ class ImagePart(msgspec.Struct, tag_field="type", tag="image_url", forbid_unknow
 JsonObject: TypeAlias = dict[str, msgspec.Raw]
 
 
-class CalledFunction(msgspec.Struct, forbid_unknown_fields=True):
+class FunctionCall(msgspec.Struct, forbid_unknown_fields=True):
     """A function's name and its arguments: a JSON text, or the object itself, as Databricks documents it."""
 
     name: str
     arguments: str | JsonObject
 
 
-class MadeCall(msgspec.Struct, forbid_unknown_fields=True):
+class ToolCall(msgspec.Struct, forbid_unknown_fields=True):
     """A call that the assistant made."""
 
     id: str
-    function: CalledFunction
+    function: FunctionCall
     type: Literal["function"] = "function"
     cache_control: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
@@ -83,7 +82,7 @@ class ChatMessage(msgspec.Struct, forbid_unknown_fields=True):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[TextPart | ImagePart | RefusalPart] | None = None
     name: str | None = None
-    tool_calls: list[MadeCall] | None = None
+    tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     refusal: str | None = None

@@ -1,7 +1,4 @@
-"""Tools and the choice among them, as the dialects of OpenAI's kin write them.
-
-Owns their JSON model and its mapping to the contract. A function's parameters stay the text that the caller wrote.
-"""
+"""Tools and the choice among them, as OpenAI's family writes them. A function's parameters stay the caller's text."""
 
 from __future__ import annotations
 

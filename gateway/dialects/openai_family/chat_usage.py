@@ -1,4 +1,4 @@
-"""Usage, finish reasons and logprobs in the JSON of OpenAI's kin. Pure mappings of the contract's messages."""
+"""Usage, finish reasons and logprobs in the JSON of OpenAI's family."""
 
 from __future__ import annotations
 

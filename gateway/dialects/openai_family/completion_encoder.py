@@ -1,7 +1,7 @@
-"""A completion's answer in the JSON of OpenAI's kin: `text_completion`, whole and on a stream.
+"""A completion's answer in the JSON of OpenAI's family: `text_completion`, whole and on a stream.
 
-Owns the shapes and the order of a stream's chunks: the finish reason in a chunk of its own, usage last if asked for,
-`[DONE]` at the end and only there. What stays the same over a stream is encoded once, when it starts.
+A stream has the finish reason in a chunk of its own, usage last if asked for, `[DONE]` at the end and only there. What
+stays the same over a stream is encoded once, when it starts.
 """
 
 from __future__ import annotations

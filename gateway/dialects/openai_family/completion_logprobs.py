@@ -12,7 +12,7 @@ from gateway.dialects.openai_family.chat_usage import finite
 
 
 class LogprobWriter:
-    """Writes the logprobs of one choice, piece by piece: it knows where in the choice's text the next token stands."""
+    """Writes the logprobs of one choice, piece by piece: it knows where in the choice's text the next token begins."""
 
     def __init__(self) -> None:
         self._offset = 0  # in characters
@@ -23,7 +23,7 @@ class LogprobWriter:
     ) -> dict[str, Any] | None:
         """The object for the next tokens; None without any. `text` begins with the prompt's text if it has tokens.
 
-        A token of the prompt that stands not in `text`, such as the begin of text that a tokenizer puts before it, has
+        A token of the prompt that is not in `text`, such as the begin of text that a tokenizer puts before it, has
         the place of the token after it.
         """
         tokens: list[str] = []
@@ -32,7 +32,7 @@ class LogprobWriter:
         offsets: list[int] = []
         for i, token in enumerate(prompt):
             self._add(token, tokens, offsets, text)
-            logprobs.append(finite(token.logprob) if i else None)  # nothing stands before the first
+            logprobs.append(finite(token.logprob) if i else None)  # nothing comes before the first
             tops.append(_to_top(token) if i else None)
         for token in generated:
             self._add(token, tokens, offsets, None)

@@ -1,7 +1,6 @@
-"""The body of an embedding request, as the dialects of OpenAI's kin write it.
+"""The body of an embedding request, as OpenAI's family writes it. A dialect adds its own fields by inheritance.
 
-Owns the fields that they share, their mapping to the contract's request, and the way back for field names. A dialect
-adds its own fields by inheritance. Null means the same as not given, everywhere.
+Null means the same as not given, everywhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Vectors in the JSON of OpenAI's kin: as numbers, or as base64 of little-endian float32."""
+"""Vectors in the JSON of OpenAI's family: as numbers, or as base64 of little-endian float32."""
 
 from __future__ import annotations
 

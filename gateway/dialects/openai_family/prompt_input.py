@@ -1,7 +1,4 @@
-"""Raw text for a model, as the dialects of OpenAI's kin write it: one text, several, or token ids in place of texts.
-
-Owns the reading of that one field, under whichever name a dialect has it, and the way back for the names of its parts.
-"""
+"""Raw text for a model, as OpenAI's family writes it: one text, several, or token ids in place of texts."""
 
 from __future__ import annotations
 

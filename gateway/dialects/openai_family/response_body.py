@@ -1,8 +1,7 @@
-"""The body of a response's request, its mapping to the contract, and the way back for field names.
+"""The body of a response's request: every field of OpenAI's responses API, and those that Databricks adds.
 
-Owns every field of OpenAI's responses API, and those that Databricks has beside: which have effect, which are taken
-without effect, and which are refused because to ignore them would be a lie. docs/api.md has the table, and a test tries
-every row of it. Null means the same as not given.
+Which fields have effect, which are accepted without effect, and which are refused, since to ignore them would mislead
+the caller, is in the table of docs/api/responses.md; a test tries every row of it. Null means the same as not given.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
 _REFUSED: Final = {
-    "context_management": "this server compacts no context",
-    "conversation": "this server stores no conversations; send the items in input",
-    "moderation": "this server moderates nothing",
-    "previous_response_id": "this server stores no responses; send the earlier items in input",
-    "prompt": "this server stores no prompts; send it in instructions and input",
-    "service_tier": "there is one tier",
+    "context_management": "context compaction is not available",
+    "conversation": "conversations are not stored; send the items in input",
+    "moderation": "moderation is not available",
+    "previous_response_id": "responses are not stored; send the earlier items in input",
+    "prompt": "prompts are not stored; use instructions and input",
+    "service_tier": "service tiers are not available",
 }
 _LOGPROBS: Final = "message.output_text.logprobs"
 _CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for their beginnings
@@ -66,7 +65,7 @@ class TextConfig(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReasoningConfig(msgspec.Struct, forbid_unknown_fields=True):
-    """How much to think. Thoughts are told as they are: there are no summaries, and nothing is encrypted."""
+    """How much to reason. Reasoning is returned as it is: there are no summaries, and nothing is encrypted."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
@@ -126,9 +125,9 @@ class ResponseBody(DrawingBody, kw_only=True):
             if is_given(getattr(self, name)):
                 raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
         if self.store:
-            raise Failure.of_field("store", "must be false: this server stores nothing", Reason.UNSUPPORTED_FIELD)
+            raise Failure.of_field("store", "must be false: responses are not stored", Reason.UNSUPPORTED_FIELD)
         if self.background:
-            text = "must be false: an answer that nobody waits for would have to be stored"
+            text = "must be false: responses are not stored, so none can run in the background"
             raise Failure.of_field("background", text, Reason.UNSUPPORTED_FIELD)
         wants_usage(self.stream_options, stream=self.stream)
 

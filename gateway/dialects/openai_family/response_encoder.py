@@ -1,7 +1,7 @@
 """A response as it goes out: one JSON object, or OpenAI's events on a stream.
 
-Owns the shapes of the events and the end of a stream that fails: `response.failed`, with what there is of the response,
-is numbered like the rest and is the last. All that stays the same over an item's text deltas is encoded once.
+A stream that fails ends with `response.failed`, which has what there is of the response and is numbered like the rest.
+All that stays the same over an item's text deltas is encoded once.
 """
 
 from __future__ import annotations

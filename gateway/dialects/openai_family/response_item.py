@@ -1,7 +1,6 @@
 """Items of a response's input, as callers write them, and their mapping to the contract.
 
-Owns their JSON model and the way back for their fields' names. It knows no limits: the contract has them. An item of an
-answer can be sent back as it came.
+An item of an answer can be sent back as it came.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ def item_name(given: Input, path: str) -> str | None:
 
 
 def _part_name(path: str, kind: str, field: str) -> str:
-    """A picture's address is `image_url` itself; a file's stands in one of several fields."""
+    """A picture's address is `image_url` itself; a file's may be in one of several fields."""
     if field != "url":
         return f"{path}.{field}"
     return f"{path}.image_url" if kind == "image_url" else path
@@ -117,7 +116,7 @@ def _to_item(item: ResponseItem, path: str) -> response_item_pb2.InputItem:
             output = _output_text(item.output, f"{path}.output")
             return response_item_pb2.InputItem(function_call_output={"call_id": item.call_id or "", "output": output})
         case _:
-            return response_item_pb2.InputItem(reasoning={"text": _thoughts(item, path)})
+            return response_item_pb2.InputItem(reasoning={"text": _reasoning(item, path)})
 
 
 def _check_fields(item: ResponseItem, path: str) -> None:
@@ -128,7 +127,9 @@ def _check_fields(item: ResponseItem, path: str) -> None:
     known = _SHARED.union(_REQUIRED[item.type], _OPTIONAL[item.type])
     for name in item.__struct_fields__:
         if name not in known and getattr(item, name) is not None:
-            raise Failure.of_field(f"{path}.{name}", f"no field of an item of type {item.type}", Reason.UNKNOWN_FIELD)
+            raise Failure.of_field(
+                f"{path}.{name}", f"not allowed in an item of type {item.type}", Reason.UNKNOWN_FIELD
+            )
 
 
 def _message(role: content_pb2.Role, content: Iterable[content_pb2.ContentPart]) -> response_item_pb2.InputItem:
@@ -140,13 +141,13 @@ def _output_text(output: str | list[Part] | JsonObject | None, path: str) -> str
         return json_text(output)
     for index, part in enumerate(output):
         if isinstance(part, InputImagePart | InputFilePart):
-            text = "the output of a function is text"
+            text = "must be text: a function's output has no images or files"
             raise Failure.of_field(f"{path}.{index}", text, Reason.UNSUPPORTED_MODALITY)
     return "".join(text_of(part) for part in output)
 
 
-def _thoughts(item: ResponseItem, path: str) -> str:
-    """The thoughts, or their summary where there is nothing else. Thoughts that only another can read are none."""
+def _reasoning(item: ResponseItem, path: str) -> str:
+    """The reasoning, or its summary where there is nothing else. Encrypted reasoning is none."""
     if isinstance(item.content, str):
         return item.content
     for index, part in enumerate(item.content or ()):

@@ -1,4 +1,4 @@
-"""A response in the JSON of OpenAI's responses API: the object, its items and its usage. Pure mappings."""
+"""A response in the JSON of OpenAI's responses API: the object, its items and its usage."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def to_item(item: response_item_pb2.OutputItem) -> dict[str, Any]:
             call = item.function_call
             return {**shared, "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
         case _:
-            thoughts = {"type": "reasoning_text", "text": item.reasoning.text}
-            return {**shared, "summary": [], "content": [thoughts] if item.reasoning.text else []}
+            reasoning = {"type": "reasoning_text", "text": item.reasoning.text}
+            return {**shared, "summary": [], "content": [reasoning] if item.reasoning.text else []}
 
 
 def to_part(part: response_item_pb2.OutputText) -> dict[str, Any]:

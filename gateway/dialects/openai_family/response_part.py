@@ -1,4 +1,4 @@
-"""Parts of a response's items, as callers write them, and their mapping to the contract. Pure."""
+"""Parts of a response's items, as callers write them, and their mapping to the contract."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class OutputRefusalPart(msgspec.Struct, tag_field="type", tag="refusal", forbid_
 
 
 class ReasoningTextPart(msgspec.Struct, tag_field="type", tag="reasoning_text", forbid_unknown_fields=True):
-    """Thoughts of the model."""
+    """Reasoning of the model."""
 
     text: str
 
 
 class SummaryTextPart(msgspec.Struct, tag_field="type", tag="summary_text", forbid_unknown_fields=True):
-    """A summary of the model's thoughts."""
+    """A summary of the model's reasoning."""
 
     text: str
 
@@ -93,7 +93,7 @@ def to_part(part: str | Part, path: str) -> content_pb2.ContentPart:
         case InputFilePart():
             return content_pb2.ContentPart(file=_to_file(part, path))
         case ReasoningTextPart():
-            raise Failure.of_field(f"{path}.type", "reasoning_text stands in items of type reasoning")
+            raise Failure.of_field(f"{path}.type", "reasoning_text is only allowed in items of type reasoning")
         case _:
             return content_pb2.ContentPart(text=text_of(part))
 

@@ -1,7 +1,7 @@
 """Tools and formats of a response, in both forms that callers write, and their mapping to the contract.
 
-The one form is that of chats, with a `function` or a `json_schema` inside; in the other its fields stand beside `type`.
-Owns their JSON model, the way back for their fields' names, and how they are told in the answer.
+The one form is that of chats, with a `function` or a `json_schema` inside; in the other its fields are beside `type`.
+An answer repeats them in the form that was given.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
 _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
-_TWICE: Final = "give the fields of a {0} inside {0} or beside type, not both"
+_TWICE: Final = "give its fields inside {0} or beside type, not both"
 
 
 class ResponseTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

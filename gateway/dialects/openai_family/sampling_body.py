@@ -1,8 +1,7 @@
-"""How tokens are drawn and when a text ends, as the bodies of chats and completions say it.
+"""How tokens are drawn and when a text ends, as the bodies of OpenAI's family say it.
 
-Owns these fields and their mapping to the contract, under OpenAI's names where it has them and under those of other
-servers where it has none; responses have those of the first class alone. Ranges are the contract's. Null means the same
-as not given, everywhere.
+The names are OpenAI's where it has them, and those of other servers where it has none. A parameter of the contract
+needs one line here: a field of the same name. Ranges are the contract's. Null means the same as not given, everywhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a stream is sent, as the dialects of OpenAI's kin ask for it."""
+"""How a stream is sent, as OpenAI's family asks for it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def wants_usage(options: StreamOptions | None, *, stream: bool | None) -> bool:
     if options is None:
         return False
     if not stream:
-        raise Failure.of_field("stream_options", "needs stream: true")
+        raise Failure.of_field("stream_options", "only allowed with stream: true")
     if options.include_obfuscation:
         name = "stream_options.include_obfuscation"
-        raise Failure.of_field(name, "must be false: chunks are not padded", Reason.UNSUPPORTED_FIELD)
+        raise Failure.of_field(name, "must be false: obfuscation is not available", Reason.UNSUPPORTED_FIELD)
     return bool(options.include_usage)

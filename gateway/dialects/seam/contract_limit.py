@@ -1,8 +1,8 @@
 """The few limits of the contract that can't wait for the service.
 
-Owns three checks: an integer that a message's field can't hold, a list so long that to convert it would keep other
-requests waiting, and a text that the service won't see where another takes its place. The limit told is the contract's
-own, read from its annotations, so that it stands in one place.
+An integer that a message's field can't hold, a list so long that to convert it would keep other requests waiting, and a
+text that the service won't see where another takes its place. The limit in the error is the contract's own, read from
+its annotations.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Encoder(Protocol):
 
     @property
     def takes_comments(self) -> bool:
-        """Whether the dialect's clients bear SSE comment lines."""
+        """Whether the dialect's clients accept SSE comment lines."""
 
     def chunk(self, event: Any) -> bytes:
         """What goes out for one event: whole SSE events, or nothing."""

@@ -1,8 +1,8 @@
 """Reads a JSON body into a typed model, strictly.
 
-Owns what every dialect says about malformed and ill-typed JSON: the place (line and column, or the field's path) and
-the rule. It is stricter than JSON asks: no NaN and Infinity, no key twice in an object, no nesting and no number of
-values without end, and a value is of its field's type or refused; nothing is converted.
+It is stricter than JSON asks: no NaN and Infinity, no duplicate keys in an object, no unlimited nesting or number of
+values, and a value is of its field's type or refused; nothing is converted. Errors name the place (line and column, or
+the field's path) and the rule.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXPECTED: Final = re.compile(r"^Expected `([^`]*)`, got `([^`]*)`$")
 _NAMED: Final = re.compile(r"^Object (contains unknown|missing required) field `(.*)`$", re.DOTALL)
 _LIMIT: Final = re.compile(r"^Expected `(int|float|str|array|object)`(?: of length)? (<=|>=|<|>) (.+)$")
 _INVALID: Final = re.compile(r"^Invalid (?:enum )?value (.*)$", re.DOTALL)
-_WORDED: Final = {"unexpected end of hex escape": "a \\u escape is cut off, or half of a surrogate pair"}
+_WORDED: Final = {"unexpected end of hex escape": "incomplete \\u escape, or unpaired surrogate"}
 _TYPE_NAMES: Final = {
     "str": "a string",
     "int": "an integer",
@@ -69,7 +69,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
     seen: set[str] = set()
     for name, _ in pairs:
         if name in seen:
-            raise Failure(400, Reason.MALFORMED_JSON, f"the key {name[:256]!r} stands twice in one object")
+            raise Failure(400, Reason.MALFORMED_JSON, f"duplicate key {name[:256]!r} in an object")
         seen.add(name)
 
 
@@ -82,8 +82,8 @@ def _malformed(body: bytes, offset: int, text: str) -> Failure:
 
 def _unreadable(body: bytes, text: str) -> Failure:
     offset = _OFFSET.search(text)
-    if offset is None:  # the decoder's one error without a place; it also stands for "\ud800" without its other half
-        return _malformed(body, len(body), "the text ends too early, or a \\u escape is half of a surrogate pair")
+    if offset is None:  # the decoder's one error without a place; it also means "\ud800" without its other half
+        return _malformed(body, len(body), "unexpected end of the text, or a \\u escape with an unpaired surrogate")
     claim = _OFFSET.sub("", text).removeprefix("JSON is malformed: ")
     return _malformed(body, int(offset[1]), _WORDED.get(claim, claim))
 
