@@ -12,7 +12,7 @@ from gateway.dialects.azure.error import AzureErrors
 from gateway.dialects.azure.model import to_info
 from gateway.dialects.azure.request import check_version, deployment
 from gateway.dialects.seam.arrival import Arrival
-from gateway.routes.example_body import BY_EMBEDDER, BY_MODEL, MODEL, chat, embedding
+from gateway.routes.example import BY_EMBEDDER, BY_MODEL, MODEL, chat, embedding
 from gateway.routes.handler import Generation, Lookup
 from gateway.routes.operation import Operation, Parameter
 from gateway.routes.surface import Surface

@@ -11,13 +11,12 @@ from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, Datab
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.invocation import InvocationTranslator
 from gateway.dialects.databricks.response import DatabricksResponseTranslator
-from gateway.routes.example_body import BY_EMBEDDER, BY_MODEL, MODEL, RESPONSE, chat, completion, embedding
+from gateway.routes.example import BY_EMBEDDER, BY_MODEL, ENDPOINT_NAME, RESPONSE, chat, completion, embedding
 from gateway.routes.handler import Generation
-from gateway.routes.operation import Operation, Parameter
+from gateway.routes.operation import Operation
 from gateway.routes.surface import Surface
 
 _ROOT: Final = "/serving-endpoints"
-_ENDPOINT: Final = Parameter("name", "path", "An endpoint's name: a served model's, or one that was created.", MODEL)
 
 DATABRICKS: Final = Surface(
     tag="Databricks",
@@ -26,7 +25,7 @@ DATABRICKS: Final = Surface(
     prefixes=(_ROOT,),
     operations=(
         Operation("POST", f"{_ROOT}/{{name:path}}/invocations", "Queries an endpoint; the body decides the task.",
-                  Generation(InvocationTranslator), streams=True, parameters=[_ENDPOINT],
+                  Generation(InvocationTranslator), streams=True, parameters=[ENDPOINT_NAME],
                   bodies=[chat(DatabricksChatBody), completion(DatabricksCompletionBody),
                           embedding(DatabricksEmbeddingBody, embedder_in="name")]),
         Operation("POST", f"{_ROOT}/chat/completions", "Creates a chat completion.",

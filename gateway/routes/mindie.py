@@ -32,7 +32,7 @@ from gateway.dialects.mindie.model import (
 )
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.routes.example_body import MODEL
+from gateway.routes.example import MODEL_NAME
 from gateway.routes.handler import Generation, Lookup
 from gateway.routes.operation import Body, Operation, Parameter
 from gateway.routes.surface import Surface
@@ -41,7 +41,6 @@ from gateway.routes.vocabulary_limit import check_vocabulary
 
 _MODEL: Final = "/v2/models/{model:path}"  # a model's name may have slashes
 _FORMS: Final = (f"{_MODEL}/versions/{{version}}", _MODEL)  # the longer first: the shorter would take it for a name
-_NAMED: Final = Parameter("model", "path", "A served model's name.", MODEL)
 _VERSION: Final = Parameter("version", "path", "The model's version.", "1")
 _BODY: Final = Body(GenerateBody, {"text_input": "One, two,", "parameters": {"max_new_tokens": 4}}, GenerationAnswer)
 _METADATA: Final = to_server_metadata(version("sluice"))
@@ -72,7 +71,7 @@ def _of_model(describe: Callable[[Model], bytes]) -> Lookup:
 
 
 def _parameters(form: str) -> list[Parameter]:
-    return [_NAMED, _VERSION] if "{version}" in form else [_NAMED]
+    return [MODEL_NAME, _VERSION] if "{version}" in form else [MODEL_NAME]
 
 
 def _generate(form: str, *, stream: bool) -> Operation:

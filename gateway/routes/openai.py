@@ -21,15 +21,22 @@ from gateway.dialects.openai.error import OpenAIErrors
 from gateway.dialects.openai.model import to_model, to_model_list
 from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.dialects.seam.arrival import Arrival
-from gateway.routes.example_body import BY_EMBEDDER, BY_MODEL, MODEL, RESPONSE, chat, completion, embedding
+from gateway.routes.example import (
+    BY_EMBEDDER,
+    BY_MODEL,
+    ENDPOINT_NAME,
+    MODEL_NAME,
+    RESPONSE,
+    chat,
+    completion,
+    embedding,
+)
 from gateway.routes.handler import Generation, Lookup
-from gateway.routes.operation import Body, Operation, Parameter
+from gateway.routes.operation import Body, Operation
 from gateway.routes.surface import Surface
 from gateway.routes.upstream import Upstream
 
 _DEPLOYMENT: Final = "/openai/deployments/{name:path}"  # a model's or an endpoint's name, which may have slashes
-_MODEL: Final = Parameter("model", "path", "A served model's name.", MODEL)
-_ENDPOINT: Final = Parameter("name", "path", "An endpoint's name: a served model's, or one that was created.", MODEL)
 
 
 async def _list_models(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
@@ -41,7 +48,7 @@ async def _get_model(upstream: Upstream, arrival: Arrival, caller: Caller) -> by
 
 
 def _post(route: str, summary: str, handler: Generation, body: Body, *, streams: bool = False) -> Operation:
-    parameters = [_ENDPOINT] if "{name" in route else []
+    parameters = [ENDPOINT_NAME] if "{name" in route else []
     return Operation("POST", route, summary, handler, [body], streams=streams, parameters=parameters)
 
 
@@ -60,7 +67,7 @@ OPENAI: Final = Surface(
         _post("/v1/responses", "Creates a response.", Generation(OpenAIResponseTranslator), RESPONSE, streams=True),
         Operation("GET", "/v1/models", "Lists the models.", Lookup(_list_models), answer=ModelsAnswer),
         Operation("GET", "/v1/models/{model:path}", "Describes a model.", Lookup(_get_model), answer=ModelAnswer,
-                  parameters=[_MODEL]),
+                  parameters=[MODEL_NAME]),
         _post(f"{_DEPLOYMENT}/chat/completions", "Creates a chat completion.", Generation(DeploymentChatTranslator),
               chat(DeploymentChatBody), streams=True),
         _post(f"{_DEPLOYMENT}/completions", "Creates text completions.", Generation(DeploymentCompletionTranslator),

@@ -16,7 +16,7 @@ from gateway.dialects.databricks.endpoint_body import ConfigBody, EndpointBody
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.json_body import decode
-from gateway.routes.example_body import MODEL
+from gateway.routes.example import ENDPOINT_NAME, MODEL
 from gateway.routes.handler import Change, Lookup
 from gateway.routes.operation import Body, Operation, Parameter
 from gateway.routes.surface import Surface
@@ -27,7 +27,6 @@ _ONE: Final = f"{_ROOT}/{{name:path}}"  # a model's own endpoint may have slashe
 _PROVISIONED: Final = f"{_ROOT}/pt"  # provisioned throughput, which is all there is
 _CREATE: Final = msgspec.json.Decoder(EndpointBody)
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
-_ANY: Final = Parameter("name", "path", "An endpoint's name: a served model's, or one that was created.", MODEL)
 _MADE: Final = Parameter("name", "path", "The name of an endpoint that was created.", "ab-test")
 
 _CONFIG_EXAMPLE: Final[dict[str, Any]] = {
@@ -98,7 +97,9 @@ SERVING_ENDPOINTS: Final = Surface(
         _create(_PROVISIONED),
         _update(f"{_PROVISIONED}/{{name}}/config"),
         _update(f"{_ONE}/config"),
-        Operation("GET", _ONE, "Describes an endpoint.", Lookup(_get), answer=EndpointAnswer, parameters=[_ANY]),
+        Operation(
+            "GET", _ONE, "Describes an endpoint.", Lookup(_get), answer=EndpointAnswer, parameters=[ENDPOINT_NAME]
+        ),
         Operation("DELETE", _ONE, "Deletes an endpoint.", Lookup(_delete), answer=NothingAnswer, parameters=[_MADE]),
     ),
 )

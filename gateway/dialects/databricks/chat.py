@@ -44,11 +44,11 @@ class DatabricksChatBody(ChatBody, kw_only=True):
 _DECODER: Final = msgspec.json.Decoder(DatabricksChatBody)
 
 
-class BaseChatEncoder(DatabricksStreamErrors, ChatEncoder):
+class DatabricksChatEncoder(DatabricksStreamErrors, ChatEncoder):
     """Answers on the base path."""
 
 
-class InvocationChatEncoder(BaseChatEncoder):
+class InvocationChatEncoder(DatabricksChatEncoder):
     """Answers of an endpoint's invocations."""
 
     whole_object = "chat.completions"
@@ -62,7 +62,7 @@ class DatabricksChatTranslator(DatabricksErrors):
         body = decode(arrival.body, _DECODER)
         body.check()
         stream = wants_stream(arrival, stream=body.stream)
-        encoder = InvocationChatEncoder if "name" in arrival.path else BaseChatEncoder
+        encoder = InvocationChatEncoder if "name" in arrival.path else DatabricksChatEncoder
         return ParsedRequest(
             request=body.to_request(endpoint_name(arrival, body.model)),
             stream=stream,

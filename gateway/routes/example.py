@@ -1,4 +1,4 @@
-"""Bodies that work, for the API's description, of the kinds that several dialects have."""
+"""Bodies and parameters that several dialects have, each with an example that works, for the API's description."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ import msgspec
 
 from gateway.dialects.openai_family.answer import ChatAnswer, CompletionAnswer, EmbeddingsAnswer, ResponseAnswer
 from gateway.dialects.openai_family.response_body import ResponseBody
-from gateway.routes.operation import Body
+from gateway.routes.operation import Body, Parameter
 
 MODEL: Final = "sluice-demo"
 EMBEDDER: Final = "all-minilm-l6-v2"
 BY_MODEL: Final = {"model": MODEL}
 BY_EMBEDDER: Final = {"model": EMBEDDER}
+
+MODEL_NAME: Final = Parameter("model", "path", "A served model's name.", MODEL)
+ENDPOINT_NAME: Final = Parameter(
+    "name", "path", "An endpoint's name: a served model's, or one that was created.", MODEL
+)
 
 _MESSAGES: Final = {"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 16}
 _PROMPT: Final = {"prompt": "One, two,", "max_tokens": 4}
