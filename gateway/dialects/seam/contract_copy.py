@@ -5,9 +5,9 @@ A new field of the contract needs one line in each body that has it: the field.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -16,6 +16,12 @@ from google.protobuf.message import Message
 from gateway.dialects.seam.contract_limit import check_length, put, type_limits
 from gateway.dialects.seam.failure import Failure
 
+# Sets the named field of a message to a value; the last is the caller's name of the field.
+_Copy: TypeAlias = Callable[[Message, str, Any, str], None]
+
+_INTEGERS: Final = frozenset(
+    {FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64}
+)
 _DIALECTS_OWN: Final = frozenset({FieldDescriptor.TYPE_ENUM, FieldDescriptor.TYPE_MESSAGE})  # have names of its own
 
 
@@ -26,52 +32,53 @@ def copy_fields(body: msgspec.Struct, message: Message, prefix: str = "", *, but
     way; `prefix` stands before the caller's names. Raises Failure for a value that no message can hold, and for lists
     and maps that are too long.
     """
-    for field in _shared_fields(type(body), message.DESCRIPTOR):
-        value = getattr(body, field.name)
-        if value is None or field.name in but:
-            continue
-        name = prefix + field.name
-        if field.message_type is not None:
-            _copy_map(message, field, value, name)
-        elif field.is_repeated:
-            _copy_list(message, field, value, name)
-        elif isinstance(value, int):
-            put(message, field.name, value, name)
-        else:
-            setattr(message, field.name, value)
+    for name, copy in _copies(type(body), message.DESCRIPTOR):
+        value = getattr(body, name)
+        if value is not None and name not in but:
+            copy(message, name, value, prefix + name)
 
 
 @cache
-def _shared_fields(body: type[msgspec.Struct], message: Descriptor) -> tuple[Any, ...]:
+def _copies(body: type[msgspec.Struct], message: Descriptor) -> tuple[tuple[str, _Copy], ...]:
+    """Each shared field's name, and what copies it."""
     names = set(body.__struct_fields__)
-    return tuple(field for field in message.fields if field.name in names and (_is_map(field) or _is_plain(field)))
+    return tuple(
+        (field.name, copy) for field in message.fields if field.name in names and (copy := _copy_of(field)) is not None
+    )
 
 
-def _is_plain(field: Any) -> bool:
-    return field.type not in _DIALECTS_OWN
+def _copy_of(field: Any) -> _Copy | None:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        return _copy_map
+    if field.type in _DIALECTS_OWN:
+        return None
+    if field.is_repeated:
+        return _copy_list
+    return put if field.cpp_type in _INTEGERS else _copy_plain
 
 
-def _is_map(field: Any) -> bool:
-    return field.message_type is not None and field.message_type.GetOptions().map_entry
+def _copy_plain(message: Message, field: str, value: Any, name: str) -> None:  # noqa: ARG001  it can't fail
+    setattr(message, field, value)
 
 
-def _copy_list(message: Message, field: Any, items: Sequence[Any], name: str) -> None:
-    check_length(type(message), field.name, items, name)
-    copied = getattr(message, field.name)
+def _copy_list(message: Message, field: str, items: Sequence[Any], name: str) -> None:
+    check_length(type(message), field, items, name)
+    copied = getattr(message, field)
     for i, item in enumerate(items):
         try:
             copied.append(item)
         except ValueError:
-            low, high = type_limits(field)
+            low, high = type_limits(message.DESCRIPTOR.fields_by_name[field])
             raise Failure.of_field(f"{name}.{i}", f"must be from {low} to {high}") from None
 
 
-def _copy_map(message: Message, field: Any, items: Mapping[Any, Any], name: str) -> None:
-    check_length(type(message), field.name, items, name)
-    copied = getattr(message, field.name)
+def _copy_map(message: Message, field: str, items: Mapping[Any, Any], name: str) -> None:
+    check_length(type(message), field, items, name)
+    copied = getattr(message, field)
     for key, item in items.items():
         try:
             copied[key] = item
         except ValueError:
-            low, high = type_limits(field.message_type.fields_by_name["key"])
+            entry: Any = message.DESCRIPTOR.fields_by_name[field].message_type
+            low, high = type_limits(entry.fields_by_name["key"])
             raise Failure.of_field(f"{name}.{key}", f"the key must be from {low} to {high}") from None

@@ -38,7 +38,7 @@ def check_length(message: type[Message], name: str, items: Sized, field: str) ->
     """Refuse more `items` than the message's repeated field or map `name` takes. Raises Failure for `field`."""
     rules = _rules(message.DESCRIPTOR.fields_by_name[name])
     limit = rules.repeated.max_items or rules.map.max_pairs
-    if len(items) > limit:
+    if 0 < limit < len(items):
         raise Failure.of_field(field, f"must have at most {limit} items")
 
 
