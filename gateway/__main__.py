@@ -1,7 +1,6 @@
 """Starts the gateway: `python -m gateway` or `sluice-gateway`.
 
-Owns the process: settings, logs, the listening socket, the event loop and the order of the end. A bad setting or an
-address in use ends it with one line and a non-zero code.
+A bad setting or an address in use ends it with one line and a non-zero code.
 """
 
 from __future__ import annotations

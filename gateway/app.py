@@ -1,13 +1,8 @@
-"""The gateway's ASGI application: which path is answered by what.
-
-Owns the joining of the dialects' surfaces and the operators' routes. Built once, on the event loop that serves it; it
-opens nothing and closes nothing.
-"""
+"""The gateway's ASGI application: the dialects' routes, the API's description, and the operators' routes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
@@ -20,32 +15,19 @@ from starlette.types import Scope
 
 from gateway.client import ServiceClient
 from gateway.config import Settings
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.failure import Failure, Reason
 from gateway.observer import RequestObserver
-from gateway.routes_azure import azure_surface
-from gateway.routes_databricks import databricks_surface
-from gateway.routes_docs import docs_surface
-from gateway.routes_mindie import mindie_surface
-from gateway.routes_openai import openai_surface
-from gateway.routes_serving_endpoints import serving_endpoint_surface
-from gateway.surface import SurfaceMap
+from gateway.openapi.routes import docs_routes
+from gateway.routes.surface import SurfaceMap
+from gateway.routes.surfaces import SURFACES
+from gateway.routes.upstream import Upstream
 from gateway.telemetry import Telemetry
-
-# The first also shapes the errors of paths that are nobody's.
-_SURFACES: Final = (
-    openai_surface,
-    azure_surface,
-    databricks_surface,
-    serving_endpoint_surface,
-    mindie_surface,
-    docs_surface,
-)
 
 
 def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry) -> Starlette:
     """The application over an open client."""
-    surfaces = [surface(client, settings) for surface in _SURFACES]
-    refuse = SurfaceMap(surfaces).refuse
+    upstream = Upstream.of(client)
+    refuse = SurfaceMap(SURFACES).refuse
 
     async def healthz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
         return JSONResponse({"status": "alive"})
@@ -71,7 +53,8 @@ def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry) -
 
     app = Starlette(
         routes=[
-            *(route for surface in surfaces for route in surface.routes),
+            *(route for surface in SURFACES for route in surface.routes(upstream, settings)),
+            *docs_routes(SURFACES),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/metrics", metrics),

@@ -1,7 +1,6 @@
 """Reads an HTTP request's JSON body.
 
-Owns what is refused before a byte is parsed: another content type, an encoding, and more bytes than the limit, by the
-declared length or by counting. Used on the event loop, once a request.
+Another content type, an encoding, and more bytes than the limit are refused before a byte is parsed.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.failure import Failure, Reason
 
 
 class CallerLeft(Exception):  # noqa: N818  a name says what happened
@@ -52,8 +51,8 @@ def _check_type(headers: Headers) -> None:
         if name.strip().lower() == "charset" and value.strip(' "').lower() not in {"utf-8", "utf8", "us-ascii"}:
             raise Failure(415, Reason.NOT_JSON, "the body's charset must be utf-8")
     if headers.get("content-encoding", "identity").lower() != "identity":
-        raise Failure(415, Reason.NOT_JSON, "the body must not be compressed")
+        raise Failure(415, Reason.NOT_JSON, "compressed bodies are not supported")
 
 
 def _too_large(max_bytes: int) -> Failure:
-    return Failure(413, Reason.BODY_TOO_LARGE, f"the body is larger than the limit of {max_bytes} bytes")
+    return Failure(413, Reason.BODY_TOO_LARGE, f"the body exceeds the limit of {max_bytes} bytes")

@@ -1,8 +1,7 @@
 """The gateway's way to the service: one channel, and the calls on it.
 
-Owns the channel, the metadata and deadline of each call, its client span, and its end: whoever leaves a call before
-it ended has cancelled it. Raises Failure, never grpc's own errors. Used on the event loop that opened it. It knows no
-HTTP and no JSON.
+Each call has metadata, a deadline and a client span; whoever leaves a call before it ended has cancelled it. Raises
+Failure, never grpc's own errors. To be used on the event loop that opened it.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class ServiceClient:
             ("grpc.initial_reconnect_backoff_ms", 200),
             ("grpc.max_reconnect_backoff_ms", 2_000),
             ("grpc.enable_retries", 0),  # what has begun to generate is never begun again
-            ("grpc.max_send_message_length", -1),  # bodies are bounded at the door
+            ("grpc.max_send_message_length", -1),  # bodies have a limit of their own
             ("grpc.max_receive_message_length", settings.max_response_bytes),
         ]
         async with grpc.aio.insecure_channel(settings.target, options) as channel:
@@ -109,20 +108,6 @@ class ServiceClient:
         answer: endpoint_pb2.GetEndpointResponse = await self.call(endpoint_pb2.GetEndpointRequest(name=name), caller)
         return answer.endpoint
 
-    async def create_endpoint(
-        self, request: endpoint_pb2.CreateEndpointRequest, caller: Caller
-    ) -> endpoint_pb2.Endpoint:
-        """Make an endpoint. Raises Failure."""
-        answer: endpoint_pb2.CreateEndpointResponse = await self.call(request, caller)
-        return answer.endpoint
-
-    async def update_endpoint(
-        self, request: endpoint_pb2.UpdateEndpointRequest, caller: Caller
-    ) -> endpoint_pb2.Endpoint:
-        """Put other models behind an endpoint. Raises Failure."""
-        answer: endpoint_pb2.UpdateEndpointResponse = await self.call(request, caller)
-        return answer.endpoint
-
     async def delete_endpoint(self, name: str, caller: Caller) -> None:
         """Remove an endpoint. Raises Failure."""
         await self.call(endpoint_pb2.DeleteEndpointRequest(name=name), caller)
@@ -136,7 +121,7 @@ class ServiceClient:
         if answer.status == health_pb2.HealthCheckResponse.SERVING:
             return None
         status: str = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
-        return f"the service says {status}"
+        return f"the service reports {status}"
 
     def _metadata(self, request: Message, caller: Caller, affinity: str) -> list[tuple[str, str]]:
         metadata = [("x-request-id", caller.request_id), *self._telemetry.inject().items()]

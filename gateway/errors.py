@@ -1,8 +1,7 @@
-"""gRPC statuses as HTTP failures.
+"""gRPC statuses as HTTP failures, in no dialect's shape yet.
 
-Owns the one table of API.md 1.4, and the reading of `google.rpc` details. It shapes no body: dialects do. What a
-transport says of itself (addresses, sockets) is not for callers; only the service's own words are passed on, which an
-ErrorInfo of its domain tells apart.
+What a transport says of itself (addresses, sockets) is not for callers; only the service's own texts are passed on,
+which an ErrorInfo of its domain tells apart.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import grpc
 from google.protobuf.any_pb2 import Any
 from google.rpc import error_details_pb2, status_pb2
 
-from gateway.dialects.failure import Failure, Reason, Violation
+from gateway.dialects.seam.failure import Failure, Reason, Violation
 
 _DOMAIN: Final = "sluice"
 _RETRY_AFTER_S: Final = 1.0  # where the service could not say when
@@ -21,15 +20,15 @@ _BY_CODE: Final = {
     grpc.StatusCode.INVALID_ARGUMENT: (400, Reason.INVALID_FIELD, "the request is invalid"),
     grpc.StatusCode.OUT_OF_RANGE: (400, Reason.INVALID_FIELD, "the request is invalid"),
     grpc.StatusCode.FAILED_PRECONDITION: (400, Reason.INVALID_FIELD, "the request is invalid"),
-    grpc.StatusCode.UNAUTHENTICATED: (401, Reason.UNAUTHENTICATED, "the request has no valid credentials"),
-    grpc.StatusCode.PERMISSION_DENIED: (403, Reason.PERMISSION_DENIED, "these credentials do not allow the request"),
-    grpc.StatusCode.NOT_FOUND: (404, Reason.MODEL_NOT_FOUND, "there is no such model"),
-    grpc.StatusCode.ALREADY_EXISTS: (409, Reason.ENDPOINT_EXISTS, "the name is taken"),
+    grpc.StatusCode.UNAUTHENTICATED: (401, Reason.UNAUTHENTICATED, "missing or invalid credentials"),
+    grpc.StatusCode.PERMISSION_DENIED: (403, Reason.PERMISSION_DENIED, "the credentials do not permit this request"),
+    grpc.StatusCode.NOT_FOUND: (404, Reason.MODEL_NOT_FOUND, "the model does not exist"),
+    grpc.StatusCode.ALREADY_EXISTS: (409, Reason.ENDPOINT_EXISTS, "the name is already in use"),
     grpc.StatusCode.RESOURCE_EXHAUSTED: (429, Reason.QUEUE_FULL, "too many requests"),
     grpc.StatusCode.CANCELLED: (499, Reason.CALLER_LEFT, "the request was cancelled"),
     grpc.StatusCode.UNAVAILABLE: (503, Reason.UNAVAILABLE, "the service is not available"),
-    grpc.StatusCode.DEADLINE_EXCEEDED: (504, Reason.DEADLINE_EXCEEDED, "the request took too long"),
-    grpc.StatusCode.UNIMPLEMENTED: (501, Reason.UNIMPLEMENTED, "the service does not have this"),
+    grpc.StatusCode.DEADLINE_EXCEEDED: (504, Reason.DEADLINE_EXCEEDED, "the request timed out"),
+    grpc.StatusCode.UNIMPLEMENTED: (501, Reason.UNIMPLEMENTED, "the service does not implement this"),
 }
 _OTHERWISE: Final = (500, Reason.INTERNAL, "internal error")
 

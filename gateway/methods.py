@@ -1,7 +1,6 @@
-"""The service's calls, by the type of their request.
+"""The service's RPCs by the type of their request, whole and streaming, with the deadline of each.
 
-Owns the one table from a request's type to its unary call and to its streaming twin, with the deadline of each: what
-generates has the long one, what only looks something up the short one. Used by `gateway.client` alone.
+What generates has the long deadline, what only looks something up the short one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every request as operators see it: its id, its span, its time, its line in the log.
 
-Owns the request id, which it puts into `scope["state"]` and on every response, and the last word on exceptions that
-no endpoint knew. A pure ASGI middleware, so that a caller's leaving stays visible within. Used on the event loop.
+The request id is in `scope["state"]` and on every response. Exceptions that no endpoint handled are answered here. A
+pure ASGI middleware, so that a caller's disconnect stays visible within.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway import telemetry as names
 from gateway.body import CallerLeft
-from gateway.dialects.call import Refusal
-from gateway.dialects.failure import Failure
-from gateway.endpoint import known, send_refusal
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.refusal import Refusal
+from gateway.reply import known, send_refusal
 from gateway.telemetry import Telemetry
 from process.attributes import ERROR_TYPE, REQUEST_ID
 

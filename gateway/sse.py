@@ -1,8 +1,4 @@
-"""The HTTP side of a streamed answer: server-sent events.
-
-Owns the response's headers and the comments that keep a silent stream open. Used on the event loop, by the task that
-streams and by the task of `keep_alive`. It knows no dialect: what it writes are whole events.
-"""
+"""The HTTP side of a streamed answer: server-sent events, and comments that keep a silent stream open."""
 
 from __future__ import annotations
 

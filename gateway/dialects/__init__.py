@@ -1,5 +1,4 @@
 """The JSON dialects: pure translation between a caller's JSON and the contract's messages.
 
-Nothing here does IO, waits, or knows HTTP servers and gRPC. A dialect (`openai`) stands on the shared modules and
-imports no other dialect.
+A dialect imports `seam`, those of OpenAI's family `openai_family` too, and none imports another dialect.
 """

@@ -1,7 +1,6 @@
 """The contract's limits as keywords of JSON Schema.
 
-Owns the translation of protovalidate rules, and where they go in a body's schema: each dialect knows its own name for
-every field of the contract, so that a limit stands in the `.proto` alone. Pure.
+Each dialect knows its own name for every field of the contract, so that a limit is written in the `.proto` alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""JSON Schemas of typed models, and ways through them.
-
-Owns how a msgspec type is told as a schema of OpenAPI 3.1, and how a field's path is followed in it. Pure.
-"""
+"""JSON Schemas of typed models for OpenAPI 3.1, and ways through them by a field's path."""
 
 from __future__ import annotations
 

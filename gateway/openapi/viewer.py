@@ -1,7 +1,4 @@
-"""The page that shows the document: Swagger UI, from the files that its package ships.
-
-Owns the page and the few of the package's files that it needs. Nothing on the page comes from another host.
-"""
+"""The page that shows the document: Swagger UI, from its package's own files. It loads nothing from other hosts."""
 
 from __future__ import annotations
 

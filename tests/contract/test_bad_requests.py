@@ -53,7 +53,7 @@ CASES = [
     Case("invalid UTF-8", value('"\udcff"'), "not valid UTF-8"),
     Case("half a surrogate pair", value('"\\ud800"'), "malformed JSON at line 1"),
     Case("deep nesting", value("[" * 50_000 + "]" * 50_000), ""),  # some types say more of it than others
-    Case("key twice", lambda good, _: good[:-1] + b"," + good[1:], "stands twice"),
+    Case("duplicate key", lambda good, _: good[:-1] + b"," + good[1:], "duplicate key"),
     Case("unknown field", lambda good, _: good[:-1] + b', "colour": 1}', "colour"),
     Case("not JSON", lambda good, _: good, "application/json", 415, "text/plain"),
     Case("too large", lambda good, _: b" " * (17 << 20) + good, "16777216", 413),

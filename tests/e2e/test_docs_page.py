@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.openapi.operations import OPERATIONS
+from gateway.routes.surfaces import OPERATIONS
 from tests.e2e.stack import ROOT, Stack
 
 

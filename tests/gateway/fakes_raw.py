@@ -64,7 +64,9 @@ class FakeRawService(
     embedding_pb2_grpc.EmbeddingServiceServicer,
     endpoint_pb2_grpc.EndpointServiceServicer,
 ):
-    """Answers by the constants above; `status` is raised instead, if there is one. Lists `endpoints`.
+    """Answers by the constants above; `status` is raised instead, if there is one.
+
+    Lists `endpoints`, or what `endpoints_by_credential` has for the caller's `authorization`.
 
     A call of a name in `held` waits until it is cancelled.
     """
@@ -77,6 +79,7 @@ class FakeRawService(
             endpoint("embedder", model_pb2.TASK_EMBEDDING),
             endpoint("talker", model_pb2.TASK_CHAT),
         ]
+        self.endpoints_by_credential: dict[str, list[endpoint_pb2.Endpoint]] = {}
         self.num_listed = 0
         self.held: set[str] = set()
         self.holding = asyncio.Event()
@@ -110,7 +113,9 @@ class FakeRawService(
     ) -> endpoint_pb2.ListEndpointsResponse:
         await self._begin(context, "ListEndpoints")
         self.num_listed += 1
-        return endpoint_pb2.ListEndpointsResponse(endpoints=self.endpoints)
+        credential = self.metadata[-1].get("authorization", "")
+        visible = self.endpoints_by_credential.get(credential, self.endpoints)
+        return endpoint_pb2.ListEndpointsResponse(endpoints=visible)
 
     async def GetEndpoint(  # noqa: N802  the contract's name
         self, request: endpoint_pb2.GetEndpointRequest, context: Any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -148,72 +149,39 @@ def _choices() -> Iterator[Exchange]:
     path, body = f"/models/chat/completions{AZURE}", {"messages": MESSAGES}
     answers = {**said.CHATS["text"], **said.SERVED}
     yield Exchange("azure_chosen", path, body, answers)
-    yield Exchange("azure_deployment", path, body, answers, {"azureml-model-deployment": "m"})
     yield Exchange("azure_dropped", path, body | {"wings": 2, "top_k": 5}, answers, {"extra-parameters": "drop"})
     yield Exchange("azure_extra", path, body | {"top_k": 5}, answers)
     yield Exchange("azure_range", path, body | {"response_format": {"type": "xml"}}, answers)
 
 
-def _deployments() -> Iterator[Exchange]:
-    """OpenAI's Azure client names the model in the path."""
-    root, query = "/openai/deployments/m", "?api-version=2024-10-21"
-    chat, answers = {"model": "n", "messages": MESSAGES}, said.CHATS["text"]
-    yield Exchange("deployment_chat", f"{root}/chat/completions{query}", chat, answers, KEY)
-    yield Exchange("deployment_chat_stream", f"{root}/chat/completions{query}", chat | USAGE, answers, KEY)
-    yield Exchange("deployment_completion", f"{root}/completions{query}", {"prompt": "hi"}, said.COMPLETIONS["text"])
-    yield Exchange("deployment_embedding", f"{root}/embeddings{query}", {"input": ["a", "ä"]}, said.VECTORS)
-    yield Exchange("deployment_missing", f"{root}/chat/completions", {})
-    yield Exchange("deployment_nobody", f"{root}/completions", {"prompt": "hi"}, said.refused(said.NOBODY))
-
-
 def _generations() -> Iterator[Exchange]:
     everything = {"details": True, "perf_stat": True, "do_sample": True, "seed": 42, "temperature": 0.5, "top_k": 10}
-    cases: list[tuple[str, _Body, Answers]] = [
-        ("text", {}, said.GENERATION),
-        ("details", {"id": "a1", "parameters": {"details": True}}, said.STOPPED_GENERATION),
-        ("perf_stat", {"parameters": {"perf_stat": True}}, said.GENERATION),
-        ("everything", {"parameters": everything}, {**said.GENERATION, **said.MODELS}),
-        ("full", {}, said.refused(said.FULL)),
-        ("fault", {}, said.refused(said.FAULT)),
-        ("nobody", {}, said.refused(said.NOBODY)),
-        ("range", {"parameters": {"temperature": 0}}, {}),
-        ("kind", {"parameters": {"top_p": "1"}}, {}),
-        ("vocabulary", {"parameters": {"do_sample": True, "top_k": 1000}}, {**said.GENERATION, **said.MODELS}),
-        ("unknown", {"wings": 2}, {}),
+    details = {"id": "a1", "parameters": {"details": True}}
+    whole, stream = "/v2/models/m/generate", "/v2/models/m/generate_stream"
+    cases: list[tuple[str, str, _Body, Answers]] = [
+        ("text", whole, {}, said.GENERATION),
+        ("details", "/v2/models/m/versions/2/generate", details, said.STOPPED_GENERATION),
+        ("everything", whole, {"parameters": everything}, {**said.GENERATION, **said.MODELS}),
+        ("full", whole, {}, said.refused(said.FULL)),
+        ("range", whole, {"parameters": {"temperature": 0}}, {}),
+        ("stream_text", stream, {}, said.GENERATION),
+        ("stream_details", "/v2/models/m/versions/2/generate_stream", details, said.STOPPED_GENERATION),
     ]
-    for form in ("generate", "generate_stream"):
-        for name, asked, answers in cases:
-            path = f"/v2/models/m/versions/2/{form}" if name == "details" else f"/v2/models/m/{form}"
-            yield Exchange(f"mindie_{form}_{name}", path, {"text_input": "My name is"} | asked, answers)
-    path = "/v2/models/m/generate_stream"
-    yield Exchange("mindie_generate_stream_cut_off", path, {"text_input": "hi"}, said.CUT_OFF_GENERATION)
+    for name, path, asked, answers in cases:
+        yield Exchange(f"mindie_generate_{name}", path, {"text_input": "My name is"} | asked, answers)
+    yield Exchange("mindie_generate_stream_cut_off", stream, {"text_input": "hi"}, said.CUT_OFF_GENERATION)
 
 
 def _lookups() -> Iterator[Exchange]:
-    def get(name: str, path: str, answers: Answers) -> Exchange:
-        return Exchange(name, path, None, answers, method="GET")
-
-    missing = {"GetModel": [said.NOBODY], "GetEndpoint": [said.NOBODY]}
-    yield get("openai_models", "/v1/models", said.MODELS)
-    yield get("openai_model", "/v1/models/m", said.MODELS)
-    yield get("openai_model_nobody", "/v1/models/x", missing)
-    yield get("azure_info", f"/info{AZURE}", said.ENDPOINTS)
-    yield get("azure_info_version", "/models/info", said.ENDPOINTS)
-    yield get("mindie_model", "/v2/models/m", said.MODELS)
-    yield get("mindie_model_version", "/v2/models/m/versions/3", said.MODELS)
-    yield get("mindie_model_ready", "/v2/models/m/ready", said.MODELS)
-    yield get("mindie_model_nobody", "/v2/models/x", missing)
-    yield get("mindie_live", "/v2/health/live", {})
-    for name, path in (("openai", "/v1/x"), ("azure", "/models/x"), ("databricks", "/api/2.0/x"), ("mindie", "/v2/x")):
-        yield get(f"{name}_no_route", path, {})
-    for name, path in (
-        ("openai", "/v1/responses"),
-        ("azure", "/embeddings"),
-        ("databricks", "/serving-endpoints/m/invocations"),
-        ("mindie", "/v2/models/m"),
+    for name, path, answers in (
+        ("openai_models", "/v1/models", said.MODELS),
+        ("openai_model", "/v1/models/m", said.MODELS),
+        ("openai_no_method", "/v1/responses", {}),
+        ("azure_info", f"/info{AZURE}", said.ENDPOINTS),
+        ("mindie_model", "/v2/models/m", said.MODELS),
+        ("mindie_model_ready", "/v2/models/m/ready", said.MODELS),
     ):
-        method = "DELETE" if name == "mindie" else "GET"
-        yield Exchange(f"{name}_no_method", path, method=method)
+        yield Exchange(name, path, None, answers, method="GET")
 
 
 def _endpoints() -> Iterator[Exchange]:
@@ -236,21 +204,70 @@ def _endpoints() -> Iterator[Exchange]:
     ]
     for name, method, path, body in asked:
         yield Exchange(f"endpoint_{name}", path, body, said.ENDPOINTS, method=method)
-    yield Exchange("endpoint_taken", root, {"name": "ab", "config": config}, said.refused(said.TAKEN))
-    yield Exchange("endpoint_fixed", f"{root}/m", None, said.refused(said.FIXED), method="DELETE")
-    yield Exchange("endpoint_nobody", f"{root}/x", None, said.refused(said.NOBODY), method="GET")
     yield Exchange("endpoint_wrong", root, {"name": "ab", "config": wrong})
-    yield Exchange("endpoint_refused", root, {"name": "ab", "config": config, "rate_limits": []})
 
 
+ALL: Final = {
+    exchange.name: exchange
+    for exchange in (
+        *(exchange for path in CHAT_PATHS for exchange in path.exchanges()),
+        *_completions(),
+        *_embeddings(),
+        *_responses(),
+        *_choices(),
+        Exchange("deployment_chat", "/openai/deployments/m/chat/completions?api-version=2024-10-21",
+                 {"model": "n", "messages": MESSAGES}, said.CHATS["text"], KEY),
+        *_generations(),
+        *_lookups(),
+        *_endpoints(),
+    )
+}  # fmt: skip
+
+# What OpenAI's relatives tell as OpenAI does: the beginnings of such exchanges' names, and of its own.
+_RELATIVES: Final = {
+    "azure_chat": "openai_chat",
+    "azure_embedding": "openai_embedding",
+    "databricks_chat": "openai_chat",
+    "databricks_completion": "openai_completion",
+    "databricks_embedding": "openai_embedding",
+    "databricks_response": "openai_response",
+    "invocation_chat": "openai_chat",
+    "invocation_completion": "openai_completion",
+    "invocation_embedding": "openai_embedding",
+}
+_OWN: Final = {  # that are no relatives of OpenAI's
+    "invocation_chat_missing",  # the path's own words: a body without messages may be meant for another task
+    "invocation_completion_prompts",  # `index` is the prompt's
+    "invocation_completion_prompts_stream",
+}
+RELATED: Final = [
+    (exchange, ALL[original + name.removeprefix(relative)])
+    for name, exchange in ALL.items()
+    for relative, original in _RELATIVES.items()
+    if name.startswith(f"{relative}_") and name not in _OWN
+]
+
+# Those with a file: one a shape.
+_RECORDED: Final = """
+    openai_chat: text text_stream reasoning reasoning_stream tools tools_stream logprobs logprobs_stream choices_stream
+        usage_stream cut_off full long missing kind
+    openai_completion: text text_stream logprobs logprobs_stream
+    openai_embedding: float base64
+    openai_response: text text_stream two_calls two_calls_stream reasoning reasoning_stream cut_off_stream fault
+    openai: models model no_method
+    deployment: chat
+    azure_chat: text_stream cut_off full long
+    azure: chosen dropped extra range info
+    databricks_chat: cut_off full
+    invocation_chat: text
+    invocation_completion: prompts prompts_stream
+    mindie_generate: text everything details full range
+    mindie_generate_stream: text details cut_off
+    mindie: model model_ready
+    endpoint: list get create update delete wrong
+"""
 EXCHANGES: Final = [
-    *(exchange for path in CHAT_PATHS for exchange in path.exchanges()),
-    *_completions(),
-    *_embeddings(),
-    *_responses(),
-    *_choices(),
-    *_deployments(),
-    *_generations(),
-    *_lookups(),
-    *_endpoints(),
+    ALL[f"{group}_{name}"]
+    for group, names in re.findall(r"(\w+): ((?:\w+\s+)+)(?=\w+:|$)", _RECORDED)
+    for name in names.split()
 ]

@@ -62,6 +62,17 @@ class GoldenService(grpc.GenericRpcHandler):
         self.notes.append("\n".join(lines).rstrip("\n") + "\n\n")
 
 
+async def golden_service() -> AsyncIterator[GoldenService]:
+    """A running one, until it is left."""
+    service = GoldenService()
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((service,))
+    service.port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield service
+    await server.stop(None)
+
+
 def _is_told(key: str) -> bool:
     """Whether a metadata key is the caller's or the route's; others tell of the transport and the trace."""
     return key.startswith("x-") or key == "authorization"

@@ -11,7 +11,6 @@ import httpx
 import pytest
 from sluice.v1 import model_pb2
 
-from gateway import model_choice
 from tests.gateway import fakes, fakes_raw
 from tests.gateway.conftest import Gateway
 
@@ -111,16 +110,19 @@ async def test_no_model_for_the_task(gateway: Gateway, service: fakes_raw.FakeRa
     assert (answer.status_code, answer.headers["x-ms-error-code"]) == (404, "unsupported_modality")
 
 
-async def test_endpoints_are_listed_once_for_a_while(
-    gateway: Gateway, service: fakes_raw.FakeRawService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Requests share the list until it is old; then it is asked for again."""
-    for _ in range(3):
-        assert (await chat(gateway)).status_code == 200
-    assert service.num_listed == 1
-    monkeypatch.setattr(model_choice, "_FRESH_S", 0.0)
+async def test_callers_choose_among_what_they_may_see(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
+    """The list of endpoints is each credential's own, however soon after another's it is needed."""
+    owners = {"Bearer one": "first", "Bearer two": "second"}
+    for credential, name in owners.items():
+        service.endpoints_by_credential[credential] = [fakes_raw.endpoint(name, model_pb2.TASK_CHAT)]
+    for credential, name in [*owners.items(), *owners.items()]:
+        assert (await chat(gateway, headers={"authorization": credential})).status_code == 200
+        assert service.requests[-1].model == name
+        info = await gateway.http.get(f"/info?{QUERY}", headers={"authorization": credential})
+        assert info.json()["model_name"] == name
     assert (await chat(gateway)).status_code == 200
-    assert service.num_listed == 2
+    assert service.requests[-1].model == "talker"
+    assert service.num_listed == 3  # one list of each is shared by its requests
 
 
 async def test_info(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.call import Arrival
-from gateway.dialects.failure import Failure
 from gateway.dialects.openai.chat import OpenAITranslator
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure
 from tests.gateway.conftest import Gateway, chat_body
 
 MAX_BODY_BYTES = 300_000
@@ -64,8 +64,9 @@ CASES = [
     Case("invalid UTF-8 in a schema", b'{"tools": "\n\xff"}', "line 2, column 1: the body is not valid UTF-8"),
     Case("half a surrogate pair", b'{"model": "\\ud800"}', "surrogate"),
     Case("byte order mark", b"\xef\xbb\xbf" + GOOD, "line 1, column 1"),
-    Case("key twice", GOOD[:-1] + b', "n": 1, "n": 2}', "'n' stands twice"),
-    Case("key twice inside", b'{"model": "m", "messages": [{"role": "user", "role": "user"}]}', "'role' stands twice"),
+    Case("duplicate key", GOOD[:-1] + b', "n": 1, "n": 2}', "duplicate key 'n'"),
+    Case("duplicate key inside", b'{"model": "m", "messages": [{"role": "user", "role": "user"}]}',
+         "duplicate key 'role'"),
     Case("deep nesting", b'{"functions": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
     Case("deep objects", b'{"audio": ' + b'{"a":' * 40_000 + b"1" + b"}" * 40_000 + b"}", "nested too deeply"),
     Case("missing model", b'{"messages": []}', "required", "model", "missing_required_parameter"),
@@ -98,7 +99,7 @@ CASES = [
     fields("max_tokens", -1, "must be from 1 to 4294967295", "invalid_value"),
     fields("max_completion_tokens", 2**32, "must be from 1 to 4294967295", "invalid_value"),
     fields("top_k", -1, "must be from 1 to 4294967295", "invalid_value"),
-    fields("top_logprobs", 3, "needs logprobs", "invalid_value"),
+    fields("top_logprobs", 3, "only allowed with logprobs: true", "invalid_value"),
     fields("seed", 2**64, f"to {2**64 - 1}", "invalid_value"),
     fields("seed", -(2**63) - 1, f"from {-(2**63)}", "invalid_value"),
     fields("stop", 5, "must be a string or a list, not an integer"),
@@ -117,9 +118,9 @@ CASES = [
         "missing_required_parameter", "response_format.json_schema.schema",
     ),
     fields("reasoning_effort", "lots", "'lots' is not supported", "invalid_value"),
-    fields("stream_options", {"include_usage": True}, "needs stream: true", "invalid_value"),
+    fields("stream_options", {"include_usage": True}, "only allowed with stream: true", "invalid_value"),
     fields("colour", 1, "unknown field", "unknown_parameter"),
-    fields("store", True, "stores nothing", UNSUPPORTED),
+    fields("store", True, "not stored", UNSUPPORTED),
     fields("modalities", ["text", "audio"], "text", UNSUPPORTED),
     fields("service_tier", "priority", "auto or default", UNSUPPORTED),
     fields("audio", {"voice": "x"}, "not supported", UNSUPPORTED),
@@ -144,7 +145,7 @@ CASES = [
     Case(
         "obfuscation",
         json.dumps(chat_body(stream=True, stream_options={"include_obfuscation": True})).encode(),
-        "not padded", "stream_options.include_obfuscation", UNSUPPORTED,
+        "obfuscation is not available", "stream_options.include_obfuscation", UNSUPPORTED,
     ),
 ]  # fmt: skip
 
@@ -177,11 +178,11 @@ async def test_bombs_are_refused() -> None:
     assert OpenAITranslator().parse(Arrival(prompt.encode())).request.messages[0].content[0].text
 
 
-async def test_a_key_twice_is_found_in_linear_time() -> None:
-    """The last of very many keys stands twice: to compare each with all others would take longer than a test may."""
+async def test_duplicate_key_is_found_in_linear_time() -> None:
+    """The last of very many keys is a duplicate: to compare each with all others would take longer than a test may."""
     keys = ",".join(f'"{i}":0' for i in range(200_000))
     body = b'{"model": "m", "messages": [], "prediction": {%b,"199999":0}}' % keys.encode()
-    with pytest.raises(Failure, match="'199999' stands twice"):
+    with pytest.raises(Failure, match="duplicate key '199999'"):
         OpenAITranslator().parse(Arrival(body))
 
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import threading
 
+import httpx
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 from sluice.v1 import chat_pb2
+from starlette.routing import Route, Router
 
-from gateway.dialects.call import Arrival, Call
+from gateway.client import ServiceClient
 from gateway.dialects.openai.chat import OpenAITranslator
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.translator import ParsedRequest
+from gateway.observer import RequestObserver
+from gateway.routes.generation_endpoint import GenerationEndpoint
+from gateway.telemetry import Telemetry
 from tests.gateway.conftest import Gateway, chat_body
 
 
@@ -97,21 +104,26 @@ async def test_probes(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("is_large", [False, True])
-async def test_large_body_is_parsed_beside_the_loop(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, *, is_large: bool
-) -> None:
+async def test_large_body_is_parsed_beside_the_loop(gateway: Gateway, *, is_large: bool) -> None:
     """Others need not wait for it; errors are told as ever."""
     threads: list[threading.Thread] = []
-    parse = OpenAITranslator.parse
 
-    def watched(self: OpenAITranslator, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
-        threads.append(threading.current_thread())
-        return parse(self, arrival)
+    class WatchedTranslator(OpenAITranslator):
+        def parse(self, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
+            threads.append(threading.current_thread())
+            return super().parse(arrival)
 
-    monkeypatch.setattr(OpenAITranslator, "parse", watched)
+    telemetry = Telemetry(None)
     content = "word " * (100_000 if is_large else 1)
-    assert (await gateway.chat(messages=[{"role": "user", "content": content}])).status_code == 200
+    body = chat_body(messages=[{"role": "user", "content": content}])
+    async with ServiceClient.connect(gateway.settings, telemetry) as client:
+        endpoint = GenerationEndpoint(WatchedTranslator, client, gateway.settings)
+        router = Router([Route("/chat", endpoint, methods=["POST"])])
+        app = RequestObserver(router, telemetry, lambda _, failure: OpenAITranslator().refuse(failure))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway") as http:
+            assert (await http.post("/chat", json=body)).status_code == 200
+            refusal = await http.post("/chat", json=body | {"colour": 1})
+    telemetry.shutdown()
     assert gateway.service.requests[0].messages[0].content[0].text == content
-    refusal = await gateway.chat(messages=[{"role": "user", "content": content}], colour=1)
     assert (refusal.status_code, refusal.json()["error"]["param"]) == (400, "colour")
     assert [thread is threading.main_thread() for thread in threads] == [not is_large] * 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,23 +12,32 @@ from typing import Any
 
 import msgspec
 import pytest
+from google.protobuf.message import Message
+from sluice.v1.chat_pb2 import ChatRequest
+from sluice.v1.completion_pb2 import CompleteRequest
+from sluice.v1.embedding_pb2 import EmbedRequest
+from sluice.v1.response_pb2 import CreateResponseRequest
+from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
 from gateway.dialects.azure.chat import NAMED, AzureChatBody, AzureTranslator
 from gateway.dialects.azure.embedding import NAMED as NAMED_EMBEDDING
 from gateway.dialects.azure.embedding import AzureEmbeddingBody, AzureEmbeddingTranslator
-from gateway.dialects.call import Arrival, Translator
 from gateway.dialects.databricks.chat import DatabricksChatBody, DatabricksChatTranslator
 from gateway.dialects.databricks.completion import DatabricksCompletionBody, DatabricksCompletionTranslator
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
-from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.mindie.body import GenerateBody, GenerateParameters
 from gateway.dialects.mindie.generate import MindieTranslator
 from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
 from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
 from gateway.dialects.openai.response import OpenAIResponseTranslator
-from gateway.dialects.response_body import ResponseBody
-from gateway.openapi.operations import OPERATIONS
+from gateway.dialects.openai_family.response_body import ResponseBody
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.encoder import WholeEncoder
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
+from gateway.routes.surfaces import OPERATIONS
+from tests.gateway import golden_answers
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "api"
 MESSAGES = {"messages": [{"role": "user", "content": "hi"}]}
@@ -37,6 +46,17 @@ AZURE: dict[str, Any] = {
     "query": {"api-version": "2024-05-01-preview"},
 }
 OF_MODEL = {"path": {"model": "m"}}
+# An answer of each RPC that generates, whole and as events.
+ANSWERS: dict[type[Message], tuple[Message, Sequence[Any]]] = {
+    request: (said[unary][0], said.get(f"Stream{unary}", []))  # type: ignore[misc]
+    for request, unary, said in (
+        (ChatRequest, "Chat", golden_answers.CHATS["text"]),
+        (CompleteRequest, "Complete", golden_answers.COMPLETIONS["text"]),
+        (EmbedRequest, "Embed", golden_answers.VECTORS),
+        (CreateResponseRequest, "CreateResponse", golden_answers.response("text")),
+        (GenerateTextRequest, "GenerateText", golden_answers.GENERATION),
+    )
+}
 GENERATE = partial(MindieTranslator, stream=True)
 
 
@@ -63,10 +83,18 @@ class Table:
         return [(c[0].strip("| `"), json.loads("{" + c[1].strip("`") + "}"), c[2], c[3].strip(" |")) for c in table]
 
     def effect(self, fields: dict[str, Any]) -> tuple[object, ...]:
-        """All that a body decides."""
+        """All that a body decides: what is asked, how, and how an answer is told, last."""
+        parsed = self._parse(fields)
+        whole, events = ANSWERS[type(parsed.request)]
+        told = parsed.encoder.whole(whole)
+        if not isinstance(parsed.encoder, WholeEncoder):
+            encoder = self._parse(fields).encoder
+            told += b"".join(encoder.chunk(event) for event in events)
+        return parsed.request, parsed.stream, parsed.affinity, told
+
+    def _parse(self, fields: dict[str, Any]) -> ParsedRequest[ServiceRequest]:
         body = self.base | (fields if self.within is None else {self.within: fields})
-        call = self.translator().parse(Arrival(json.dumps(body).encode(), **self.sent))
-        return call.request, call.stream, call.affinity, vars(call.encoder)
+        return self.translator().parse(Arrival(json.dumps(body).encode(), **self.sent))
 
 
 TABLES = [
@@ -128,10 +156,10 @@ def test_row_is_true(table: Table, name: str, example: dict[str, Any], said: str
             table.effect(example)
         assert (caught.value.reason, caught.value.field) == (Reason.UNSUPPORTED_FIELD, name)
     else:
-        assert said in {"used", "none", "told back"}
+        assert said in {"used", "none", "echoed"}
         with_it, without = table.effect(example), table.effect(rest)
         assert (with_it != without) == (said != "none")
-        assert said != "told back" or with_it[:-1] == without[:-1]
+        assert said != "echoed" or with_it[:-1] == without[:-1]
 
 
 @pytest.mark.parametrize(("table", "named"), [(TABLES[4], NAMED), (TABLES[5], NAMED_EMBEDDING)])

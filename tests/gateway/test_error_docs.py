@@ -11,9 +11,9 @@ from grpc.aio import AioRpcError, Metadata
 
 from gateway.dialects.azure.error import AzureErrors
 from gateway.dialects.databricks.error import DatabricksErrors
-from gateway.dialects.failure import Failure, Reason, Violation
 from gateway.dialects.mindie.error import MindieErrors
 from gateway.dialects.openai.error import OpenAIErrors
+from gateway.dialects.seam.failure import Failure, Reason, Violation
 from gateway.errors import to_failure
 from service.interceptors.errors import TABLE
 

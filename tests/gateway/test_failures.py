@@ -173,7 +173,7 @@ async def test_stream_without_its_end_is_an_error(gateway: Gateway, events: list
     gateway.service.script = fakes.play(events)
     answer = await gateway.chat(stream=True)
     assert answer.status_code == (200 if events else 500)
-    assert error_of(answer)["message"] == "the answer ended too early"
+    assert error_of(answer)["message"] == "the answer ended unexpectedly"
     assert "[DONE]" not in answer.text
 
 
@@ -231,7 +231,7 @@ async def test_stop_ends_what_still_runs(
     answer = await asking
     await answer.aread()
     assert answer.status_code == status
-    assert error_of(answer)["message"] == "the server is stopping"
+    assert error_of(answer)["message"] == "the server is shutting down"
     await soon(gateway.service.cancelled.wait())
 
 

@@ -1,4 +1,4 @@
-"""Every dialect's exchanges, to the byte: the request, what the service is asked and says, and what comes back.
+"""Exchanges of every shape, to the byte: the request, what the service is asked and says, and what comes back.
 
 Each is a file of golden/exchanges, recorded over real HTTP and gRPC with fixed ids, times and seeds. After a change
 that is meant, record them anew and read the difference:
@@ -10,32 +10,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import grpc
 import httpx
 import pytest
 
 from tests.gateway.conftest import Gateway
 from tests.gateway.golden_exchanges import EXCHANGES, Exchange
-from tests.gateway.golden_service import GoldenService
+from tests.gateway.golden_service import GoldenService, golden_service
 
 FOLDER = Path(__file__).parent / "golden" / "exchanges"
 IS_RECORDING = "RECORD_GOLDEN" in os.environ
 CHANGING = {"date"}  # of the headers
 
-
-@pytest.fixture
-async def service() -> AsyncIterator[GoldenService]:
-    """The service that plays an exchange's answers."""
-    service = GoldenService()
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((service,))
-    service.port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    yield service
-    await server.stop(None)
+service = pytest.fixture(golden_service)
 
 
 def request_of(exchange: Exchange) -> tuple[str, bytes]:
@@ -69,6 +57,6 @@ async def test_exchange_is_golden(gateway: Gateway, service: GoldenService, exch
 
 
 def test_every_file_is_an_exchange() -> None:
-    """No name stands twice, and no recording outlived its exchange."""
+    """No name is used twice, and no recording outlived its exchange."""
     names = [exchange.name for exchange in EXCHANGES]
     assert sorted(names) == sorted(path.stem for path in FOLDER.iterdir())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import grpc
 import pytest
 from google.protobuf.symbol_database import Default
@@ -16,11 +18,13 @@ from sluice.v1 import (
     text_generation_pb2,
 )
 
+import gateway
 from gateway.config import Settings
-from gateway.dialects.call import Refusal, ends_answer
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.encoder import ends_answer
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.refusal import Refusal
 from gateway.methods import MethodTable
-from gateway.surface import Surface, SurfaceMap
+from gateway.routes.surface import Surface, SurfaceMap
 
 GENERATING = [chat_pb2, completion_pb2, embedding_pb2, response_pb2, text_generation_pb2]
 
@@ -43,6 +47,13 @@ async def test_every_rpc_has_its_row() -> None:
                 )
                 told.add(method.name)
     assert told == {method.name for rows in (table.whole, table.stream) for method in rows.values()}
+
+
+def test_stubs_are_the_clients_alone() -> None:
+    """Only the client and its table of methods import what makes a call."""
+    folder = Path(gateway.__file__).parent
+    users = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py") if "_pb2_grpc" in path.read_text()}
+    assert users == {"client.py", "methods.py"}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +93,7 @@ def test_end_is_a_message(event: object, *, is_end: bool) -> None:
 def test_longest_prefix_tells_the_error(path: str, teller: bytes) -> None:
     """Prefixes are whole segments."""
     one, two, three = (
-        Surface([], prefixes, lambda _, name=name: Refusal(404, name))  # type: ignore[misc]
+        Surface("", object, lambda _, name=name: Refusal(404, name), prefixes, [])  # type: ignore[misc]
         for name, prefixes in ((b"one", ("/v1",)), (b"two", ("/models",)), (b"three", ("/models/deep",)))
     )
     failure = Failure(404, Reason.ROUTE_NOT_FOUND, "")

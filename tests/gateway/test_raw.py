@@ -103,7 +103,7 @@ async def test_stream_without_its_end_is_an_error(gateway: Gateway, service: fak
     answer = await gateway.http.post("/v1/completions", json={"model": "m", "prompt": "hi", "stream": True})
     *_, last, nothing = answer.text.split("\n\n")
     assert nothing == ""
-    assert json.loads(last.removeprefix("data: "))["error"]["message"] == "the answer ended too early"
+    assert json.loads(last.removeprefix("data: "))["error"]["message"] == "the answer ended unexpectedly"
     assert "[DONE]" not in answer.text
 
 

@@ -1,6 +1,6 @@
 """The Azure AI model inference API: its chat completion.
 
-Owns which parameters the API names itself; all others come by `extra-parameters`.
+Parameters that the API doesn't define itself come by the header `extra-parameters`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from sluice.v1 import chat_pb2
 
 from gateway.dialects.azure.error import AzureErrors, error_body
 from gateway.dialects.azure.request import check_version, deployment, read_body
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.chat_body import ChatBody
-from gateway.dialects.chat_encoder import ChatEncoder
-from gateway.dialects.contract_limit import check_text
-from gateway.dialects.failure import Failure
-from gateway.dialects.stream_options import StreamOptions, wants_usage
+from gateway.dialects.openai_family.chat_body import ChatBody
+from gateway.dialects.openai_family.chat_encoder import ChatEncoder
+from gateway.dialects.openai_family.stream_options import StreamOptions, wants_usage
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.contract_limit import check_text
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.translator import ParsedRequest
 
 NAMED: Final = frozenset(
     {
@@ -71,12 +72,12 @@ class AzureEncoder(ChatEncoder):
 class AzureTranslator(AzureErrors):
     """Translates one chat request."""
 
-    def parse(self, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
         """Read a request. Raises Failure."""
         self._body = arrival.body
         check_version(arrival)
         body = read_body(arrival, _DECODER, NAMED)
-        return Call(
+        return ParsedRequest(
             request=body.to_chat(deployment(arrival)),
             stream=bool(body.stream),
             encoder=AzureEncoder(include_usage=wants_usage(body.stream_options, stream=body.stream)),

@@ -9,10 +9,11 @@ from sluice.v1 import embedding_pb2
 
 from gateway.dialects.azure.error import AzureErrors
 from gateway.dialects.azure.request import check_version, deployment, read_body
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.contract_limit import check_text
-from gateway.dialects.embedding_body import EmbeddingBody
-from gateway.dialects.embedding_encoder import EmbeddingEncoder
+from gateway.dialects.openai_family.embedding_body import EmbeddingBody
+from gateway.dialects.openai_family.embedding_encoder import EmbeddingEncoder
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.contract_limit import check_text
+from gateway.dialects.seam.translator import ParsedRequest
 
 NAMED: Final = frozenset({"model", "input", "dimensions", "encoding_format", "input_type"})
 
@@ -46,12 +47,12 @@ _DECODER: Final = msgspec.json.Decoder(AzureEmbeddingBody)
 class AzureEmbeddingTranslator(AzureErrors):
     """Translates one request for vectors."""
 
-    def parse(self, arrival: Arrival) -> Call[embedding_pb2.EmbedRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[embedding_pb2.EmbedRequest]:
         """Read a request. Raises Failure."""
         self._body = arrival.body
         check_version(arrival)
         body = read_body(arrival, _DECODER, NAMED)
-        return Call(
+        return ParsedRequest(
             request=body.to_embedding(deployment(arrival)),
             stream=False,
             encoder=EmbeddingEncoder(as_base64=body.encoding_format == "base64"),

@@ -1,6 +1,6 @@
 """Errors of the Azure AI model inference API: the body by status, and the header that programs read.
 
-Owns what is 422 there: a body that has the right form, but a value that can't be served. Field names are the caller's.
+422 is a body that has the right form, but a value that can't be served. Field names are the caller's.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.dialects.call import Refusal
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.refusal import Refusal
 
 _UNPROCESSABLE: Final = frozenset(
     {

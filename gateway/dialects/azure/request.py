@@ -1,7 +1,7 @@
 """What all requests of the Azure AI model inference API have beside their body.
 
-Owns the query's `api-version` and the headers: what becomes of parameters that the API doesn't name, and which
-deployment is asked for.
+The query's `api-version`, and the headers: what to do with parameters that the API doesn't define, and which deployment
+is asked for.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from gateway.dialects.call import Arrival
-from gateway.dialects.failure import Failure, Reason
-from gateway.dialects.json_body import decode
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import decode
 
 BodyT = TypeVar("BodyT", bound=msgspec.Struct)
 

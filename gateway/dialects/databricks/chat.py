@@ -1,7 +1,7 @@
 """Databricks: its chat request and answer.
 
-Owns the fields and limits that only it has. The object of a whole answer is documented as `chat.completions`; on the
-base path for OpenAI's clients it stays `chat.completion`.
+The object of a whole answer is documented as `chat.completions`; on the base path for OpenAI's clients it stays
+`chat.completion`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from typing import Final
 import msgspec
 from sluice.v1 import chat_pb2
 
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.chat_body import ChatBody
-from gateway.dialects.chat_encoder import ChatEncoder
 from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStreamErrors
 from gateway.dialects.databricks.target import check_extra_params, endpoint_name, wants_stream
 from gateway.dialects.databricks.tool import check_tools
-from gateway.dialects.json_body import decode
-from gateway.dialects.stream_options import StreamOptions, wants_usage
+from gateway.dialects.openai_family.chat_body import ChatBody
+from gateway.dialects.openai_family.chat_encoder import ChatEncoder
+from gateway.dialects.openai_family.stream_options import StreamOptions, wants_usage
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.translator import ParsedRequest
 
 
 class DatabricksChatBody(ChatBody, kw_only=True):
@@ -43,11 +44,11 @@ class DatabricksChatBody(ChatBody, kw_only=True):
 _DECODER: Final = msgspec.json.Decoder(DatabricksChatBody)
 
 
-class BaseChatEncoder(DatabricksStreamErrors, ChatEncoder):
+class DatabricksChatEncoder(DatabricksStreamErrors, ChatEncoder):
     """Answers on the base path."""
 
 
-class InvocationChatEncoder(BaseChatEncoder):
+class InvocationChatEncoder(DatabricksChatEncoder):
     """Answers of an endpoint's invocations."""
 
     whole_object = "chat.completions"
@@ -56,13 +57,13 @@ class InvocationChatEncoder(BaseChatEncoder):
 class DatabricksChatTranslator(DatabricksErrors):
     """Translates one request for a chat."""
 
-    def parse(self, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, _DECODER)
         body.check()
         stream = wants_stream(arrival, stream=body.stream)
-        encoder = InvocationChatEncoder if "name" in arrival.path else BaseChatEncoder
-        return Call(
+        encoder = InvocationChatEncoder if "name" in arrival.path else DatabricksChatEncoder
+        return ParsedRequest(
             request=body.to_request(endpoint_name(arrival, body.model)),
             stream=stream,
             encoder=encoder(include_usage=wants_usage(body.stream_options, stream=stream)),

@@ -1,7 +1,6 @@
 """Databricks: its text completion.
 
-Owns the fields that only it has, and its defaults: a prompt goes through the model's chat template unless
-`use_raw_prompt` says otherwise.
+A prompt goes through the model's chat template unless `use_raw_prompt` says otherwise.
 """
 
 from __future__ import annotations
@@ -11,13 +10,14 @@ from typing import Final, Literal
 import msgspec
 from sluice.v1 import completion_pb2, serving_pb2
 
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.completion_body import CompletionBody
-from gateway.dialects.completion_encoder import CompletionEncoder
 from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStreamErrors
 from gateway.dialects.databricks.target import check_extra_params, endpoint_name, wants_stream
-from gateway.dialects.json_body import decode
-from gateway.dialects.stream_options import StreamOptions, wants_usage
+from gateway.dialects.openai_family.completion_body import CompletionBody
+from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
+from gateway.dialects.openai_family.stream_options import StreamOptions, wants_usage
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.translator import ParsedRequest
 
 _BEHAVIORS: Final = {
     "error": serving_pb2.ERROR_BEHAVIOR_ERROR,
@@ -58,11 +58,11 @@ class DatabricksCompletionEncoder(DatabricksStreamErrors, CompletionEncoder):
 class DatabricksCompletionTranslator(DatabricksErrors):
     """Translates one request for a completion. On an endpoint's invocations a choice's `index` is its prompt's."""
 
-    def parse(self, arrival: Arrival) -> Call[completion_pb2.CompleteRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[completion_pb2.CompleteRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, _DECODER)
         stream = wants_stream(arrival, stream=body.stream)
-        return Call(
+        return ParsedRequest(
             request=body.to_completion(endpoint_name(arrival, body.model)),
             stream=stream,
             encoder=DatabricksCompletionEncoder(

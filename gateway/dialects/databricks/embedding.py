@@ -7,12 +7,13 @@ from typing import Final, Literal
 import msgspec
 from sluice.v1 import embedding_pb2
 
-from gateway.dialects.call import Arrival, Call
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.target import check_extra_params, endpoint_name
-from gateway.dialects.embedding_body import EmbeddingBody
-from gateway.dialects.embedding_encoder import EmbeddingEncoder
-from gateway.dialects.json_body import decode
+from gateway.dialects.openai_family.embedding_body import EmbeddingBody
+from gateway.dialects.openai_family.embedding_encoder import EmbeddingEncoder
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.translator import ParsedRequest
 
 
 class DatabricksEmbeddingBody(EmbeddingBody, kw_only=True):
@@ -41,10 +42,10 @@ _DECODER: Final = msgspec.json.Decoder(DatabricksEmbeddingBody)
 class DatabricksEmbeddingTranslator(DatabricksErrors):
     """Translates one request for vectors."""
 
-    def parse(self, arrival: Arrival) -> Call[embedding_pb2.EmbedRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[embedding_pb2.EmbedRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, _DECODER)
-        return Call(
+        return ParsedRequest(
             request=body.to_embedding(endpoint_name(arrival, body.model)),
             stream=False,
             encoder=EmbeddingEncoder(as_base64=body.encoding_format == "base64"),

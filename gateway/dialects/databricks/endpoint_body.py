@@ -1,7 +1,7 @@
-"""What callers of Databricks' REST API send to make an endpoint, or to put other models behind one.
+"""What callers of Databricks' REST API send to create an endpoint, or to change the models behind one.
 
-Owns these bodies, their mapping to the contract's requests, and the way back for field names. What sizes, names or
-describes the hardware of others is taken without effect; what would promise something that is not kept is refused.
+What sizes, names or describes hardware is accepted without effect; what would promise something that is not kept is
+refused.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Final
 import msgspec
 from sluice.v1 import endpoint_pb2
 
-from gateway.dialects.caller_name import dotted
-from gateway.dialects.chat_message import is_given
-from gateway.dialects.contract_limit import check_length, put
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.caller_name import dotted
+from gateway.dialects.seam.contract_limit import check_length, put
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import is_given
 
 _REFUSED_OF_ENTITY: Final = {
-    "environment_vars": "models have no environment",
+    "environment_vars": "served models have no environment variables",
     "external_model": "only models that this server has loaded can be served",
-    "instance_profile_arn": "models have no instance profile",
+    "instance_profile_arn": "served models have no instance profile",
 }
 _REFUSED_OF_CONFIG: Final = {
-    "auto_capture_config": "requests are not captured",
+    "auto_capture_config": "request capture is not available",
     "served_models": "deprecated; use served_entities",
 }
 _REFUSED_OF_ENDPOINT: Final = {
-    "ai_gateway": "limits and guardrails are not kept for each endpoint",
-    "email_notifications": "this server sends no mail",
-    "rate_limits": "limits are not kept for each endpoint",
-    "telemetry_config": "telemetry is the operator's to set",
+    "ai_gateway": "rate limits and guardrails of single endpoints are not available",
+    "email_notifications": "email notifications are not available",
+    "rate_limits": "rate limits of single endpoints are not available",
+    "telemetry_config": "telemetry is configured by the operator",
 }
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]")
 _ENTITY: Final = re.compile(r"^entities\.(\d+)(?:\.(\w+))?$")
@@ -96,7 +96,7 @@ class ConfigBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         """The contract's entities of the endpoint `name`. `prefix` stands before field names. Raises Failure."""
         _refuse(self, _REFUSED_OF_CONFIG, prefix)
         if self.name not in {None, name}:
-            raise Failure.of_field(f"{prefix}name", "differs from the endpoint's name; it can be left out")
+            raise Failure.of_field(f"{prefix}name", "must be the endpoint's name, or left out")
         field = f"{prefix}served_entities"
         check_length(endpoint_pb2.CreateEndpointRequest, "entities", self.served_entities, field)
         for i, each in enumerate(self.served_entities):
@@ -109,7 +109,7 @@ class ConfigBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         elif len(entities) == 1:
             entities[0].traffic_percentage = 100
         elif entities:
-            text = "required where there are several served_entities"
+            text = "required with several served_entities"
             raise Failure.of_field(f"{prefix}traffic_config.routes", text, Reason.MISSING_FIELD)
         return entities
 

@@ -1,7 +1,7 @@
 """Errors as Databricks tells them: `{"error_code", "message"}`.
 
-Its SDK makes typed exceptions of the codes. A failed stream's last event says the same under `error` too, where the
-clients of OpenAI's kin look for it.
+Its SDK makes typed exceptions of the codes. A failed stream's last event says the same under `error` too, where
+OpenAI's clients look for it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Final
 
 import orjson
 
-from gateway.dialects.call import Refusal
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.refusal import Refusal
 
 _BY_STATUS: Final = {
     401: "UNAUTHENTICATED",

@@ -6,14 +6,14 @@ from typing import Final
 
 import msgspec
 
-from gateway.dialects.call import Arrival, Call, ServiceRequest, Translator
-from gateway.dialects.chat_message import is_given
 from gateway.dialects.databricks.chat import DatabricksChatTranslator
 from gateway.dialects.databricks.completion import DatabricksCompletionTranslator
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingTranslator
 from gateway.dialects.databricks.error import DatabricksErrors
-from gateway.dialects.failure import Failure, Reason
-from gateway.dialects.json_body import decode
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import decode, is_given
+from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
 
 _BY_FIELD: Final[dict[str, type[Translator]]] = {
     "messages": DatabricksChatTranslator,
@@ -36,13 +36,15 @@ _DECODER: Final = msgspec.json.Decoder(_Shape)
 class InvocationTranslator(DatabricksErrors):
     """Translates one request for whichever task its body fits."""
 
-    def parse(self, arrival: Arrival) -> Call[ServiceRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[ServiceRequest]:
         """Read a request. Raises Failure."""
         shape = _look(arrival.body)
         given = [field for field in _BY_FIELD if is_given(getattr(shape, field))]
         if len(given) != 1:
             found = f"; it has {' and '.join(given)}" if given else ""
-            text = f"the body must have one of messages (chat), prompt (completions) and input (embeddings){found}"
+            text = (
+                f"the body must have exactly one of messages (chat), prompt (completions) and input (embeddings){found}"
+            )
             raise Failure(400, Reason.INVALID_FIELD if given else Reason.MISSING_FIELD, text)
         return _BY_FIELD[given[0]]().parse(arrival)
 

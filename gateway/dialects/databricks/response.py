@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.tool import check_tools
-from gateway.dialects.response_body import ResponseBody
-from gateway.dialects.response_reader import ResponseReader
+from gateway.dialects.openai_family.response_body import ResponseBody
+from gateway.dialects.openai_family.response_reader import ResponseReader
 
 
 class DatabricksResponseTranslator(DatabricksErrors, ResponseReader):

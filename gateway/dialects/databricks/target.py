@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.dialects.call import Arrival
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason
 
 
 def endpoint_name(arrival: Arrival, model: str | None) -> str:
@@ -38,5 +38,5 @@ def wants_stream(arrival: Arrival, *, stream: bool | None) -> bool:
 def check_extra_params(extra_params: Mapping[str, str] | None) -> None:
     """Refuse parameters that are given as texts in a map of their own. Raises Failure."""
     for name in extra_params or ():
-        text = f"not supported: give {name[:64]!r} as a field of its own"
+        text = f"not supported: give {name[:64]!r} as a top-level field"
         raise Failure.of_field("extra_params", text, Reason.UNSUPPORTED_FIELD)

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from gateway.dialects.chat_message import is_given
-from gateway.dialects.failure import Failure
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.json_body import is_given
 
 _MAX_TOOLS: Final = 32
 _MAX_PROPERTIES: Final = 15

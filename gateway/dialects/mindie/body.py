@@ -1,8 +1,4 @@
-"""The body of MindIE's and Triton's generate requests.
-
-Owns its fields with their documented ranges, their mapping to the contract's request, and the way back for field
-names. Null means the same as not given.
-"""
+"""The body of MindIE's and Triton's generate requests, with the documented ranges. Null means the same as not given."""
 
 from __future__ import annotations
 
@@ -12,8 +8,9 @@ import msgspec
 from msgspec import Meta
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
-from gateway.dialects.contract_limit import put
-from gateway.dialects.failure import Failure
+from gateway.dialects.seam.contract_copy import copy_fields
+from gateway.dialects.seam.contract_limit import put
+from gateway.dialects.seam.failure import Failure
 
 _MAX_INT32: Final = 2**31 - 1
 
@@ -57,10 +54,10 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
         """Raise Failure for what contradicts itself or the path."""
         if self.stream not in {None, stream}:
             other = "generate" if stream else "generate_stream"
-            raise Failure.of_field("stream", f"must be {str(stream).lower()} here; the path for the other is {other}")
+            raise Failure.of_field("stream", f"must be {str(stream).lower()} on this path; use {other} instead")
         given = self.given
         if given.max_tokens is not None and given.max_new_tokens not in {None, given.max_tokens}:
-            raise Failure.of_field("parameters.max_tokens", "differs from max_new_tokens; give one of them")
+            raise Failure.of_field("parameters.max_tokens", "conflicts with max_new_tokens; give only one of them")
 
     def to_request(self, model: str, version: str) -> GenerateTextRequest:
         """The contract's request. Raises Failure for a value that no message can hold."""
@@ -69,17 +66,12 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
             model=model,
             model_version=version,
             text_input=self.text_input,
-            do_sample=given.do_sample,
-            perf_stat=given.perf_stat,
         )
-        sampling = request.sampling
-        for name in ("temperature", "top_p", "typical_p", "repetition_penalty", "watermark"):
-            value = getattr(given, name)
-            if value is not None:
-                setattr(sampling, name, value)
-        put(sampling, "top_k", given.top_k or None, "parameters.top_k")
-        put(sampling, "seed", given.seed, "parameters.seed")
-        put(request.stopping, "max_tokens", given.max_new_tokens or given.max_tokens, "parameters.max_new_tokens")
+        copy_fields(given, request, "parameters.")
+        copy_fields(given, request.sampling, "parameters.", but={"top_k"})
+        put(request.sampling, "top_k", given.top_k or None, "parameters.top_k")  # 0 stands for no limit
+        copy_fields(given, request.stopping, "parameters.")
+        put(request.stopping, "max_tokens", given.max_new_tokens, "parameters.max_new_tokens")
         return request
 
     def caller_name(self, field: str) -> str:

@@ -1,7 +1,7 @@
 """A generated text in the JSON of MindIE, whole and as a stream's events.
 
-Owns the shapes: one event for each piece of text, a last one without text where the reason of the end stands, details
-and times of tokens only where asked for. What stays the same over a stream is encoded once, when it starts.
+A stream has one event for each piece of text and a last one without text, which has the finish reason; details and
+times of tokens are sent only where asked for. What stays the same over a stream is encoded once, when it starts.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from sluice.v1.text_generation_pb2 import (
     TextGenerationFinished,
 )
 
-from gateway.dialects.failure import Failure
 from gateway.dialects.mindie.error import to_error_body
+from gateway.dialects.seam.failure import Failure
 
 _FINISH_REASONS: Final = {
     chat_pb2.FINISH_REASON_STOP: "eos_token",

@@ -1,4 +1,4 @@
-"""Errors as MindIE and its kin tell them: `{"error", "error_type"}`."""
+"""Errors of MindIE and Triton: `{"error", "error_type"}`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Final
 
 import orjson
 
-from gateway.dialects.call import Refusal
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.refusal import Refusal
 
 _TYPES: Final = {
     401: "authentication",

@@ -11,11 +11,12 @@ from typing import Final
 import msgspec
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.json_body import decode
 from gateway.dialects.mindie.body import GenerateBody
 from gateway.dialects.mindie.encoder import MindieEncoder
 from gateway.dialects.mindie.error import MindieErrors
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.translator import ParsedRequest
 
 _DECODER: Final = msgspec.json.Decoder(GenerateBody)
 
@@ -26,12 +27,12 @@ class MindieTranslator(MindieErrors):
     def __init__(self, *, stream: bool) -> None:
         self._stream = stream
 
-    def parse(self, arrival: Arrival) -> Call[GenerateTextRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[GenerateTextRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, _DECODER)
         body.check(stream=self._stream)
         given = body.given
-        return Call(
+        return ParsedRequest(
             request=body.to_request(arrival.path["model"], arrival.path.get("version", "")),
             stream=self._stream,
             encoder=MindieEncoder(body.id, details=bool(given.details), perf_stat=bool(given.perf_stat)),

@@ -10,7 +10,7 @@ from typing import Final
 import orjson
 from sluice.v1.model_pb2 import Model
 
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.failure import Failure, Reason
 
 LIVE: Final = b'{"live":true}'
 READY: Final = b'{"ready":true}'
@@ -43,5 +43,5 @@ def to_model_readiness(model: Model) -> bytes:
 def check_version(model: Model, version: str | None) -> None:
     """Raise Failure unless the model is served in that version; None asks for any."""
     if version not in {None, model.version}:
-        text = f"the model {model.name!r} is not served in that version"
+        text = f"the model {model.name!r} has no version {version!r}"
         raise Failure(404, Reason.MODEL_NOT_FOUND, text)

@@ -1,7 +1,7 @@
-"""The OpenAI style: its chat request.
+"""The OpenAI style: its chat request, with every field of OpenAI's chat completions API.
 
-Owns every field of OpenAI's chat completions API: which have effect, which are taken without effect, and which are
-refused because to ignore them would be a lie. docs/api.md has the table, and a test tries every row of it.
+Which fields have effect, which are accepted without effect, and which are refused, since to ignore them would mislead
+the caller, is in the table of docs/api/openai.md; a test tries every row of it.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import ClassVar, Final, Literal
 import msgspec
 from sluice.v1 import chat_pb2
 
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.chat_body import ChatBody
-from gateway.dialects.chat_encoder import ChatEncoder
-from gateway.dialects.chat_message import is_given
-from gateway.dialects.failure import Failure, Reason
-from gateway.dialects.json_body import decode
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
-from gateway.dialects.stream_options import StreamOptions, wants_usage
+from gateway.dialects.openai_family.chat_body import ChatBody
+from gateway.dialects.openai_family.chat_encoder import ChatEncoder
+from gateway.dialects.openai_family.stream_options import StreamOptions, wants_usage
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import decode, is_given
+from gateway.dialects.seam.translator import ParsedRequest
 
 _REFUSED: Final = {
-    "audio": "this server makes no audio",
+    "audio": "audio output is not available",
     "function_call": "deprecated; use tool_choice",
     "functions": "deprecated; use tools",
-    "moderation": "this server moderates nothing",
-    "web_search_options": "this server searches nothing",
+    "moderation": "moderation is not available",
+    "web_search_options": "web search is not available",
 }
 
 
@@ -57,7 +57,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
             if is_given(getattr(self, name)):
                 raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
         if self.store:
-            raise Failure.of_field("store", "must be false: this server stores nothing", Reason.UNSUPPORTED_FIELD)
+            raise Failure.of_field("store", "must be false: answers are not stored", Reason.UNSUPPORTED_FIELD)
         if "audio" in (self.modalities or ()):
             raise Failure.of_field("modalities", 'must be ["text"]', Reason.UNSUPPORTED_FIELD)
         if self.service_tier not in {None, "auto", "default"}:
@@ -78,11 +78,11 @@ class OpenAITranslator(OpenAIErrors):
 
     decoder: ClassVar = msgspec.json.Decoder(ChatCompletionBody)
 
-    def parse(self, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
         """Read a chat request. Raises Failure."""
         body = decode(arrival.body, self.decoder)
         include_usage = wants_usage(body.stream_options, stream=body.stream)
-        return Call(
+        return ParsedRequest(
             request=body.to_chat(),
             stream=bool(body.stream),
             encoder=OpenAIEncoder(include_usage=include_usage),

@@ -1,7 +1,4 @@
-"""The OpenAI style: its text completion.
-
-Owns the fields that only it has. docs/api.md has the table, and a test tries every row of it.
-"""
+"""The OpenAI style: its text completion. docs/api/openai.md has the table of its fields."""
 
 from __future__ import annotations
 
@@ -10,13 +7,14 @@ from typing import ClassVar
 import msgspec
 from sluice.v1 import completion_pb2
 
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.completion_body import CompletionBody
-from gateway.dialects.completion_encoder import CompletionEncoder
-from gateway.dialects.failure import Failure, Reason
-from gateway.dialects.json_body import decode
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
-from gateway.dialects.stream_options import StreamOptions, wants_usage
+from gateway.dialects.openai_family.completion_body import CompletionBody
+from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
+from gateway.dialects.openai_family.stream_options import StreamOptions, wants_usage
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.translator import ParsedRequest
 
 
 class OpenAICompletionBody(CompletionBody, kw_only=True):
@@ -32,7 +30,7 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
         """The contract's request. Raises Failure for what can't be served or held."""
         num_choices = 1 if self.n is None else self.n
         if self.best_of is not None and self.best_of != num_choices:
-            text = f"must equal n, {num_choices}: all generated choices are returned, none is chosen among them"
+            text = f"must equal n ({num_choices}): every generated choice is returned"
             raise Failure.of_field("best_of", text, Reason.UNSUPPORTED_FIELD)
         return self.to_request(self.model)
 
@@ -46,10 +44,10 @@ class OpenAICompletionTranslator(OpenAIErrors):
 
     decoder: ClassVar = msgspec.json.Decoder(OpenAICompletionBody)
 
-    def parse(self, arrival: Arrival) -> Call[completion_pb2.CompleteRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[completion_pb2.CompleteRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, self.decoder)
-        return Call(
+        return ParsedRequest(
             request=body.to_completion(),
             stream=bool(body.stream),
             encoder=OpenAICompletionEncoder(include_usage=wants_usage(body.stream_options, stream=body.stream)),

@@ -10,11 +10,12 @@ from typing import Annotated, ClassVar, TypeAlias
 import msgspec
 from sluice.v1 import chat_pb2, completion_pb2, embedding_pb2
 
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.contract_limit import check_text
 from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
 from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.contract_limit import check_text
+from gateway.dialects.seam.translator import ParsedRequest
 
 NameOrNone: TypeAlias = Annotated[str, msgspec.Meta(min_length=0)]  # the contract's least length is 1
 
@@ -42,11 +43,11 @@ class DeploymentChatTranslator(OpenAITranslator):
 
     decoder: ClassVar = msgspec.json.Decoder(DeploymentChatBody)
 
-    def parse(self, arrival: Arrival) -> Call[chat_pb2.ChatRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
         """Read a request. Raises Failure."""
-        call = super().parse(arrival)
-        _ask_for(arrival.path["name"], call.request)
-        return call
+        parsed = super().parse(arrival)
+        _ask_for(arrival.path["name"], parsed.request)
+        return parsed
 
 
 class DeploymentCompletionTranslator(OpenAICompletionTranslator):
@@ -54,11 +55,11 @@ class DeploymentCompletionTranslator(OpenAICompletionTranslator):
 
     decoder: ClassVar = msgspec.json.Decoder(DeploymentCompletionBody)
 
-    def parse(self, arrival: Arrival) -> Call[completion_pb2.CompleteRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[completion_pb2.CompleteRequest]:
         """Read a request. Raises Failure."""
-        call = super().parse(arrival)
-        _ask_for(arrival.path["name"], call.request)
-        return call
+        parsed = super().parse(arrival)
+        _ask_for(arrival.path["name"], parsed.request)
+        return parsed
 
 
 class DeploymentEmbeddingTranslator(OpenAIEmbeddingTranslator):
@@ -66,11 +67,11 @@ class DeploymentEmbeddingTranslator(OpenAIEmbeddingTranslator):
 
     decoder: ClassVar = msgspec.json.Decoder(DeploymentEmbeddingBody)
 
-    def parse(self, arrival: Arrival) -> Call[embedding_pb2.EmbedRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[embedding_pb2.EmbedRequest]:
         """Read a request. Raises Failure."""
-        call = super().parse(arrival)
-        _ask_for(arrival.path["name"], call.request)
-        return call
+        parsed = super().parse(arrival)
+        _ask_for(arrival.path["name"], parsed.request)
+        return parsed
 
 
 def _ask_for(

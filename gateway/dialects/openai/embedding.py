@@ -1,7 +1,4 @@
-"""The OpenAI style: its embeddings.
-
-Owns the fields that only it has. docs/api.md has the table, and a test tries every row of it.
-"""
+"""The OpenAI style: its embeddings. docs/api/openai.md has the table of their fields."""
 
 from __future__ import annotations
 
@@ -10,11 +7,12 @@ from typing import ClassVar, Literal
 import msgspec
 from sluice.v1 import embedding_pb2
 
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.embedding_body import EmbeddingBody
-from gateway.dialects.embedding_encoder import EmbeddingEncoder
-from gateway.dialects.json_body import decode
 from gateway.dialects.openai.error import OpenAIErrors
+from gateway.dialects.openai_family.embedding_body import EmbeddingBody
+from gateway.dialects.openai_family.embedding_encoder import EmbeddingEncoder
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.translator import ParsedRequest
 
 
 class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):
@@ -30,10 +28,10 @@ class OpenAIEmbeddingTranslator(OpenAIErrors):
 
     decoder: ClassVar = msgspec.json.Decoder(OpenAIEmbeddingBody)
 
-    def parse(self, arrival: Arrival) -> Call[embedding_pb2.EmbedRequest]:
+    def parse(self, arrival: Arrival) -> ParsedRequest[embedding_pb2.EmbedRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, self.decoder)
-        return Call(
+        return ParsedRequest(
             request=body.to_request(body.model),
             stream=False,
             encoder=EmbeddingEncoder(as_base64=body.encoding_format == "base64"),

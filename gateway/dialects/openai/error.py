@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.dialects.call import Refusal
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.refusal import Refusal
 
 _TYPES: Final = {  # where the type is not invalid_request_error
     403: "permission_error",

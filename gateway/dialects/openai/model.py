@@ -1,4 +1,4 @@
-"""Models as the OpenAI style lists them. Pure mappings of the contract's messages."""
+"""Models as the OpenAI style lists them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The OpenAI style: its responses. docs/api.md has the table of their fields, and a test tries every row of it."""
+"""The OpenAI style: its responses. docs/api/responses.md has the table of their fields."""
 
 from __future__ import annotations
 
 from gateway.dialects.openai.error import OpenAIErrors
-from gateway.dialects.response_reader import ResponseReader
+from gateway.dialects.openai_family.response_reader import ResponseReader
 
 
 class OpenAIResponseTranslator(OpenAIErrors, ResponseReader):

@@ -11,8 +11,9 @@ from sluice.v1 import chat_pb2, content_pb2, embedding_pb2
 
 from gateway.dialects.azure.chat import NAMED, AzureEncoder, AzureTranslator
 from gateway.dialects.azure.embedding import AzureEmbeddingTranslator
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.translator import ParsedRequest
 from tests.gateway.fakes_raw import VECTORS
 
 VERSION = {"api-version": "2024-05-01-preview"}
@@ -25,12 +26,12 @@ def arrival(headers: dict[str, str] | None = None, query: dict[str, str] | None 
     return Arrival(body, headers or {}, query=VERSION if query is None else query)
 
 
-def parse(headers: dict[str, str] | None = None, **fields: Any) -> Call[chat_pb2.ChatRequest]:
+def parse(headers: dict[str, str] | None = None, **fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
     """The call of it."""
     return AzureTranslator().parse(arrival(headers, **fields))
 
 
-def embed(headers: dict[str, str] | None = None, **fields: Any) -> Call[embedding_pb2.EmbedRequest]:
+def embed(headers: dict[str, str] | None = None, **fields: Any) -> ParsedRequest[embedding_pb2.EmbedRequest]:
     """The call of a valid embedding request changed by `fields`."""
     body = json.dumps({"input": ["a"], **fields}).encode()
     return AzureEmbeddingTranslator().parse(Arrival(body, headers or {}, query=VERSION))
@@ -131,7 +132,7 @@ def test_deployment_is_asked_for() -> None:
 
 @pytest.mark.parametrize("name", ["", "m" * 257])
 @pytest.mark.parametrize("ask", [parse, embed], ids=["chat", "embeddings"])
-def test_model_is_looked_at_beside_a_deployment(ask: Callable[..., Call[Any]], name: str) -> None:
+def test_model_is_looked_at_beside_a_deployment(ask: Callable[..., ParsedRequest[Any]], name: str) -> None:
     """A name that no model can have is refused, though the deployment's would take its place."""
     with pytest.raises(Failure, match="1 to 256 characters") as caught:
         ask({"azureml-model-deployment": "blue"}, model=name)

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from gateway.dialects.azure.chat import AzureTranslator
-from gateway.dialects.call import Arrival
-from gateway.dialects.failure import Failure, Reason
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason
 
 DEEP = b'{"temperature": 9, "tools": ' + b"[" * 5000 + b"]" * 5000 + b"}"
 

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from sluice.v1 import chat_pb2, completion_pb2, embedding_pb2, prompt_pb2, serving_pb2
 
-from gateway.dialects.call import Arrival, Call, ServiceRequest
-from gateway.dialects.chat_encoder import ChatEncoder
 from gateway.dialects.databricks.chat import DatabricksChatTranslator
 from gateway.dialects.databricks.completion import DatabricksCompletionTranslator
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingTranslator
 from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStreamErrors
 from gateway.dialects.databricks.invocation import InvocationTranslator
-from gateway.dialects.failure import Failure, Reason, Violation
+from gateway.dialects.openai_family.chat_encoder import ChatEncoder
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason, Violation
+from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}]}
 PROMPT = {"prompt": "hi"}
@@ -23,13 +24,13 @@ INPUT = {"input": "hi"}
 STOP = chat_pb2.FINISH_REASON_STOP
 
 
-def invoke(body: dict[str, Any], accept: str | None = None) -> Call[ServiceRequest]:
+def invoke(body: dict[str, Any], accept: str | None = None) -> ParsedRequest[ServiceRequest]:
     """The call for a body sent to the endpoint `m`."""
     headers = {} if accept is None else {"accept": accept}
     return InvocationTranslator().parse(Arrival(json.dumps(body).encode(), headers, {"name": "m"}))
 
 
-def at_base(body: dict[str, Any], accept: str = "*/*") -> Call[ServiceRequest]:
+def at_base(body: dict[str, Any], accept: str = "*/*") -> ParsedRequest[ServiceRequest]:
     """The call for a body sent to the base path of its task."""
     translator = (
         DatabricksChatTranslator if "messages" in body

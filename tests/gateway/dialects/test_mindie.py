@@ -20,15 +20,18 @@ from sluice.v1.text_generation_pb2 import (
     TextGenerationStarted,
 )
 
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.failure import Failure, Reason, Violation
 from gateway.dialects.mindie.encoder import MindieEncoder
 from gateway.dialects.mindie.generate import MindieTranslator
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason, Violation
+from gateway.dialects.seam.translator import ParsedRequest
 
 Event = StreamGenerateTextResponse
 
 
-def parse(fields: dict[str, Any] | None = None, *, stream: bool = True, **parameters: Any) -> Call[GenerateTextRequest]:
+def parse(
+    fields: dict[str, Any] | None = None, *, stream: bool = True, **parameters: Any
+) -> ParsedRequest[GenerateTextRequest]:
     """The call for a valid body with these parameters, changed by `fields`."""
     body = {"text_input": "My name is", "parameters": parameters, **(fields or {})}
     path = {"model": "m", "version": "2"}

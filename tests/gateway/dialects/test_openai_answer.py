@@ -11,9 +11,9 @@ from google.protobuf import text_format
 from google.protobuf.timestamp_pb2 import Timestamp
 from sluice.v1 import chat_pb2, model_pb2
 
-from gateway.dialects.failure import Failure, Reason, Violation
 from gateway.dialects.openai.chat import OpenAIEncoder, OpenAITranslator
 from gateway.dialects.openai.model import to_model_list
+from gateway.dialects.seam.failure import Failure, Reason, Violation
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 

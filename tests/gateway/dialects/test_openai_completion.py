@@ -10,15 +10,16 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.timestamp_pb2 import Timestamp
 from sluice.v1 import chat_pb2, completion_pb2, logprobs_pb2, usage_pb2
 
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.completion_encoder import CompletionEncoder
-from gateway.dialects.failure import Failure
 from gateway.dialects.openai.completion import OpenAICompletionEncoder, OpenAICompletionTranslator
+from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.translator import ParsedRequest
 
 Event = completion_pb2.StreamCompleteResponse
 
 
-def parse(**fields: Any) -> Call[completion_pb2.CompleteRequest]:
+def parse(**fields: Any) -> ParsedRequest[completion_pb2.CompleteRequest]:
     """The call for a valid body changed by `fields`."""
     return OpenAICompletionTranslator().parse(Arrival(json.dumps({"model": "m", "prompt": "hi", **fields}).encode()))
 
@@ -78,12 +79,12 @@ def test_prompt_has_four_forms(prompt: Any, wanted: list[dict[str, Any]]) -> Non
         ({"prompt": [[1], [2, 2**32]]}, "prompt.1.1", "from 0 to 4294967295"),
         ({"prompt": ["a"] * 257}, "prompt", "at most 256"),
         ({"prompt": None}, "prompt", "must be"),
-        ({"best_of": 2}, "best_of", "must equal n, 1"),
-        ({"best_of": 1, "n": 2}, "best_of", "must equal n, 2"),
+        ({"best_of": 2}, "best_of", "must equal n (1)"),
+        ({"best_of": 1, "n": 2}, "best_of", "must equal n (2)"),
         ({"logprobs": -1}, "logprobs", "from 0 to 20"),
         ({"logprobs": True}, "logprobs", "must be an integer, not a boolean"),
         ({"priority": 2**31}, "priority", "from -100 to 100"),
-        ({"stream_options": {"include_usage": True}}, "stream_options", "needs stream"),
+        ({"stream_options": {"include_usage": True}}, "stream_options", "only allowed with stream: true"),
         ({"messages": []}, "messages", "unknown field"),
     ],
 )

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.call import Arrival, Translator
-from gateway.dialects.failure import Failure
 from gateway.dialects.openai.chat import OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionTranslator
 from gateway.dialects.openai.deployment import (
@@ -17,6 +15,9 @@ from gateway.dialects.openai.deployment import (
     DeploymentEmbeddingTranslator,
 )
 from gateway.dialects.openai.embedding import OpenAIEmbeddingTranslator
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.translator import Translator
 from tests.gateway.conftest import Gateway
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}], "stream": True, "top_k": 3}

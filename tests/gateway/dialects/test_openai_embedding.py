@@ -11,13 +11,14 @@ import pytest
 from google.protobuf.json_format import ParseDict
 from sluice.v1 import embedding_pb2
 
-from gateway.dialects.call import Arrival, Call
-from gateway.dialects.failure import Failure
 from gateway.dialects.openai.embedding import OpenAIEmbeddingTranslator
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.translator import ParsedRequest
 from tests.gateway.fakes_raw import VECTORS
 
 
-def parse(**fields: Any) -> Call[embedding_pb2.EmbedRequest]:
+def parse(**fields: Any) -> ParsedRequest[embedding_pb2.EmbedRequest]:
     """The call for a valid body changed by `fields`."""
     return OpenAIEmbeddingTranslator().parse(Arrival(json.dumps({"model": "m", "input": "hi", **fields}).encode()))
 

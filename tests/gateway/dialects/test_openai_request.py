@@ -10,13 +10,14 @@ import pytest
 from google.protobuf import text_format
 from sluice.v1 import chat_pb2
 
-from gateway.dialects.call import Arrival, Call
 from gateway.dialects.openai.chat import OpenAITranslator
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.translator import ParsedRequest
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
-def parse(**fields: Any) -> Call[chat_pb2.ChatRequest]:
+def parse(**fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
     """The call for a valid body changed by `fields`."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
     return OpenAITranslator().parse(Arrival(json.dumps(body).encode()))

@@ -12,9 +12,10 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 from sluice.v1 import response_event_pb2, response_pb2
 
-from gateway.dialects.call import Arrival, Encoder
-from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.openai.response import OpenAIResponseTranslator
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.encoder import Encoder
+from gateway.dialects.seam.failure import Failure, Reason
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "responses"
 CASES = sorted(path.stem for path in GOLDEN.glob("*.textproto"))

@@ -9,17 +9,18 @@ import pytest
 from google.protobuf import json_format
 from sluice.v1 import response_pb2
 
-from gateway.dialects.call import Arrival, Call
 from gateway.dialects.databricks.response import DatabricksResponseTranslator
-from gateway.dialects.failure import Failure, Reason
 from gateway.dialects.openai.response import OpenAIResponseTranslator
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.translator import ParsedRequest
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
 TOOL = {"type": "function", "name": "f", "description": "Does.", "parameters": SCHEMA, "strict": True}
 NESTED_TOOL = {"type": "function", "function": {key: value for key, value in TOOL.items() if key != "type"}}
 
 
-def parse(**fields: Any) -> Call[response_pb2.CreateResponseRequest]:
+def parse(**fields: Any) -> ParsedRequest[response_pb2.CreateResponseRequest]:
     """The call for a valid body changed by `fields`."""
     return OpenAIResponseTranslator().parse(Arrival(json.dumps({"model": "m", "input": "hi", **fields}).encode()))
 

@@ -13,8 +13,8 @@ from sluice.v1.endpoint_pb2 import CreateEndpointRequest, Endpoint, ServedEntity
 
 from gateway.dialects.databricks.endpoint import to_endpoint, to_endpoint_list
 from gateway.dialects.databricks.endpoint_body import EndpointBody
-from gateway.dialects.failure import Failure, Reason
-from gateway.dialects.json_body import decode
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import decode
 
 A = {"name": "a", "entity_name": "m"}
 B = {"name": "b", "entity_name": "org/n"}

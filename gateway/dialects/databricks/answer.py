@@ -1,0 +1,35 @@
+"""The answers of Databricks' REST API and its errors, as types that the API's description tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class DatabricksError(msgspec.Struct):
+    """An error in Databricks' dialect."""
+
+    error_code: str
+    message: str
+
+
+class EndpointAnswer(msgspec.Struct):
+    """An endpoint: a name that requests use, and the models behind it."""
+
+    name: str
+    task: str | None = None
+    state: dict[str, Any] | None = None
+    config: dict[str, Any] | None = None
+    creation_timestamp: int | None = None
+    last_updated_timestamp: int | None = None
+
+
+class EndpointsAnswer(msgspec.Struct):
+    """All endpoints."""
+
+    endpoints: list[EndpointAnswer]
+
+
+class NothingAnswer(msgspec.Struct):
+    """An empty object."""

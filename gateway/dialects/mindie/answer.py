@@ -1,0 +1,75 @@
+"""The answers of MindIE and Triton, as types that the API's description tells."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+Milliseconds = Annotated[float, Meta(ge=0)]
+
+
+class GenerationDetails(msgspec.Struct):
+    """How a text came to its end, and its times."""
+
+    generated_tokens: int | None = None
+    finish_reason: Literal["eos_token", "length", "stop_sequence"] | None = None
+    first_token_cost: Milliseconds | None = None
+    decode_cost: Milliseconds | None = None
+    batch_size: int | None = None
+    queue_wait_time: float | None = None
+
+
+class GenerationAnswer(msgspec.Struct):
+    """A whole generated text."""
+
+    model_name: str
+    model_version: str
+    text_output: str
+    id: str | None = None
+    details: GenerationDetails | None = None
+
+
+class TritonError(msgspec.Struct):
+    """An error in the dialect of MindIE and Triton."""
+
+    error: str
+    error_type: str
+
+
+class ServerMetadata(msgspec.Struct):
+    """The server, as KServe's protocol describes it."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+class ModelMetadata(msgspec.Struct):
+    """A model, as KServe's protocol describes it."""
+
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+
+
+class ModelReadiness(msgspec.Struct):
+    """Whether a model takes requests."""
+
+    name: str
+    ready: bool
+
+
+class Liveness(msgspec.Struct):
+    """Whether the server lives."""
+
+    live: bool
+
+
+class Readiness(msgspec.Struct):
+    """Whether the server takes requests."""
+
+    ready: bool

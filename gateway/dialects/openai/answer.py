@@ -1,0 +1,39 @@
+"""The answers that only the OpenAI style has, and its errors, as types for the API's description."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+
+class ModelAnswer(msgspec.Struct):
+    """A served model."""
+
+    id: str
+    object: Literal["model"]
+    created: Annotated[int, Meta(ge=0)]
+    owned_by: str
+
+
+class ModelsAnswer(msgspec.Struct):
+    """All served models."""
+
+    object: Literal["list"]
+    data: list[ModelAnswer]
+
+
+class ErrorDetails(msgspec.Struct):
+    """What went wrong; `param` is the field at fault."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorAnswer(msgspec.Struct):
+    """An error in the OpenAI style."""
+
+    error: ErrorDetails

@@ -1,0 +1,134 @@
+"""The answers of OpenAI's family, as types that the API's description tells.
+
+The encoders write them by hand, for speed; a test holds each answer against its type.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+Unsigned = Annotated[int, Meta(ge=0)]
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+class TokenCounts(msgspec.Struct):
+    """Parts of a count."""
+
+    cached_tokens: Unsigned | None = None
+    reasoning_tokens: Unsigned | None = None
+
+
+class UsageAnswer(msgspec.Struct):
+    """What a request cost, in tokens."""
+
+    prompt_tokens: Unsigned
+    total_tokens: Unsigned
+    completion_tokens: Unsigned | None = None
+    reasoning_tokens: Unsigned | None = None
+    prompt_tokens_details: TokenCounts | None = None
+    completion_tokens_details: TokenCounts | None = None
+
+
+class FunctionAnswer(msgspec.Struct):
+    """A function's name and the JSON text of its arguments."""
+
+    name: str
+    arguments: str
+
+
+class ToolCallAnswer(msgspec.Struct):
+    """A call that the model asks for."""
+
+    id: str
+    type: Literal["function"]
+    function: FunctionAnswer
+
+
+class MessageAnswer(msgspec.Struct):
+    """What the model said."""
+
+    role: Literal["assistant"]
+    content: str | None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[ToolCallAnswer] | None = None
+
+
+class ChatChoiceAnswer(msgspec.Struct):
+    """One of the answers."""
+
+    index: Unsigned
+    message: MessageAnswer
+    finish_reason: FinishReason
+    logprobs: dict[str, Any] | None = None
+
+
+class ChatAnswer(msgspec.Struct):
+    """A whole answer to a conversation."""
+
+    id: str
+    object: Literal["chat.completion", "chat.completions"]
+    created: Unsigned
+    model: str
+    choices: list[ChatChoiceAnswer]
+    usage: UsageAnswer
+    system_fingerprint: str | None = None
+
+
+class CompletionChoiceAnswer(msgspec.Struct):
+    """One of the continuations."""
+
+    index: Unsigned
+    text: str
+    finish_reason: FinishReason
+    logprobs: dict[str, Any] | None = None
+
+
+class CompletionAnswer(msgspec.Struct):
+    """Whole continuations."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: Unsigned
+    model: str
+    choices: list[CompletionChoiceAnswer]
+    usage: UsageAnswer
+    system_fingerprint: str | None = None
+
+
+class EmbeddingAnswer(msgspec.Struct):
+    """One vector: its components, or their bytes (float32, little-endian) in base64."""
+
+    object: Literal["embedding"]
+    index: Unsigned
+    embedding: list[float] | str
+
+
+class EmbeddingsAnswer(msgspec.Struct):
+    """The vectors of all inputs."""
+
+    object: Literal["list"]
+    model: str
+    data: list[EmbeddingAnswer]
+    usage: UsageAnswer
+    id: str | None = None
+
+
+class ResponseAnswer(msgspec.Struct):
+    """A response: the items that the model made, and what was asked."""
+
+    id: str
+    object: Literal["response"]
+    created_at: float
+    status: Literal["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]
+    model: str
+    output: list[dict[str, Any]]
+    parallel_tool_calls: bool
+    tools: list[dict[str, Any]]
+    usage: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    incomplete_details: dict[str, Any] | None = None
+    metadata: dict[str, str] | None = None

@@ -1,0 +1,159 @@
+"""A chat's answer in the JSON of OpenAI's family: `chat.completion`, and `chat.completion.chunk` on a stream.
+
+A stream has the role before a choice's first delta, the finish reason in a chunk of its own, usage last if asked for,
+`[DONE]` at the end and only there. All that stays the same over a stream is encoded once, when it starts: a text delta
+then costs one small JSON string and one join.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from sluice.v1.chat_pb2 import (
+    ChatChoice,
+    ChatResponse,
+    ChatStarted,
+    ContentDelta,
+    StreamChatResponse,
+    ToolCallDelta,
+)
+
+from gateway.dialects.openai_family.chat_usage import FINISH_REASONS, to_logprobs, to_usage
+
+_DONE = b"data: [DONE]\n\n"
+_OPEN_CHOICE = b'},"logprobs":null,"finish_reason":null}'
+
+
+class ChatEncoder:
+    """Encodes one answer. `include_usage` is the caller's `stream_options.include_usage`."""
+
+    takes_comments = True
+    whole_object = "chat.completion"
+
+    def __init__(self, *, include_usage: bool = False) -> None:
+        self._include_usage = include_usage
+        self._head = b""  # up to the list of choices
+        self._tail = b',"usage":null}\n\n' if include_usage else b"}\n\n"
+        self._text_heads: dict[int, bytes] = {}  # up to a text delta's text, by choice; a choice is in it once begun
+        self._text_tail = _OPEN_CHOICE + b"]" + self._tail
+
+    def chunk(self, event: StreamChatResponse) -> bytes:
+        """The SSE events for one event of the service; none where the dialect says nothing."""
+        kind = event.WhichOneof("event")
+        if kind == "content_delta":
+            return self._content(event.content_delta)
+        if kind == "reasoning_delta":
+            reasoning = event.reasoning_delta
+            return self._begun_delta(reasoning.choice_index, {"reasoning_content": reasoning.text})
+        if kind == "tool_call_delta":
+            call = event.tool_call_delta
+            return self._begun_delta(call.choice_index, {"tool_calls": [_to_tool_call_delta(call)]}, content=None)
+        if kind == "choice_finished":
+            end = event.choice_finished
+            return self._begun_delta(end.choice_index, {}, finish_reason=FINISH_REASONS[end.finish_reason])
+        return self._mark(event, kind)
+
+    def whole(self, response: ChatResponse) -> bytes:
+        """The body of an unstreamed answer."""
+        return orjson.dumps(
+            {
+                "id": f"chatcmpl-{response.id}",
+                "object": self.whole_object,
+                "created": response.created.seconds,
+                "model": response.model,
+                "system_fingerprint": response.system_fingerprint,
+                "choices": [_to_choice(choice) for choice in response.choices],
+                "usage": to_usage(response.usage),
+            }
+        )
+
+    def _mark(self, event: StreamChatResponse, kind: str | None) -> bytes:
+        """What goes out for an event that belongs to no choice."""
+        if kind == "started":
+            self._start(event.started)
+        elif kind == "usage" and self._include_usage:
+            return b'%b],"usage":%b}\n\n' % (self._head, orjson.dumps(to_usage(event.usage)))
+        elif kind == "completed":
+            return _DONE
+        return b""
+
+    def _start(self, started: ChatStarted) -> None:
+        head = orjson.dumps(
+            {
+                "id": f"chatcmpl-{started.id}",
+                "object": "chat.completion.chunk",
+                "created": started.created.seconds,
+                "model": started.model,
+                "system_fingerprint": started.system_fingerprint,
+            }
+        )
+        self._head = b"data: " + head[:-1] + b',"choices":['
+
+    def _content(self, delta: ContentDelta) -> bytes:
+        index = delta.choice_index
+        if delta.logprobs:
+            return self._begun_delta(index, {"content": delta.text}, logprobs=to_logprobs(delta.logprobs))
+        begin = b"" if index in self._text_heads else self._begin(index, "")
+        return begin + self._text_heads[index] + orjson.dumps(delta.text) + self._text_tail
+
+    def _begun_delta(
+        self,
+        index: int,
+        delta: dict[str, Any],
+        *,
+        content: str | None = "",
+        logprobs: dict[str, Any] | None = None,
+        finish_reason: str | None = None,
+    ) -> bytes:
+        """A delta, after the choice's role if it is the choice's first. `content` is the role's: null before a call."""
+        begin = b"" if index in self._text_heads else self._begin(index, content)
+        return begin + self._delta(index, delta, logprobs, finish_reason)
+
+    def _begin(self, index: int, content: str | None) -> bytes:
+        self._text_heads[index] = b'%b{"index":%d,"delta":{"content":' % (self._head, index)
+        return self._delta(index, {"role": "assistant", "content": content, "refusal": None})
+
+    def _delta(
+        self,
+        index: int,
+        delta: dict[str, Any],
+        logprobs: dict[str, Any] | None = None,
+        finish_reason: str | None = None,
+    ) -> bytes:
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+        return self._head + orjson.dumps(choice) + b"]" + self._tail
+
+
+def _to_tool_call_delta(call: ToolCallDelta) -> dict[str, Any]:
+    function = {"arguments": call.arguments}
+    if not call.HasField("id"):
+        return {"index": call.tool_call_index, "function": function}
+    function = {"name": call.name, **function}
+    return {"index": call.tool_call_index, "id": call.id, "type": "function", "function": function}
+
+
+def _to_choice(choice: ChatChoice) -> dict[str, Any]:
+    texts = [part.text for part in choice.message.content]
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": "".join(texts) if texts or not choice.message.tool_calls else None,
+        "refusal": None,
+    }
+    if choice.message.HasField("reasoning"):
+        message["reasoning_content"] = choice.message.reasoning
+    if choice.message.tool_calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.function.name, "arguments": call.function.arguments},
+            }
+            for call in choice.message.tool_calls
+        ]
+    return {
+        "index": choice.index,
+        "message": message,
+        "logprobs": to_logprobs(choice.logprobs) if choice.logprobs else None,
+        "finish_reason": FINISH_REASONS[choice.finish_reason],
+    }

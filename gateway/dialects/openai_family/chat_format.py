@@ -1,0 +1,50 @@
+"""Response formats, as OpenAI's family writes them, and their mapping to the contract's constraint."""
+
+from __future__ import annotations
+
+import msgspec
+from sluice.v1 import sampling_pb2
+
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import is_given
+
+
+class TextFormat(msgspec.Struct, tag_field="type", tag="text", forbid_unknown_fields=True):
+    """Free text."""
+
+
+class JsonObjectFormat(msgspec.Struct, tag_field="type", tag="json_object", forbid_unknown_fields=True):
+    """Any JSON object."""
+
+
+class NamedSchema(msgspec.Struct, forbid_unknown_fields=True):
+    """A JSON Schema with its name."""
+
+    name: str
+    description: str | None = None
+    schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    strict: bool | None = None
+
+
+class JsonSchemaFormat(msgspec.Struct, tag_field="type", tag="json_schema", forbid_unknown_fields=True):
+    """JSON that matches a schema."""
+
+    json_schema: NamedSchema
+
+
+ResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat
+
+
+def to_constraint(wanted: ResponseFormat) -> sampling_pb2.OutputConstraint | None:
+    """The contract's constraint; None for free text."""
+    if isinstance(wanted, TextFormat):
+        return None
+    if isinstance(wanted, JsonObjectFormat):
+        return sampling_pb2.OutputConstraint(json_object=sampling_pb2.JsonObject())
+    named = wanted.json_schema
+    if not is_given(named.schema):
+        raise Failure.of_field("response_format.json_schema.schema", "required, but missing", Reason.MISSING_FIELD)
+    schema = sampling_pb2.JsonSchema(name=named.name, schema=bytes(named.schema).decode(), strict=named.strict)
+    if named.description is not None:
+        schema.description = named.description
+    return sampling_pb2.OutputConstraint(json_schema=schema)

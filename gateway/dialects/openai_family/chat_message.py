@@ -1,0 +1,129 @@
+"""Messages of a conversation, as OpenAI's family writes them, and their mapping to the contract.
+
+Cache marks (`cache_control`, `prompt_cache_breakpoint`) have no effect: every prompt's prefix is cached.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+from sluice.v1 import content_pb2, tool_pb2
+
+from gateway.dialects.seam.contract_limit import check_length
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import is_given
+
+_ROLES = {
+    "system": content_pb2.ROLE_SYSTEM,
+    "developer": content_pb2.ROLE_SYSTEM,  # OpenAI's newer name
+    "user": content_pb2.ROLE_USER,
+    "assistant": content_pb2.ROLE_ASSISTANT,
+    "tool": content_pb2.ROLE_TOOL,
+}
+_DETAILS = {
+    "auto": content_pb2.IMAGE_DETAIL_AUTO,
+    "low": content_pb2.IMAGE_DETAIL_LOW,
+    "high": content_pb2.IMAGE_DETAIL_HIGH,
+}
+
+
+class TextPart(msgspec.Struct, tag_field="type", tag="text", forbid_unknown_fields=True):
+    """A piece of text."""
+
+    text: str
+    prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    cache_control: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class RefusalPart(msgspec.Struct, tag_field="type", tag="refusal", forbid_unknown_fields=True):
+    """What an assistant said instead of an answer."""
+
+    refusal: str
+
+
+class Image(msgspec.Struct, forbid_unknown_fields=True):
+    """A picture's address."""
+
+    url: str
+    detail: Literal["auto", "low", "high"] | None = None
+
+
+class ImagePart(msgspec.Struct, tag_field="type", tag="image_url", forbid_unknown_fields=True):
+    """A picture."""
+
+    image_url: Image
+    prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    cache_control: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+JsonObject: TypeAlias = dict[str, msgspec.Raw]
+
+
+class FunctionCall(msgspec.Struct, forbid_unknown_fields=True):
+    """A function's name and its arguments: a JSON text, or the object itself, as Databricks documents it."""
+
+    name: str
+    arguments: str | JsonObject
+
+
+class ToolCall(msgspec.Struct, forbid_unknown_fields=True):
+    """A call that the assistant made."""
+
+    id: str
+    function: FunctionCall
+    type: Literal["function"] = "function"
+    cache_control: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class ChatMessage(msgspec.Struct, forbid_unknown_fields=True):
+    """One turn. An answer of this server can be sent back as it came, its null fields included."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[TextPart | ImagePart | RefusalPart] | None = None
+    name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+    annotations: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    audio: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    function_call: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+def json_text(value: str | JsonObject | None) -> str:
+    """The JSON text of what may be given as one or as an object; empty for nothing."""
+    return msgspec.json.encode(value).decode() if isinstance(value, dict) else value or ""
+
+
+def to_message(message: ChatMessage, path: str) -> content_pb2.Message:
+    """The contract's message. Raises Failure naming `path` for what no model here can take, and for too many items."""
+    for name in ("audio", "function_call"):
+        if is_given(getattr(message, name)):
+            raise Failure.of_field(f"{path}.{name}", "not supported", Reason.UNSUPPORTED_FIELD)
+    result = content_pb2.Message(role=_ROLES[message.role], name=message.name, reasoning=message.reasoning_content)
+    if isinstance(message.content, str):
+        result.content.add(text=message.content)
+    elif message.content is not None:
+        check_length(content_pb2.Message, "content", message.content, f"{path}.content")
+        result.content.extend(_to_part(part) for part in message.content)
+    elif message.refusal is not None:
+        result.content.add(text=message.refusal)
+    if message.tool_call_id is not None:
+        result.tool_call_id = message.tool_call_id
+    check_length(content_pb2.Message, "tool_calls", message.tool_calls or (), f"{path}.tool_calls")
+    for call in message.tool_calls or ():
+        function = tool_pb2.FunctionCall(name=call.function.name, arguments=json_text(call.function.arguments))
+        result.tool_calls.add(id=call.id, function=function)
+    return result
+
+
+def _to_part(part: TextPart | ImagePart | RefusalPart) -> content_pb2.ContentPart:
+    if isinstance(part, TextPart):
+        return content_pb2.ContentPart(text=part.text)
+    if isinstance(part, RefusalPart):
+        return content_pb2.ContentPart(text=part.refusal)
+    image = content_pb2.ImageUrl(url=part.image_url.url)
+    if part.image_url.detail is not None:
+        image.detail = _DETAILS[part.image_url.detail]
+    return content_pb2.ContentPart(image_url=image)

@@ -1,0 +1,59 @@
+"""Raw text for a model, as OpenAI's family writes it: one text, several, or token ids in place of texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, TypeAlias, TypeVar
+
+from sluice.v1 import prompt_pb2
+
+from gateway.dialects.seam.failure import Failure, Reason
+
+T = TypeVar("T")
+
+PromptInput: TypeAlias = str | list[str | int | list[int]]
+
+_PART: Final = re.compile(r"^\w+\.(\d+)(?:\.text|\.token_ids(?:\.ids(?:\.(\d+))?)?)?$")
+
+
+def to_prompts(value: PromptInput, field: str) -> list[prompt_pb2.Prompt]:
+    """The contract's prompts. A list of integers is one prompt of token ids. Raises Failure for `field`."""
+    if isinstance(value, str):
+        return [prompt_pb2.Prompt(text=value)]
+    if value and isinstance(value[0], int):
+        return [_of_tokens(_alike(value, int, "an integer", field), field)]
+    if value and isinstance(value[0], list):
+        lists = _alike(value, list, "a list", field)
+        return [_of_tokens(ids, f"{field}.{i}") for i, ids in enumerate(lists)]
+    return [prompt_pb2.Prompt(text=text) for text in _alike(value, str, "a string", field)]
+
+
+def prompt_name(path: str, value: PromptInput, field: str) -> str:
+    """The caller's name of a dotted path of the contract into its list of prompts: `prompts.1.text` → `prompt.1`."""
+    part = _PART.match(path)
+    if part is None or isinstance(value, str):
+        return field
+    index, token = part[1], part[2]
+    is_token_list = bool(value) and isinstance(value[0], int)
+    return ".".join(name for name in (field, None if is_token_list else index, token) if name is not None)
+
+
+def _alike(items: Sequence[object], kind: type[T], words: str, field: str) -> list[T]:
+    alike = [item for item in items if isinstance(item, kind)]
+    if len(alike) < len(items):
+        i = next(i for i, item in enumerate(items) if not isinstance(item, kind))
+        raise Failure.of_field(f"{field}.{i}", f"must be {words}, as the first item is", Reason.INVALID_TYPE)
+    return alike
+
+
+def _of_tokens(ids: list[int], field: str) -> prompt_pb2.Prompt:
+    prompt = prompt_pb2.Prompt(token_ids=prompt_pb2.TokenIds())
+    try:
+        prompt.token_ids.ids.extend(ids)
+    except ValueError:
+        for i, token_id in enumerate(ids):
+            if not 0 <= token_id < 2**32:
+                raise Failure.of_field(f"{field}.{i}", f"must be from 0 to {2**32 - 1}") from None
+        raise
+    return prompt

@@ -1,0 +1,118 @@
+"""Parts of a response's items, as callers write them, and their mapping to the contract."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from sluice.v1 import content_pb2
+
+from gateway.dialects.seam.failure import Failure, Reason
+
+_DETAILS: Final = {
+    "auto": content_pb2.IMAGE_DETAIL_AUTO,
+    "low": content_pb2.IMAGE_DETAIL_LOW,
+    "high": content_pb2.IMAGE_DETAIL_HIGH,
+    "original": content_pb2.IMAGE_DETAIL_HIGH,
+}
+
+
+class InputTextPart(msgspec.Struct, tag_field="type", tag="input_text", forbid_unknown_fields=True):
+    """Text that goes to the model."""
+
+    text: str
+    prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class OutputTextPart(msgspec.Struct, tag_field="type", tag="output_text", forbid_unknown_fields=True):
+    """Text that the model wrote."""
+
+    text: str
+    annotations: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    logprobs: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class OutputRefusalPart(msgspec.Struct, tag_field="type", tag="refusal", forbid_unknown_fields=True):
+    """What the model said instead of an answer."""
+
+    refusal: str
+
+
+class ReasoningTextPart(msgspec.Struct, tag_field="type", tag="reasoning_text", forbid_unknown_fields=True):
+    """Reasoning of the model."""
+
+    text: str
+
+
+class SummaryTextPart(msgspec.Struct, tag_field="type", tag="summary_text", forbid_unknown_fields=True):
+    """A summary of the model's reasoning."""
+
+    text: str
+
+
+class InputImagePart(msgspec.Struct, tag_field="type", tag="input_image", forbid_unknown_fields=True):
+    """A picture, by its address."""
+
+    image_url: str | None = None
+    file_id: str | None = None
+    detail: Literal["auto", "low", "high", "original"] | None = None
+    prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class InputFilePart(msgspec.Struct, tag_field="type", tag="input_file", forbid_unknown_fields=True):
+    """A document, by its content, its address or its id."""
+
+    file_data: str | None = None
+    file_url: str | None = None
+    file_id: str | None = None
+    filename: str | None = None
+    detail: Literal["auto", "low", "high"] | None = None
+    prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+TextualPart: TypeAlias = InputTextPart | OutputTextPart | OutputRefusalPart | ReasoningTextPart | SummaryTextPart
+Part: TypeAlias = (
+    InputTextPart | OutputTextPart | OutputRefusalPart | ReasoningTextPart | InputImagePart | InputFilePart
+)
+
+
+def text_of(part: Part | SummaryTextPart) -> str:
+    """The text of a part that is one."""
+    if isinstance(part, OutputRefusalPart):
+        return part.refusal
+    return part.text if isinstance(part, TextualPart) else ""
+
+
+def to_part(part: str | Part, path: str) -> content_pb2.ContentPart:
+    """The contract's part of a message. Raises Failure naming `path` for what no message holds."""
+    match part:
+        case str():
+            return content_pb2.ContentPart(text=part)
+        case InputImagePart():
+            return content_pb2.ContentPart(image_url=_to_image(part, path))
+        case InputFilePart():
+            return content_pb2.ContentPart(file=_to_file(part, path))
+        case ReasoningTextPart():
+            raise Failure.of_field(f"{path}.type", "reasoning_text is only allowed in items of type reasoning")
+        case _:
+            return content_pb2.ContentPart(text=text_of(part))
+
+
+def _to_image(part: InputImagePart, path: str) -> content_pb2.ImageUrl:
+    if part.image_url is None:
+        raise Failure.of_field(f"{path}.image_url", "required, but missing", Reason.MISSING_FIELD)
+    image = content_pb2.ImageUrl(url=part.image_url)
+    if part.detail is not None:
+        image.detail = _DETAILS[part.detail]
+    return image
+
+
+def _to_file(part: InputFilePart, path: str) -> content_pb2.InputFile:
+    file = content_pb2.InputFile(filename=part.filename or "")
+    if (url := part.file_data or part.file_url) is not None:
+        file.url = url
+    elif part.file_id is not None:
+        file.file_id = part.file_id
+    else:
+        raise Failure.of_field(f"{path}.file_data", "required, but missing", Reason.MISSING_FIELD)
+    return file

@@ -1,0 +1,36 @@
+"""The reading half of a translator of responses: the dialects that have them differ in their errors only."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from sluice.v1 import response_pb2
+
+from gateway.dialects.openai_family.response_body import ResponseBody
+from gateway.dialects.openai_family.response_encoder import ResponseEncoder
+from gateway.dialects.openai_family.response_object import ResponseObject
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.translator import ParsedRequest
+
+_DECODER: Final = msgspec.json.Decoder(ResponseBody)
+
+
+class ResponseReader:
+    """Reads one request for a response. To be joined with a half that tells errors."""
+
+    def parse(self, arrival: Arrival) -> ParsedRequest[response_pb2.CreateResponseRequest]:
+        """Read a request. Raises Failure."""
+        body = decode(arrival.body, _DECODER)
+        self.check(body)
+        return ParsedRequest(
+            request=body.to_request(),
+            stream=bool(body.stream),
+            encoder=ResponseEncoder(ResponseObject.of(body)),
+            caller_name=body.caller_name,
+            affinity=body.prompt_cache_key or "",
+        )
+
+    def check(self, body: ResponseBody) -> None:
+        """Raise Failure for what only this dialect refuses."""

@@ -1,0 +1,66 @@
+"""The few limits of the contract that can't wait for the service.
+
+An integer that a message's field can't hold, a list so long that to convert it would keep other requests waiting, and a
+text that the service won't see where another takes its place. The limit in the error is the contract's own, read from
+its annotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Any, Final
+
+from buf.validate import validate_pb2
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from gateway.dialects.seam.failure import Failure
+
+_TYPES: Final = {  # a type's name in the rules, and what it can hold
+    FieldDescriptor.TYPE_INT32: ("int32", -(2**31), 2**31 - 1),
+    FieldDescriptor.TYPE_UINT32: ("uint32", 0, 2**32 - 1),
+    FieldDescriptor.TYPE_UINT64: ("uint64", 0, 2**64 - 1),
+}
+
+
+def put(message: Message, name: str, value: int | None, field: str) -> None:
+    """Set the integer field `name`, unless `value` is None. Raises Failure for `field`, the caller's name of it."""
+    if value is None:
+        return
+    try:
+        setattr(message, name, value)
+    except ValueError:
+        low, high = _limits(message, name)
+        raise Failure.of_field(field, f"must be from {low} to {high}") from None
+
+
+def check_length(message: type[Message], name: str, items: Sized, field: str) -> None:
+    """Refuse more `items` than the message's repeated field or map `name` takes. Raises Failure for `field`."""
+    rules = _rules(message.DESCRIPTOR.fields_by_name[name])
+    limit = rules.repeated.max_items or rules.map.max_pairs
+    if 0 < limit < len(items):
+        raise Failure.of_field(field, f"must have at most {limit} items")
+
+
+def check_text(message: type[Message], name: str, text: str | None, field: str) -> None:
+    """Refuse a `text` that the message's field `name` won't take; None is left out. Raises Failure for `field`."""
+    rules = _rules(message.DESCRIPTOR.fields_by_name[name]).string
+    if text is not None and not rules.min_len <= len(text) <= rules.max_len:
+        raise Failure.of_field(field, f"must have {rules.min_len} to {rules.max_len} characters")
+
+
+def type_limits(field: Any) -> tuple[int, int]:
+    """What an integer field, by its descriptor, can hold at all."""
+    _, low, high = _TYPES[field.type]
+    return low, high
+
+
+def _limits(message: Message, name: str) -> tuple[int, int]:
+    field = message.DESCRIPTOR.fields_by_name[name]
+    kind, low, high = _TYPES[field.type]
+    rules = getattr(_rules(field), kind)
+    return (rules.gte if rules.HasField("gte") else low), (rules.lte if rules.HasField("lte") else high)
+
+
+def _rules(field: Any) -> Any:
+    return field.GetOptions().Extensions[validate_pb2.field]

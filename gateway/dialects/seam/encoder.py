@@ -1,0 +1,55 @@
+"""How an answer of the service becomes a caller's bytes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Final, Protocol
+
+from google.protobuf.message import Message
+
+from gateway.dialects.seam.failure import Failure
+
+_ENDS: Final = frozenset({"completed", "incomplete"})  # of the events, the last of an answer that was sent whole
+
+
+class Encoder(Protocol):
+    """Turns one answer into the caller's bytes. It has the state of one stream and is used once.
+
+    Events and responses are those of the RPC that answers the request.
+    """
+
+    @property
+    def takes_comments(self) -> bool:
+        """Whether the dialect's clients accept SSE comment lines."""
+
+    def chunk(self, event: Any) -> bytes:
+        """What goes out for one event: whole SSE events, or nothing."""
+
+    def whole(self, response: Any) -> bytes:
+        """The body of an unstreamed answer."""
+
+    def error(self, failure: Failure) -> bytes:
+        """The last SSE event of a stream that failed."""
+
+
+class WholeEncoder(ABC):
+    """An encoder of answers that are never streamed: its request has `stream` False."""
+
+    takes_comments = False
+
+    @abstractmethod
+    def whole(self, response: Any) -> bytes:
+        """The body of the answer."""
+
+    def chunk(self, event: Message) -> bytes:
+        """There is no stream. Raises TypeError."""
+        raise TypeError(f"{type(event).__name__} belongs to a stream")
+
+    def error(self, failure: Failure) -> bytes:
+        """There is no stream. Raises TypeError."""
+        raise TypeError(f"no stream is open to end with {failure.reason}")
+
+
+def ends_answer(event: Message | None) -> bool:
+    """Whether a stream's `event` is the terminal one. The end is a message; without it an answer is not whole."""
+    return event is not None and event.WhichOneof("event") in _ENDS

@@ -1,0 +1,115 @@
+"""Why a request is not served, in no dialect's shape yet: the one exception that the gateway raises to its callers.
+
+Translators raise it for what is wrong with a body, `gateway.errors` makes it from gRPC statuses, and each dialect turns
+it into its own error body.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+class Reason(enum.StrEnum):
+    """What went wrong, for programs. The first part are the service's `google.rpc.ErrorInfo` reasons."""
+
+    INVALID_FIELD = "INVALID_FIELD"
+    PROMPT_TOO_LONG = "PROMPT_TOO_LONG"
+    UNSUPPORTED_MODALITY = "UNSUPPORTED_MODALITY"
+    TEMPLATE_REFUSED = "TEMPLATE_REFUSED"
+    UNSUPPORTED_CONSTRAINT = "UNSUPPORTED_CONSTRAINT"
+    CONSTRAINT_FAILED = "CONSTRAINT_FAILED"
+    UNSUPPORTED_FEATURE = "UNSUPPORTED_FEATURE"
+    UNSUPPORTED_TASK = "UNSUPPORTED_TASK"
+    MODEL_NOT_FOUND = "MODEL_NOT_FOUND"
+    VERSION_NOT_FOUND = "VERSION_NOT_FOUND"
+    DEPLOYMENT_NOT_FOUND = "DEPLOYMENT_NOT_FOUND"
+    ENDPOINT_NOT_FOUND = "ENDPOINT_NOT_FOUND"
+    ENDPOINT_EXISTS = "ENDPOINT_EXISTS"
+    ENDPOINT_READ_ONLY = "ENDPOINT_READ_ONLY"
+    TOO_MANY_ENDPOINTS = "TOO_MANY_ENDPOINTS"
+    QUEUE_FULL = "QUEUE_FULL"
+    DRAINING = "DRAINING"
+    STARTING = "STARTING"
+    ENGINE_FAILED = "ENGINE_FAILED"
+    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+    INTERNAL = "INTERNAL"
+    # What the gateway itself finds.
+    MALFORMED_JSON = "MALFORMED_JSON"
+    INVALID_TYPE = "INVALID_TYPE"
+    MISSING_FIELD = "MISSING_FIELD"
+    UNKNOWN_FIELD = "UNKNOWN_FIELD"
+    UNSUPPORTED_FIELD = "UNSUPPORTED_FIELD"
+    BODY_TOO_LARGE = "BODY_TOO_LARGE"
+    NOT_JSON = "NOT_JSON"
+    ROUTE_NOT_FOUND = "ROUTE_NOT_FOUND"
+    METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
+    # What the service's answer says by its status alone.
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    CALLER_LEFT = "CALLER_LEFT"
+    UNAVAILABLE = "UNAVAILABLE"
+    UNIMPLEMENTED = "UNIMPLEMENTED"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One field's fault. `field` is a dotted path such as `messages.0.content`; `text` says the rule and its limit."""
+
+    field: str
+    text: str
+
+
+class Failure(Exception):  # noqa: N818  a name says what happened
+    """A request that is not served, or a stream that ended early.
+
+    `status` is the HTTP status by API.md 1.4. `retry_after_s` is when a retry makes sense, in seconds. `values` are
+    the error's values by name, as far as the service tells them (`limit`, `model`, …).
+    """
+
+    def __init__(
+        self,
+        status: int,
+        reason: Reason,
+        text: str,
+        *,
+        violations: Sequence[Violation] = (),
+        retry_after_s: float | None = None,
+        values: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.status = status
+        self.reason = reason
+        self.text = text
+        self.violations = tuple(violations)
+        self.retry_after_s = retry_after_s
+        self.values = dict(values or {})
+
+    @classmethod
+    def of_field(cls, field: str, text: str, reason: Reason = Reason.INVALID_FIELD) -> Failure:
+        """One field of a body is wrong: status 400."""
+        return cls(400, reason, text, violations=(Violation(field, text),))
+
+    @property
+    def field(self) -> str | None:
+        """The first field at fault."""
+        return self.violations[0].field if self.violations else None
+
+    @property
+    def message(self) -> str:
+        """One line for people, with the name of each field at fault."""
+        if not self.violations:
+            return self.text
+        return "; ".join(f"{v.field}: {v.text}" if v.field else v.text for v in self.violations)
+
+    def renamed(self, caller_name: Callable[[str], str]) -> Failure:
+        """The same failure with its fields' names mapped, from the contract's to the caller's."""
+        return Failure(
+            self.status,
+            self.reason,
+            self.text,
+            violations=[Violation(caller_name(v.field), v.text) for v in self.violations],
+            retry_after_s=self.retry_after_s,
+            values=self.values,
+        )

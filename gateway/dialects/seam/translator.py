@@ -1,0 +1,50 @@
+"""What a dialect is to the gateway: a translator, made for each request.
+
+A new dialect is new files behind this protocol, and a module of routes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from sluice.v1.chat_pb2 import ChatRequest
+from sluice.v1.completion_pb2 import CompleteRequest
+from sluice.v1.embedding_pb2 import EmbedRequest
+from sluice.v1.response_pb2 import CreateResponseRequest
+from sluice.v1.text_generation_pb2 import GenerateTextRequest
+
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.encoder import Encoder
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.refusal import Refusal
+
+ServiceRequest: TypeAlias = ChatRequest | CompleteRequest | EmbedRequest | GenerateTextRequest | CreateResponseRequest
+RequestT_co = TypeVar("RequestT_co", bound=ServiceRequest, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRequest(Generic[RequestT_co]):
+    """A caller's request, read.
+
+    The type of `request` decides which RPC answers; EmbedRequest has none that streams. `caller_name` maps a field path
+    of the contract (`sampling.top_k`, `messages.0.content.0.text`) to the name that the caller used. `affinity` is the
+    caller's prompt cache key, or empty.
+    """
+
+    request: RequestT_co
+    stream: bool
+    encoder: Encoder
+    caller_name: Callable[[str], str]
+    affinity: str = ""
+
+
+class Translator(Protocol):
+    """One request's translation into and out of a dialect."""
+
+    def parse(self, arrival: Arrival) -> ParsedRequest[ServiceRequest]:
+        """Read a request. Raises Failure with the caller's field names."""
+
+    def refuse(self, failure: Failure) -> Refusal:
+        """Answer with an error instead of a result."""

@@ -1,0 +1,40 @@
+"""The routes of the API's own description: `/openapi.json`, and `/docs` to read it in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.openapi.document import build_document
+from gateway.openapi.viewer import CONTENT_SECURITY_POLICY, PAGE, read_assets
+from gateway.routes.surface import Surface
+
+_CACHED: Final = {"cache-control": "public, max-age=86400"}
+
+
+def docs_routes(surfaces: Sequence[Surface]) -> list[Route]:
+    """The document of these surfaces and its viewer."""
+    document = orjson.dumps(build_document(surfaces))
+    assets = read_assets()
+
+    async def openapi(request: Request) -> Response:  # noqa: ARG001  the framework's signature
+        return Response(document, media_type="application/json")
+
+    async def page(request: Request) -> Response:  # noqa: ARG001  the framework's signature
+        headers = {"content-security-policy": CONTENT_SECURITY_POLICY}
+        return Response(PAGE, headers=headers, media_type="text/html")
+
+    def asset(name: str) -> Route:
+        content, media_type = assets[name]
+
+        async def serve(request: Request) -> Response:  # noqa: ARG001  the framework's signature
+            return Response(content, headers=_CACHED, media_type=media_type)
+
+        return Route(f"/docs/{name}", serve)
+
+    return [Route("/openapi.json", openapi), Route("/docs", page), *map(asset, assets)]

@@ -1,0 +1,37 @@
+"""Whole responses over ASGI: JSON, and errors in the shape that a dialect gave them."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from starlette.types import Send
+
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.refusal import Refusal
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def known(error: Exception, request_id: str) -> Failure:
+    """The failure to tell the caller; an unknown exception is logged and told without its text."""
+    if isinstance(error, Failure):
+        return error
+    _LOGGER.error("unexpected error", exc_info=error, extra={"fields": {"request_id": request_id}})
+    return Failure(500, Reason.INTERNAL, f"internal error; the request id is {request_id}")
+
+
+async def send_json(send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    """A whole response."""
+    fixed = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": [*fixed, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_refusal(send: Send, refusal: Refusal, failure: Failure) -> None:
+    """An error, with the time of a retry in both forms that clients read: whole seconds, and milliseconds."""
+    headers = refusal.headers
+    if failure.retry_after_s is not None:
+        seconds = failure.retry_after_s
+        headers += ((b"retry-after", b"%d" % math.ceil(seconds)), (b"retry-after-ms", b"%d" % (seconds * 1000)))
+    await send_json(send, refusal.status, refusal.body, headers)

@@ -1,0 +1,68 @@
+"""The endpoints that each caller may see, remembered for a short while."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from sluice.v1.endpoint_pb2 import Endpoint
+
+from gateway.client import Caller
+
+_FRESH_S: Final = 2.0  # how long a list is believed
+_MAX_LISTS: Final = 1024
+
+
+class EndpointSource(Protocol):
+    """Who knows the endpoints: a ServiceClient."""
+
+    async def list_endpoints(self, caller: Caller) -> list[Endpoint]:
+        """All endpoints that the caller may see. Raises Failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    endpoints: Sequence[Endpoint]
+    listed_at: float
+
+
+class EndpointLists:
+    """One list a credential, since the service decides by it what a caller may see. Used on the event loop.
+
+    Credentials are kept as hashes with a key of this process; the lists are as many as are fresh, and at most 1,024.
+    """
+
+    def __init__(self, source: EndpointSource, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
+        self._clock = clock
+        self._key = os.urandom(32)
+        self._listings: OrderedDict[bytes, _Listing] = OrderedDict()  # the oldest first
+
+    async def of(self, caller: Caller) -> Sequence[Endpoint]:
+        """The endpoints that the caller may see. Raises Failure."""
+        self._forget_stale()
+        credential = self._hash(caller)
+        listing = self._listings.get(credential)
+        if listing is None:
+            listing = _Listing(await self._source.list_endpoints(caller), self._clock())
+            self._listings[credential] = listing
+            self._listings.move_to_end(credential)
+            if len(self._listings) > _MAX_LISTS:
+                self._listings.popitem(last=False)
+        return listing.endpoints
+
+    def _forget_stale(self) -> None:
+        oldest_fresh = self._clock() - _FRESH_S
+        while self._listings and next(iter(self._listings.values())).listed_at <= oldest_fresh:
+            self._listings.popitem(last=False)
+
+    def _hash(self, caller: Caller) -> bytes:
+        """Empty for a caller without credentials, who is not the same as one with an empty one."""
+        if caller.authorization is None:
+            return b""
+        return hashlib.blake2b(caller.authorization.encode(), key=self._key, digest_size=32).digest()

@@ -1,0 +1,43 @@
+"""Bodies and parameters that several dialects have, each with an example that works, for the API's description."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from gateway.dialects.openai_family.answer import ChatAnswer, CompletionAnswer, EmbeddingsAnswer, ResponseAnswer
+from gateway.dialects.openai_family.response_body import ResponseBody
+from gateway.routes.operation import Body, Parameter
+
+MODEL: Final = "sluice-demo"
+EMBEDDER: Final = "all-minilm-l6-v2"
+BY_MODEL: Final = {"model": MODEL}
+BY_EMBEDDER: Final = {"model": EMBEDDER}
+
+MODEL_NAME: Final = Parameter("model", "path", "A served model's name.", MODEL)
+ENDPOINT_NAME: Final = Parameter(
+    "name", "path", "An endpoint's name: a served model's, or one that was created.", MODEL
+)
+
+_MESSAGES: Final = {"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 16}
+_PROMPT: Final = {"prompt": "One, two,", "max_tokens": 4}
+_INPUT: Final = {"input": "a cat"}
+
+
+def chat(kind: type[msgspec.Struct], **fields: Any) -> Body:
+    """A conversation, with these fields beside."""
+    return Body(kind, fields | _MESSAGES, ChatAnswer)
+
+
+def completion(kind: type[msgspec.Struct], **fields: Any) -> Body:
+    """A prompt, with these fields beside."""
+    return Body(kind, fields | _PROMPT, CompletionAnswer)
+
+
+def embedding(kind: type[msgspec.Struct], *, embedder_in: str | None = None, **fields: Any) -> Body:
+    """A text to embed, with these fields beside. `embedder_in` is the parameter that names the model, if one does."""
+    return Body(kind, fields | _INPUT, EmbeddingsAnswer, {} if embedder_in is None else {embedder_in: EMBEDDER})
+
+
+RESPONSE: Final = Body(ResponseBody, BY_MODEL | {"input": "Hello!", "max_output_tokens": 16}, ResponseAnswer)

@@ -1,0 +1,163 @@
+"""The way of one generation request: read the body, parse it, call the service, send what comes.
+
+A caller that leaves ends the call at the service, at any moment. A stream commits to status 200 at its first event;
+until then an error is an HTTP status, after it one last event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from google.protobuf.message import Message
+from starlette.datastructures import Headers, QueryParams
+from starlette.types import Receive, Scope, Send
+
+from gateway.body import CallerLeft, disconnected, read_json_body
+from gateway.client import Caller
+from gateway.config import Settings
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.encoder import ends_answer
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
+from gateway.reply import known, send_json, send_refusal
+from gateway.sse import EventStream
+
+_LARGE_BODY = 256 * 1024  # bytes from which on a body is parsed on another thread, so that the loop goes on
+_LAST_WORDS_S = 1.0
+_STALL_GRACE_S = 5.0  # what a reader has to take in the end of a stream whose deadline has passed
+
+
+class GenerationClient(Protocol):
+    """What an endpoint asks for answers: a ServiceClient, or one that does something first."""
+
+    async def call(self, request: Message, caller: Caller, affinity: str = "") -> Any:
+        """The whole answer. Raises Failure."""
+
+    def stream(
+        self, request: Message, caller: Caller, affinity: str = ""
+    ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[Message]]:
+        """The answer's events. Reading them raises what leaving the block turns into Failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationEndpoint:
+    """An ASGI application that answers one route in one dialect. `translator` makes a translator for each request."""
+
+    translator: Callable[[], Translator]
+    client: GenerationClient
+    settings: Settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        caller = Caller.of(scope["state"]["request_id"], headers)
+        translator = self.translator()
+        try:
+            body = await read_json_body(headers, receive, self.settings.max_body_bytes)
+            arrival = Arrival(body, dict(headers), dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
+            if len(body) > _LARGE_BODY:
+                parsed = await asyncio.to_thread(translator.parse, arrival)
+            else:
+                parsed = translator.parse(arrival)
+        except CallerLeft:
+            raise
+        except Exception as error:  # noqa: BLE001  what is unknown is logged, and told in the dialect's shape
+            failure = known(error, caller.request_id)
+            await send_refusal(send, translator.refuse(failure), failure)
+            return
+        answer = self._stream if parsed.stream else self._whole
+        await _answer(
+            answer(translator, parsed, caller, send), receive, self.settings.request_deadline_s + _STALL_GRACE_S
+        )
+
+    async def _whole(
+        self, translator: Translator, parsed: ParsedRequest[ServiceRequest], caller: Caller, send: Send
+    ) -> None:
+        async def fail(failure: Failure) -> None:
+            renamed = failure.renamed(parsed.caller_name)
+            await send_refusal(send, translator.refuse(renamed), renamed)
+
+        try:
+            body = parsed.encoder.whole(await self.client.call(parsed.request, caller, parsed.affinity))
+        except asyncio.CancelledError:
+            await fail(_stopping())
+            raise
+        except Exception as error:  # noqa: BLE001  as above
+            await fail(known(error, caller.request_id))
+        else:
+            await send_json(send, 200, body)
+
+    async def _stream(
+        self, translator: Translator, parsed: ParsedRequest[ServiceRequest], caller: Caller, send: Send
+    ) -> None:
+        encoder = parsed.encoder
+        stream = EventStream(send, comments=encoder.takes_comments, interval_s=self.settings.keep_alive_interval_s)
+        event: Message | None = None
+
+        async def fail(failure: Failure) -> None:
+            renamed = failure.renamed(parsed.caller_name)
+            if not stream.is_open:
+                await send_refusal(send, translator.refuse(renamed), renamed)
+            elif ends_answer(event):
+                await stream.close()  # the answer was whole: its terminal event is out
+            else:
+                await stream.close(encoder.error(renamed))
+
+        try:
+            async with self.client.stream(parsed.request, caller, parsed.affinity) as events:
+                event = await anext(events, None)
+                if event is not None:
+                    await stream.open(encoder.chunk(event))
+                    async with _beside(stream.keep_alive()):
+                        async for event in events:
+                            if chunk := encoder.chunk(event):
+                                await stream.write(chunk)
+            _check_end(event)
+        except asyncio.CancelledError:
+            await fail(_stopping())
+            raise
+        except Exception as error:  # noqa: BLE001  as above
+            await fail(known(error, caller.request_id))
+        else:
+            await stream.close()
+
+
+async def _answer(answer: Coroutine[Any, Any, None], receive: Receive, limit_s: float) -> None:
+    """Run `answer` until it ends or the caller leaves. A caller that reads nothing for `limit_s` seconds has left."""
+    answering = asyncio.create_task(answer)
+    leaving = asyncio.create_task(disconnected(receive))
+    try:
+        await asyncio.wait({answering, leaving}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            raise CallerLeft
+        await answering
+    finally:
+        answering.cancel()
+        leaving.cancel()
+        await asyncio.wait({answering, leaving}, timeout=_LAST_WORDS_S)
+        answering.cancel()  # its last words found no reader
+
+
+@contextlib.asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run `work` as long as the block runs."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def _check_end(last: Message | None) -> None:
+    """Whatever the status says."""
+    if not ends_answer(last):
+        raise Failure(500, Reason.INTERNAL, "the answer ended unexpectedly")
+
+
+def _stopping() -> Failure:
+    """For requests that the end of the process cuts off. To a caller that has left, it goes nowhere."""
+    return Failure(503, Reason.UNAVAILABLE, "the server is shutting down", retry_after_s=1)

@@ -1,0 +1,47 @@
+"""The way of one request that generates nothing: models, endpoints, metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from starlette.datastructures import Headers, QueryParams
+from starlette.types import Receive, Scope, Send
+
+from gateway.body import CallerLeft, read_json_body
+from gateway.client import Caller
+from gateway.config import Settings
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.refusal import Refuse
+from gateway.reply import known, send_json, send_refusal
+
+_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+
+Lookup: TypeAlias = Callable[[Arrival, Caller], Awaitable[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class LookupEndpoint:
+    """An ASGI application over one function: `answer` gives the JSON body of status 200, or raises Failure."""
+
+    answer: Lookup
+    refuse: Refuse
+    settings: Settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        caller = Caller.of(scope["state"]["request_id"], headers)
+        try:
+            body = b""
+            if scope["method"] in _WITH_BODY:
+                body = await read_json_body(headers, receive, self.settings.max_body_bytes)
+            arrival = Arrival(body, dict(headers), dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
+            answer = await self.answer(arrival, caller)
+        except CallerLeft:
+            raise
+        except Exception as error:  # noqa: BLE001  what is unknown is logged, and told in the dialect's shape
+            failure = known(error, caller.request_id)
+            await send_refusal(send, self.refuse(failure), failure)
+        else:
+            await send_json(send, 200, answer)

@@ -1,0 +1,34 @@
+"""Calls of the service that first need to ask it something."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import Message
+
+from gateway.client import Caller, ServiceClient
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedClient:
+    """A client for generation. `prepare` may change a request, or refuse it by raising Failure."""
+
+    client: ServiceClient
+    prepare: Callable[[Any, Caller], Awaitable[None]]
+
+    async def call(self, request: Message, caller: Caller, affinity: str = "") -> Any:
+        """As ServiceClient.call."""
+        await self.prepare(request, caller)
+        return await self.client.call(request, caller, affinity)
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, request: Message, caller: Caller, affinity: str = ""
+    ) -> AsyncIterator[AsyncIterator[Message]]:
+        """As ServiceClient.stream."""
+        await self.prepare(request, caller)
+        async with self.client.stream(request, caller, affinity) as events:
+            yield events

@@ -1,0 +1,65 @@
+"""What one dialect adds to the application."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.routing import Match, Route
+from starlette.types import Scope
+
+from gateway.config import Settings
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.refusal import Refusal, Refuse
+from gateway.routes.operation import Operation
+from gateway.routes.upstream import Upstream
+
+
+class ClosedRoute(Route):
+    """A route whose path is its own with every method: no later route has it, though longer names match there."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """FULL for another method too; what handles the request then refuses the method."""
+        match, child_scope = super().matches(scope)
+        return (match if match is Match.NONE else Match.FULL), child_scope
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """One dialect's operations, in the order in which paths are compared with them.
+
+    `prefixes` are the beginnings of paths, whole segments each (`/v1`, `/serving-endpoints`), under which `refuse`
+    shapes the errors that belong to no route: 404, 405, and what was not foreseen. `error` is the type of their bodies,
+    and `tag` the dialect's name in the API's description.
+    """
+
+    tag: str
+    error: type
+    refuse: Refuse
+    prefixes: Sequence[str]
+    operations: Sequence[Operation]
+
+    def routes(self, upstream: Upstream, settings: Settings) -> list[Route]:
+        """The operations' routes over a service."""
+        return [
+            (ClosedRoute if each.is_closed else Route)(
+                each.route, each.handler.endpoint(upstream, self.refuse, settings), methods=[each.method]
+            )
+            for each in self.operations
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class SurfaceMap:
+    """All surfaces. The first shapes the errors of paths that are under no prefix."""
+
+    surfaces: Sequence[Surface]
+
+    def refuse(self, path: str, failure: Failure) -> Refusal:
+        """The failure in the shape of the surface with the longest prefix of `path`."""
+        found, length = self.surfaces[0], 0
+        for surface in self.surfaces:
+            for prefix in surface.prefixes:
+                if len(prefix) > length and (path == prefix or path.startswith(prefix + "/")):
+                    found, length = surface, len(prefix)
+        return found.refuse(failure)

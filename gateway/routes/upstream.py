@@ -1,0 +1,22 @@
+"""What routes ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.client import ServiceClient
+from gateway.routes.endpoint_lists import EndpointLists
+from gateway.routes.model_choice import ModelChoice
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The service's client, and the choice among what the service has."""
+
+    client: ServiceClient
+    choice: ModelChoice
+
+    @classmethod
+    def of(cls, client: ServiceClient) -> Upstream:
+        """Over a client."""
+        return cls(client, ModelChoice(EndpointLists(client)))

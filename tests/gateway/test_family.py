@@ -1,0 +1,90 @@
+"""What OpenAI's family shares is told alike by all of its dialects: each of their exchanges is compared with OpenAI's.
+
+What only one of them has, its shape of errors above all, is in the golden files and in the tests of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from gateway.sse import COMMENT
+from tests.gateway.conftest import Gateway
+from tests.gateway.golden_exchanges import ALL, EXCHANGES, RELATED, Exchange
+from tests.gateway.golden_service import GoldenService, golden_service
+
+OWN_HEADERS: Final = {"date", "content-length", "x-ms-error-code"}
+
+NO_EFFECT: Final = re.compile(r"^(use_raw_prompt: false|serving \{\n\})\n", re.MULTILINE)
+
+service = pytest.fixture(golden_service)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the service was asked for, and what the caller was told, without what a dialect has of its own."""
+
+    asked: list[str]
+    status: int
+    headers: dict[str, str]
+    body: object
+
+
+async def tell(gateway: Gateway, service: GoldenService, exchange: Exchange) -> Told:
+    """The exchange, made now."""
+    service.answers, service.notes = exchange.answers, []
+    body = exchange.body if isinstance(exchange.body, bytes) else json.dumps(exchange.body).encode()
+    headers = {"x-request-id": "golden", "content-type": "application/json", **exchange.headers}
+    answer = await gateway.http.request(exchange.method, exchange.path, content=body, headers=headers)
+    status = 400 if answer.status_code == 422 else answer.status_code  # Azure's, of values that can't be served
+    told_headers = {name: value for name, value in answer.headers.items() if name not in OWN_HEADERS}
+    return Told(
+        [request_in(note) for note in service.notes if is_generation(note)], status, told_headers, body_of(answer)
+    )
+
+
+def is_generation(note: str) -> bool:
+    """Whether a note of the service is of a request, and none for the endpoints that there are."""
+    return note.startswith(">>> ") and "EndpointService" not in note
+
+
+def request_in(note: str) -> str:
+    """The RPC, whole or streaming, and the message without what a dialect sets to its default."""
+    head, _, message = note.partition("\n\n")
+    return head.splitlines()[0].replace("/Stream", "/") + NO_EFFECT.sub("", message)
+
+
+def body_of(answer: httpx.Response) -> object:
+    """An error's message; a stream without comments, and without the event of an error; a whole answer."""
+    if answer.headers["content-type"].startswith("text/event-stream"):
+        events = answer.content.replace(COMMENT, b"").removesuffix(b"\n\n").split(b"\n\n")
+        return [event for event in events if not is_error(event)]
+    body: dict[str, Any] = answer.json()
+    if answer.status_code >= 400:
+        error = body.get("error")
+        return body["message"] if "message" in body else error["message"] if isinstance(error, dict) else error
+    return {**body, "object": body["object"].replace("chat.completions", "chat.completion")}
+
+
+def is_error(event: bytes) -> bool:
+    """Whether it is the last event of a stream that failed, in a dialect's own shape."""
+    return event.startswith(b"event: error") or (event.startswith(b"data: ") and b'"error":{' in event)
+
+
+@pytest.mark.parametrize(("exchange", "original"), RELATED, ids=[exchange.name for exchange, _ in RELATED])
+async def test_relative_tells_what_openai_tells(
+    gateway: Gateway, service: GoldenService, exchange: Exchange, original: Exchange
+) -> None:
+    """The service is asked for the same, and the answer is the same, but for what the dialect documents otherwise."""
+    assert await tell(gateway, service, exchange) == await tell(gateway, service, original)
+
+
+def test_every_exchange_is_compared() -> None:
+    """Each is a golden file, a relative of OpenAI's, or what relatives are compared with."""
+    compared = {exchange.name for pair in RELATED for exchange in pair}
+    assert set(ALL) == compared | {exchange.name for exchange in EXCHANGES} | {"invocation_chat_missing"}
