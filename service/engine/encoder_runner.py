@@ -1,19 +1,19 @@
 """The computing half of the encoder: a batch's inputs in, vectors out.
 
-Owns the model and the split of a batch into padded ones. Only the encoder's thread calls it. It decides nothing: which
-inputs are computed is the core's word.
+Which inputs are computed is the core's choice; here a batch is split into padded ones. Only the encoder's thread calls
+it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from collections.abc import Sequence as Rows
+from collections import abc
 
 import numpy as np
 import torch
 
-from service.engine.encoder_core import TokenIds, Vector
 from service.engine.models.encoder import Encoder
+from service.engine.models.thread import prepare_thread
+from service.generation.embedding import TokenIds, Vector
 
 # Padding that costs less than one more pass through the model, in tokens. On an accelerator a pass takes milliseconds
 # whatever is in it; on the CPU its own cost is that of a few tokens.
@@ -32,10 +32,11 @@ class BatchEncoder:
         self._num_threads = num_threads
         self._thread_is_ready = False
 
-    def run(self, inputs: Rows[TokenIds]) -> Rows[Vector]:
+    def run(self, inputs: abc.Sequence[TokenIds]) -> abc.Sequence[Vector]:
         """The vectors, float32 [dimensions] each, in the order of the inputs."""
         if not self._thread_is_ready:
-            self._prepare_thread()
+            prepare_thread(self._num_threads)
+            self._thread_is_ready = True
         vectors = np.empty((len(inputs), self._encoder.num_dimensions), np.float32)
         for rows in padded_batches([len(each) for each in inputs], self._free_padding):
             lengths = torch.tensor([len(inputs[row]) for row in rows])
@@ -45,15 +46,8 @@ class BatchEncoder:
             vectors[rows] = self._encoder.encode(token_ids, lengths).cpu().numpy()
         return list(vectors)
 
-    def _prepare_thread(self) -> None:
-        """What torch keeps for each thread, for the encoder's; other engines of the process have theirs."""
-        torch.set_flush_denormal(True)
-        if self._num_threads is not None:
-            torch.set_num_threads(self._num_threads)
-        self._thread_is_ready = True
 
-
-def padded_batches(lengths: Rows[int], free_padding: int) -> Iterator[list[int]]:
+def padded_batches(lengths: abc.Sequence[int], free_padding: int) -> abc.Iterator[list[int]]:
     """Indices into `lengths`, the longest first, in runs of similar lengths: each is padded to its first.
 
     A run ends where its padding would exceed both `free_padding` tokens and a fixed part of it.

@@ -1,7 +1,4 @@
-"""How much memory a cache may take.
-
-Owns the reading of what a device has left. Used at start only.
-"""
+"""How much memory a cache may take, by what the device has left."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What a model's folder and the machine say before anything is loaded.
+"""From a model's name to its folder, and what the folder and the machine say before anything is loaded.
 
-Owns the way from a name to a folder, the choice of device and threads, and the description of a model. Runs at start
-only; knows no engine. Everything that is wrong with a folder is a ModelLoadError that names it.
+Everything that is wrong with a folder is a ModelLoadError that names it.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def choose_device(name: str) -> torch.device:
     try:
         return torch.device(name)
     except RuntimeError as error:
-        raise ModelLoadError(f"{name!r} is no device that torch knows") from error
+        raise ModelLoadError(f"{name!r} is not a device that torch knows") from error
 
 
 def choose_num_threads(checkpoint: Checkpoint, device: torch.device) -> int:
@@ -56,7 +55,7 @@ def choose_num_threads(checkpoint: Checkpoint, device: torch.device) -> int:
 
 
 def find_folder(model: str) -> Path:
-    """The folder that `model` is, or that it is fetched into if it is a hub id."""
+    """The folder that `model` is, or that it is downloaded into if it is a hub id."""
     path = Path(model)
     if path.is_dir():
         return path
@@ -65,7 +64,9 @@ def find_folder(model: str) -> Path:
     try:
         return Path(snapshot_download(model, allow_patterns=_HUB_FILES))
     except Exception as error:  # many kinds: not found, no network, no permission, a malformed id
-        raise ModelLoadError(f"{model} is no folder and could not be had from the model hub: {error}") from error
+        raise ModelLoadError(
+            f"{model} is not a folder and could not be downloaded from the model hub: {error}"
+        ) from error
 
 
 def read_model_config(folder: Path) -> Any:

@@ -173,7 +173,7 @@ def test_build_refuses_what_it_cannot_load(folder: Path) -> None:
     """Each missing or broken file is named."""
     with pytest.raises(ModelLoadError, match="folder /no/such/folder does not exist"):
         build_engine("/no/such/folder", SMALL)
-    with pytest.raises(ModelLoadError, match="'teapot' is no device"):
+    with pytest.raises(ModelLoadError, match="'teapot' is not a device"):
         build_engine(str(folder), SMALL, device="teapot")
     write_tokenizer(folder, VOCAB_SIZE + 1)
     with pytest.raises(ModelLoadError, match=f"tokenizer has {VOCAB_SIZE + 1} ids, the model only {VOCAB_SIZE}"):
@@ -209,7 +209,7 @@ def test_build_asks_the_hub_for_an_id(folder: Path, monkeypatch: pytest.MonkeyPa
         raise ConnectionError("no route to the hub")
 
     monkeypatch.setattr(model_source, "snapshot_download", fail)
-    with pytest.raises(ModelLoadError, match=r"owner/name is no folder and could not be had .*: no route"):
+    with pytest.raises(ModelLoadError, match=r"owner/name is not a folder and could not be downloaded .*: no route"):
         build_engine("owner/name", SMALL)
 
 

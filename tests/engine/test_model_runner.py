@@ -13,15 +13,15 @@ from service.engine.config import EngineConfig
 from service.engine.constraint_state import ConstraintState
 from service.engine.core import EngineCore
 from service.engine.model_runner import ModelRunner
-from service.engine.models.checkpoint import Checkpoint
-from service.engine.models.load import load_backend
+from service.engine.models.backends import choose_backend
+from service.engine.sampler import TorchSampler
 from service.engine.scheduler import Scheduler
 from service.generation.errors import ConstraintFailed
 from service.generation.output import GenerationOutput
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from tests.engine.fakes import group_of
-from tests.engine.tiny_models import MAX_POSITIONS, save, tokens
+from tests.engine.tiny_models import MAX_POSITIONS, save, spec, tokens
 
 NUM_TOKENS = 30
 GREEDY = SamplingParams(temperature=0)
@@ -47,15 +47,17 @@ class Core:
 
     def __init__(self, model: tuple[Any, Path], *, num_blocks: int = 64, **sizes: Any) -> None:
         config = EngineConfig(block_size=4, num_blocks=num_blocks, max_model_len=MAX_POSITIONS, **sizes)
-        device = torch.device("cpu")
-        backend = load_backend(model[0].config, Checkpoint(model[1]), torch.float32, device, MAX_POSITIONS)
-        self.runner = ModelRunner(backend, num_blocks, 4, device)
+        source = spec(model[1])
+        self.runner = ModelRunner(choose_backend(source).load(source), TorchSampler(), num_blocks, 4)
         self.core = EngineCore(Scheduler(config, BlockPool(num_blocks, 4)), self.runner)
         self.errors: list[Exception] = []
 
-    def generate(self, *requests: GenerationRequest) -> list[list[GenerationOutput]]:
-        """Run the requests together; the outputs of each."""
+    def generate(self, *requests: GenerationRequest, **constraints: ConstraintState) -> list[list[GenerationOutput]]:
+        """Run the requests together, those with an id among `constraints` under them; the outputs of each."""
         groups = [group_of(request, max_model_len=MAX_POSITIONS) for request in requests]
+        for group in groups:
+            for sequence in group.sequences:
+                sequence.constraint = constraints.get(group.request.request_id)
         outputs: dict[object, list[GenerationOutput]] = {group: [] for group in groups}
         for group in groups:
             self.core.add(group)
@@ -72,12 +74,10 @@ def request(
     prompt: list[int],
     sampling: SamplingParams,
     *,
-    logprobs: int | None = None,
-    constraint: ConstraintState | None = None,
+    request_id: str = "r",
+    logprobs: LogprobsOptions | None = None,
 ) -> GenerationRequest:
-    return GenerationRequest(
-        "r", prompt, sampling, StopParams(max_tokens=NUM_TOKENS), logprobs=logprobs, constraint=constraint
-    )
+    return GenerationRequest(request_id, prompt, sampling, StopParams(max_tokens=NUM_TOKENS), logprobs=logprobs)
 
 
 REQUESTS = [request(prompt, sampling) for prompt, sampling in zip(PROMPTS, MIXED, strict=True)]
@@ -151,7 +151,7 @@ def test_choices_differ_and_repeat(model: tuple[Any, Path]) -> None:
 
 def test_logprobs_come_with_every_token(model: tuple[Any, Path]) -> None:
     """Each output has one value for its token, with the candidates asked for."""
-    outputs = Core(model).generate(request(PROMPTS[0], GREEDY, logprobs=3))[0]
+    outputs = Core(model).generate(request(PROMPTS[0], GREEDY, logprobs=LogprobsOptions(3)))[0]
     assert len(outputs) == NUM_TOKENS
     for output in outputs:
         (logprob,) = output.logprobs
@@ -178,6 +178,6 @@ class Stuck:
 def test_stuck_constraint_ends_its_request_only(model: tuple[Any, Path], alone: list[list[int]]) -> None:
     """The request fails with a ConstraintFailed; those beside it get their tokens."""
     core = Core(model)
-    outputs = core.generate(REQUESTS[0], request(PROMPTS[1], GREEDY, constraint=Stuck()), REQUESTS[2])
+    outputs = core.generate(REQUESTS[0], request(PROMPTS[1], GREEDY, request_id="stuck"), REQUESTS[2], stuck=Stuck())
     assert [ids(each) for each in outputs] == [alone[0], [], alone[2]]
     assert [type(error) for error in core.errors] == [ConstraintFailed]
