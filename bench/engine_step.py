@@ -74,7 +74,7 @@ def measure_input(built: BuiltEngine, num_decodes: int, context: int) -> str:
     blocks_each = context // 16 + 4
     config: Any = read_model_config(built.folder)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    shape = CacheShape(config.num_hidden_layers, config.num_key_value_heads, head_dim, torch.float32)
+    shape = CacheShape(config.num_hidden_layers, config.num_key_value_heads, head_dim, getattr(torch, built.info.dtype))
     cache = KVCache(shape, num_decodes * blocks_each, 16, torch.device("cpu"))
     items = []
     for index in range(num_decodes):

@@ -33,7 +33,8 @@ class Batch:
 def make_batch(items: abc.Sequence[ScheduledSequence], block_size: int) -> Batch:
     """Lay the items' tokens flat, in their order. There must be at least one item."""
     token_ids: list[int] = []
-    row_offsets, context_lengths, output_rows = [0], [], []
+    output_rows: list[int] = []
+    row_offsets, context_lengths = [0], []
     for item in items:
         sequence = item.sequence
         start = sequence.num_computed_tokens

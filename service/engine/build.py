@@ -93,7 +93,7 @@ def build_engine(
             dtype=str(dtype).removeprefix("torch."),
             device=str(target),
             num_parameters=checkpoint.num_parameters,
-            fingerprint=fingerprint(checkpoint, dtype, folder / "config.json"),
+            fingerprint=fingerprint(checkpoint, dtype, folder / "config.json", backend=chosen.name),
         ),
         folder=folder,
         eos_token_ids=eos_token_ids,

@@ -17,7 +17,7 @@ from transformers import AutoConfig
 from service.engine.models.checkpoint import Checkpoint
 from service.generation.errors import ModelLoadError
 
-_MIN_THREADED_PARAMETERS = 50_000_000
+MIN_THREADED_PARAMETERS = 50_000_000
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
 
 
@@ -31,7 +31,7 @@ class ModelInfo:
     dtype: str  # of the arithmetic, such as "float32"
     device: str
     num_parameters: int  # as stored; a tied head counts once
-    fingerprint: str  # changes with the weights, the configuration, the compute type and the version of torch
+    fingerprint: str  # changes with the weights, the configuration, the compute type, torch and the backend
 
 
 def choose_device(name: str) -> torch.device:
@@ -50,7 +50,7 @@ def choose_num_threads(checkpoint: Checkpoint, device: torch.device) -> int:
     A small model's products take microseconds, and threads that wait for each other take longer than they save, the
     more so as the event loop and the other processes want the cores too.
     """
-    is_small = checkpoint.num_parameters < _MIN_THREADED_PARAMETERS
+    is_small = checkpoint.num_parameters < MIN_THREADED_PARAMETERS
     return 1 if is_small and device.type == "cpu" else torch.get_num_threads()
 
 
@@ -92,7 +92,7 @@ def architecture_of(model_config: Any) -> str:
     return str((model_config.architectures or [model_config.model_type])[0])
 
 
-def fingerprint(checkpoint: Checkpoint, dtype: torch.dtype, *files: Path) -> str:
-    """Short and stable: the same weights, `files`, compute type and torch give the same one on every machine."""
-    described = (checkpoint.digest(), *(file.read_text() for file in files), str(dtype), torch.__version__)
+def fingerprint(checkpoint: Checkpoint, dtype: torch.dtype, *files: Path, backend: str = "") -> str:
+    """Short and stable: the same weights, `files`, compute type, torch and backend give the same one everywhere."""
+    described = (checkpoint.digest(), *(file.read_text() for file in files), str(dtype), torch.__version__, backend)
     return hashlib.sha256("\0".join(described).encode()).hexdigest()[:12]

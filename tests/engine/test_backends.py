@@ -12,6 +12,7 @@ import torch
 from service.engine.models.backends import AUTO, BACKENDS, BackendRow, ModelSpec, choose_backend
 from service.engine.watermark import Watermark
 from service.generation.errors import ModelLoadError
+from tests.engine.block_backend import BlockBackend, SumSampler
 from tests.engine.tiny_models import (
     LEAN,
     MODULES,
@@ -147,18 +148,16 @@ def test_a_backend_that_can_not_serve_is_refused_where_it_is_forced(
 def test_a_new_backend_is_a_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It comes before the others, may refuse by type and device, and brings the sampler that takes its logits."""
 
-    class Handles:
-        """Stands for a sampler on a device of its own."""
-
     def refusal(source: ModelSpec) -> str | None:
         return None if source.dtype is torch.bfloat16 else "it computes in bfloat16 only"
 
-    native = BackendRow("native", refusal, lambda _: "weights", lambda backend, _: (Handles, backend))  # type: ignore[arg-type, return-value]
-    save("llama", tmp_path)
+    backend, sampler = BlockBackend(), SumSampler()
+    native = BackendRow("native", refusal, lambda _: backend, lambda *_: sampler)
     table = (native, *BACKENDS)
-    chosen = choose_backend(spec(tmp_path, torch.bfloat16), table=table)
-    assert chosen is native
-    assert chosen.sampler(chosen.load(spec(tmp_path)), Watermark()) == (Handles, "weights")
+    save("llama", tmp_path)
+    source = spec(tmp_path, torch.bfloat16)
+    chosen = choose_backend(source, table=table)
+    assert (chosen.load(source), chosen.sampler(backend, Watermark())) == (backend, sampler)
     with caplog.at_level(logging.INFO, logger=LOGGER):
         assert choose_backend(spec(tmp_path), table=table).name == "torch"
     assert "not served by the backend native: it computes in bfloat16 only" in caplog.text

@@ -81,6 +81,8 @@ def test_batch_of_random_steps_says_where_every_token_is() -> None:
             if 0 <= position - each.sequence.num_computed_tokens < each.num_new_tokens
         ]
         slots = slots_of(batch, BLOCK_SIZE)
-        assert list(zip(batch.token_ids, batch.positions, slots, strict=True)) == expected
+        assert (
+            list(zip(*(each.tolist() for each in (batch.token_ids, batch.positions, slots)), strict=True)) == expected
+        )
         ends = [end for end, each in zip(batch.row_offsets[1:], items, strict=True) if each.samples]
         assert batch.output_rows.tolist() == [end - 1 for end in ends]

@@ -16,10 +16,11 @@ from service.engine.model_runner import ModelRunner
 from service.engine.models.backends import choose_backend
 from service.engine.sampler import TorchSampler
 from service.engine.scheduler import Scheduler
-from service.generation.errors import ConstraintFailed
+from service.generation.errors import ConstraintFailed, EngineError
 from service.generation.output import GenerationOutput
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
+from tests.engine.driving import drive
 from tests.engine.fakes import group_of
 from tests.engine.tiny_models import MAX_POSITIONS, save, spec, tokens
 
@@ -50,7 +51,7 @@ class Core:
         source = spec(model[1])
         self.runner = ModelRunner(choose_backend(source).load(source), TorchSampler(), num_blocks, 4)
         self.core = EngineCore(Scheduler(config, BlockPool(num_blocks, 4)), self.runner)
-        self.errors: list[Exception] = []
+        self.errors: list[EngineError] = []
 
     def generate(self, *requests: GenerationRequest, **constraints: ConstraintState) -> list[list[GenerationOutput]]:
         """Run the requests together, those with an id among `constraints` under them; the outputs of each."""
@@ -58,16 +59,8 @@ class Core:
         for group in groups:
             for sequence in group.sequences:
                 sequence.constraint = constraints.get(group.request.request_id)
-        outputs: dict[object, list[GenerationOutput]] = {group: [] for group in groups}
-        for group in groups:
-            self.core.add(group)
-        while self.core.has_work:
-            report = self.core.step()
-            for group, output in report.outputs:
-                outputs[group].append(output)
-            self.errors += [error for _, error in report.errors]
-        self.core.check()
-        return list(outputs.values())
+        outputs, self.errors = drive(self.core, groups)
+        return outputs
 
 
 def request(

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from service.engine.models import attention
 from service.engine.models.backend import Backend
 from service.engine.models.decoder_shape import lean_refusal
 from tests.engine.tiny_models import CONFIGS, LEAN, MODULES, Part, load, reference, reload, run, save, tokens
@@ -69,18 +68,6 @@ def test_logits_batched_equal_alone(model: tuple[Any, Path], backend: Backend[Te
     batched = run(backend, [Part(ids, start, len(ids), table) for ids, start, table in cases])
     for (ids, start, _), logits in zip(cases, batched, strict=True):
         assert_close(logits, reference(model[0], ids)[start:])
-
-
-def test_logits_of_long_decodes_equal_reference(
-    model: tuple[Any, Path], backend: Backend[Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Decodes whose contexts are too long to be padded together are read one by one, with the same result."""
-    monkeypatch.setattr(attention, "_MAX_PADDED_BYTES", 0)
-    cases = [(tokens(30, seed=8), list(range(4))), (tokens(33, seed=9), [20, 9, 21, 8, 22])]
-    run(backend, [Part(ids, 0, len(ids) - 1, table) for ids, table in cases])
-    batched = run(backend, [Part(ids, len(ids) - 1, len(ids), table) for ids, table in cases])
-    for (ids, _), logits in zip(cases, batched, strict=True):
-        assert_close(logits, reference(model[0], ids)[-1:])
 
 
 def test_logits_ignore_what_others_left_in_a_block(model: tuple[Any, Path], backend: Backend[Tensor]) -> None:

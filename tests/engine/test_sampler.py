@@ -17,7 +17,7 @@ from service.engine.core import SampledToken
 from service.engine.sampler import TorchSampler
 from service.engine.sequence import Sequence
 from service.generation.errors import ConstraintFailed, SequenceError
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.engine.sampling import reference_distribution, reference_tokens, sequence_of
 
 VOCAB_SIZE = 700  # more than one block of the search, and than truncation picks without sorting
@@ -101,9 +101,8 @@ def test_sampler_mixed_equals_alone() -> None:
     sequences = [random_sequence(sampling, rng) for sampling in PARAMS.values() for _ in range(4)]
     for index in range(0, len(sequences), 3):
         request = sequences[index].request
-        sequences[index].request = replace(
-            request, top_logprobs=rng.randrange(21), stopping=StopParams(min_tokens=rng.randrange(40))
-        )
+        options, stopping = LogprobsOptions(rng.randrange(21)), StopParams(min_tokens=rng.randrange(40))
+        sequences[index].request = replace(request, logprobs=options, stopping=stopping)
     rng.shuffle(sequences)
     logits = random_logits(len(sequences))
     alone = [TorchSampler().sample(row.clone()[None], [each])[0] for row, each in zip(logits, sequences, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import abc
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -173,4 +173,6 @@ def batch_of(parts: abc.Sequence[Part]) -> Batch:
 
 def run(backend: Backend[Tensor], parts: abc.Sequence[Part]) -> list[Tensor]:
     """Compute the parts as one batch; the logits of each part's tokens."""
-    return list(backend.forward(batch_of(parts)).split([part.end - part.start for part in parts]))
+    batch = batch_of(parts)
+    logits = backend.forward(batch)
+    return [logits[start:end] for start, end in pairwise(batch.row_offsets.tolist())]

@@ -77,7 +77,7 @@ def _plan(cache: KVCache, batch: Batch, scale: float, window: int | None) -> lis
         readers.append(_PaddedDecodes(cache, batch, padded, scale, window))
         others = np.flatnonzero(~is_padded).tolist()
     else:
-        others = range(len(is_padded))
+        others = list(range(len(is_padded)))
     mine = (_QueryRows.of(batch, index, cache.block_size) for index in others)
     readers.extend(_OneSequence(cache, each, scale, window) for each in mine)
     return readers

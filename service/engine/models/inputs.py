@@ -26,7 +26,8 @@ class Inputs:
         num_tokens = len(batch.token_ids)
         parts = (batch.token_ids, batch.positions, slots_of(batch, block_size), batch.output_rows)
         flat = torch.from_numpy(np.concatenate(parts, dtype=np.int64)).to(device)
-        return cls(*flat.split([num_tokens, num_tokens, num_tokens, len(batch.output_rows)]))
+        token_ids, positions, slots = flat[: 3 * num_tokens].view(3, num_tokens).unbind()
+        return cls(token_ids, positions, slots, flat[3 * num_tokens :])
 
 
 def slots_of(batch: Batch, block_size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
