@@ -16,7 +16,8 @@ _OTHER_KINDS = {"backend", "prefix_caching", "watermark", "max_slowdown"}  # the
 class EngineConfig:
     """Settings of one engine. Raises ValueError with the field's name for a value that can't work.
 
-    `backend` is a name of the table of backends, or "auto" for the first of them that can serve the model.
+    `backend` is a name of the table of backends, or "auto" for the first of them that can serve the model;
+    encoders have none.
     `num_blocks` None is as many as the memory holds, `max_model_len` None the model's own context length,
     `num_threads` None as many as suit its size. `prefix_caching` False keeps requests from sharing cached prompts; the
     choices of one request share theirs all the same.

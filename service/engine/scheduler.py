@@ -104,7 +104,7 @@ class Scheduler:
     def schedule(self, now: float) -> Step | None:
         """Choose the next step and give its sequences their blocks.
 
-        None if there is nothing to compute; `expired` may still have groups to tell of.
+        None if there is nothing to compute; `expired` may then have groups that came too late.
         """
         if not self._groups:
             return None
