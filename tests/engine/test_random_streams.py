@@ -172,7 +172,7 @@ async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
     ends = Counter(end for end, _ in answers)
     assert ends.keys() == {"ended", "left", DeadlineExceeded.__name__, "ConstraintFailed"}
     reasons = Counter(output.finish_reason for _, outputs in answers for output in outputs)
-    assert reasons.keys() == {None, *FinishReason}
+    assert reasons.keys() == {None, *FinishReason} - {FinishReason.TOOL_CALLS}
     for wanted, (end, outputs) in zip(requests, answers, strict=True):
         for index in range(wanted.n):
             mine = [output for output in outputs if output.choice_index == index]
