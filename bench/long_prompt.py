@@ -1,10 +1,10 @@
 """What a long prompt costs the streams beside it, and what a cached prefix saves.
 
-Usage: .venv/bin/python -m bench.long_prompt [--models 24m demo 0.5b] [--streams 4] [--tokens 8192] [--stretch 2.5 1000]
+Usage: python -m bench.long_prompt [--models 24m demo 0.5b] [--streams 4] [--tokens 8192] [--slowdown 2.5 1000]
 
 Over gRPC, with the service in a process of its own, on random weights. First, streams decode, and after a while a
 prompt of many tokens arrives. The gaps between what a stream receives while that prompt is computed are compared with
-the median gap before and after. `--stretch` are values of the setting engine.max_decode_stretch; a very large one
+the median gap before and after. `--slowdown` are values of the setting engine.max_slowdown; a very large one
 leaves the bound to engine.max_prefill_chunk. The bundled model, whose context is too short, is left out there.
 
 Then, one at a time, requests of 1,000 tokens and a question: each such prefix once new and once cached.
@@ -76,7 +76,7 @@ async def service(folder: Path, *flags: str) -> AsyncIterator[Served]:
 
 
 async def until_up(served: Served) -> None:
-    """Return when a text can be had; it also warms the engine up."""
+    """Return when a text is served; it also warms the engine up."""
     for _ in range(START_TIMEOUT_S):
         try:
             async for _ in served.stream(served.text(300), 20):
@@ -169,16 +169,18 @@ async def main() -> None:
     parser.add_argument("--models", nargs="*", default=["24m", "demo"], choices=MODELS)
     parser.add_argument("--streams", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=8_192)
-    parser.add_argument("--stretch", nargs="*", type=float, default=[2.5, 1_000])
+    parser.add_argument("--slowdown", nargs="*", type=float, default=[2.5, 1_000])
     parser.add_argument("--rounds", type=int, default=8)
     options = parser.parse_args()
     print(f"\n{options.streams} streams, then a prompt of {options.tokens} tokens; gaps between tokens in ms\n")
-    print("| model | stretch | alone, median | beside, median | 95 % | longest | 95 % / alone | first token s |")
+    print("| model | slowdown | alone, median | beside, median | 95 % | longest | 95 % / alone | first token s |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|")
     for name in options.models:
-        for stretch in options.stretch if name != "demo" else ():
-            async with service(MODELS[name](), f"--engine.max-decode-stretch={stretch}") as served:
-                print(f"| {name} | {stretch:g} | {await beside(served, options.streams, options.tokens)} |", flush=True)
+        for slowdown in options.slowdown if name != "demo" else ():
+            async with service(MODELS[name](), f"--engine.max-slowdown={slowdown}") as served:
+                print(
+                    f"| {name} | {slowdown:g} | {await beside(served, options.streams, options.tokens)} |", flush=True
+                )
     print(f"\nFirst token after a prompt of {PREFIX_TOKENS} shared tokens and {QUESTION_TOKENS} others, ms\n")
     print("| model | new | cached | ratio |")
     print("|---|--:|--:|--:|")

@@ -17,7 +17,7 @@ import torch
 from sluice.v1 import sampling_pb2
 
 from bench import shapes
-from service.engine.sampler import Sampler
+from service.engine.sampler import TorchSampler
 from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.tokenizer import FastTokenizer
 from service.generation.parameters import SamplingParams
@@ -79,7 +79,7 @@ def measure(tokenizer: FastTokenizer, rounds: int) -> None:
         batches[f"15 plain, 1 {name}"] = rows(tokenizer, BATCH_SIZE - 1) + one
         batches[f"16 {name}"] = rows(tokenizer, BATCH_SIZE, sampling, constraint)
     logits = torch.randn(BATCH_SIZE, tokenizer.vocab_size, generator=torch.Generator().manual_seed(0)) * 3
-    sampler = Sampler()
+    sampler = TorchSampler()
     seconds: dict[str, list[float]] = {name: [] for name in batches}
     for turn in range(rounds):
         for name, batch in batches.items():
@@ -121,7 +121,7 @@ def rows(
 ) -> list[Sequence]:
     """Sequences in the middle of their answers: 200 tokens of prompt, 100 generated."""
     group = SequenceGroup(
-        GenerationRequest("r", [(7 * i) % 1000 for i in range(200)], sampling, n=num_rows, constraint=constraint),
+        GenerationRequest("r", [(7 * i) % 1000 for i in range(200)], sampling, n=num_rows),
         tokenizer,
         serial=0,
         seed=0,
@@ -132,6 +132,7 @@ def rows(
     )
     for each in group.sequences:
         each.token_ids += [(11 * i) % 500 for i in range(100)]
+        each.constraint = constraint
     return group.sequences
 
 

@@ -1,16 +1,13 @@
 """The blocks of the KV cache: who holds which, and what they contain.
 
-Owns the reference counts, the index of computed full blocks by content, and the order in which cached blocks are given
-up. Belongs to the engine's thread. Knows no tensors: a block is an id, and the runner keeps its keys and values.
+A block is an id here; the backend keeps its keys and values.
 """
 
 from __future__ import annotations
 
 import hashlib
 from array import array
-from collections import Counter, OrderedDict
-from collections.abc import Iterable
-from collections.abc import Sequence as Ids
+from collections import Counter, OrderedDict, abc
 from itertools import chain
 
 from service.engine.free_runs import FreeRuns
@@ -85,11 +82,11 @@ class BlockPool:
             block_ids.append(block_id)
         return block_ids
 
-    def num_free_among(self, block_ids: Iterable[int]) -> int:
+    def num_free_among(self, block_ids: abc.Iterable[int]) -> int:
         """How many of the blocks no sequence holds."""
         return sum(self._num_holders[block_id] == 0 for block_id in block_ids)
 
-    def hold(self, block_ids: Iterable[int]) -> None:
+    def hold(self, block_ids: abc.Iterable[int]) -> None:
         """Hold cached blocks that `find` gave, for one more sequence."""
         for block_id in block_ids:
             if self._num_holders[block_id] == 0:
@@ -117,9 +114,9 @@ class BlockPool:
                     self._cached[block_id] = None
                 else:
                     self._empty.add(block_id)
-        sequence.block_table.clear()
+        del sequence.block_table[:]
 
-    def check(self, sequences: Iterable[Sequence]) -> None:
+    def check(self, sequences: abc.Iterable[Sequence]) -> None:
         """Raise RuntimeError if a block is lost, or held otherwise than by the block tables of `sequences`."""
         num_holders = Counter(chain.from_iterable(sequence.block_table for sequence in sequences))
         free = Counter(chain(self._cached, self._empty))
@@ -154,5 +151,5 @@ class BlockPool:
         return hashes[index]
 
 
-def _chain(parent: bytes, token_ids: Ids[int]) -> bytes:
+def _chain(parent: bytes, token_ids: abc.Sequence[int]) -> bytes:
     return hashlib.blake2b(parent + array("q", token_ids).tobytes(), digest_size=32).digest()

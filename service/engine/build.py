@@ -1,8 +1,4 @@
-"""From a model's name to an engine that can start.
-
-Owns the loading of one model and the sizes that follow from it: context length, vocabulary, number of cache blocks.
-Runs once per model at start, before any thread of the engine; knows no transport.
-"""
+"""From a model's name to an engine that can start: loading, and the sizes that follow from the model and the memory."""
 
 from __future__ import annotations
 
@@ -26,9 +22,9 @@ from service.engine.model_source import (
     fingerprint,
     read_model_config,
 )
+from service.engine.models.backends import ModelSpec, choose_backend
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.compute_dtype import ComputeDtype, choose_compute_dtype
-from service.engine.models.load import load_backend
 from service.engine.models.progress import load_progress
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
@@ -39,7 +35,7 @@ class BuiltEngine:
     """A model ready to serve. The engine is not started."""
 
     engine: Engine
-    runner: ModelRunner
+    runner: ModelRunner[Any]
     tokenizer: FastTokenizer
     config: EngineConfig  # with nothing left None
     info: ModelInfo
@@ -72,16 +68,18 @@ def build_engine(
         )
     checkpoint = Checkpoint(folder)
     dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
+    spec = ModelSpec(model_config, checkpoint, dtype, target, max_model_len)
+    chosen = choose_backend(spec, config.backend)
     num_threads = config.num_threads or choose_num_threads(checkpoint, target)
     with load_progress(model, checkpoint.num_bytes) as on_read:
         checkpoint.on_read = on_read
-        backend = load_backend(model_config, checkpoint, dtype, target, max_model_len)
+        backend = chosen.load(spec)
     room = int(cache_bytes(target) * cache_share)
-    num_blocks = config.num_blocks or _num_blocks(config, max_model_len, backend.bytes_per_slot, room, folder)
+    bytes_per_block = backend.bytes_per_block(config.block_size)
+    num_blocks = config.num_blocks or _num_blocks(config, max_model_len, bytes_per_block, room, folder)
     resolved = replace(config, num_blocks=num_blocks, max_model_len=max_model_len, num_threads=num_threads)
-    runner = ModelRunner(
-        backend, num_blocks, config.block_size, target, watermark=config.watermark, num_threads=num_threads
-    )
+    sampler = chosen.sampler(backend, config.watermark)
+    runner = ModelRunner(backend, sampler, num_blocks, config.block_size, num_threads=num_threads)
     eos_token_ids = _eos_token_ids(folder, model_config)
     return BuiltEngine(
         engine=Engine(runner, tokenizer, resolved, eos_token_ids=eos_token_ids, observer=observer),
@@ -95,17 +93,17 @@ def build_engine(
             dtype=str(dtype).removeprefix("torch."),
             device=str(target),
             num_parameters=checkpoint.num_parameters,
-            fingerprint=fingerprint(checkpoint, dtype, folder / "config.json"),
+            fingerprint=fingerprint(checkpoint, dtype, folder / "config.json", backend=chosen.name),
         ),
         folder=folder,
         eos_token_ids=eos_token_ids,
     )
 
 
-def _num_blocks(config: EngineConfig, max_model_len: int, bytes_per_slot: int, room: int, folder: Path) -> int:
+def _num_blocks(config: EngineConfig, max_model_len: int, bytes_per_block: int, room: int, folder: Path) -> int:
     """As many as fit into `room` bytes, and no more than all sequences of a full batch need at their longest."""
     useful = config.max_batch_sequences * -(-max_model_len // config.block_size)
-    affordable = room // (bytes_per_slot * config.block_size)
+    affordable = room // bytes_per_block
     if affordable < 1:
         raise ModelLoadError(f"no memory is left for the cache of {folder}")
     return min(useful, affordable)

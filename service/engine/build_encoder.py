@@ -1,8 +1,4 @@
-"""From a model's name to an encoder engine that can start.
-
-Owns the loading of one encoder and the sizes that follow from its folder. Runs once per model at start, before any
-thread of the engine; knows no transport.
-"""
+"""From an encoder's folder to an engine that can start: loading, and the sizes that follow from the folder."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The engine's settings.
+"""The engine's settings: what bounds its batch, its cache and its queue, and what it computes with.
 
-Owns the sizes that bound one engine (its batch, its cache, its queue) and the parameters of its watermark. Immutable,
-so any thread may read it. Knows neither where the values came from (flags, environment, file) nor the model; `build`
-replaces what is None by what the model and the memory allow.
+`build` replaces what is None by what the model and the memory allow.
 """
 
 from __future__ import annotations
@@ -11,22 +9,25 @@ from dataclasses import dataclass, field, fields
 
 from service.engine.watermark import Watermark
 
-_OTHER_KINDS = {"prefix_caching", "watermark", "max_decode_stretch"}  # the others are numbers of things
+_OTHER_KINDS = {"backend", "prefix_caching", "watermark", "max_slowdown"}  # the others are numbers of things
 
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Sizes of one engine. Raises ValueError with the field's name for a value that can't work.
+    """Settings of one engine. Raises ValueError with the field's name for a value that can't work.
 
+    `backend` is a name of the table of backends, or "auto" for the first of them that can serve the model;
+    encoders have none.
     `num_blocks` None is as many as the memory holds, `max_model_len` None the model's own context length,
     `num_threads` None as many as suit its size. `prefix_caching` False keeps requests from sharing cached prompts; the
     choices of one request share theirs all the same.
     """
 
+    backend: str = "auto"
     max_batch_tokens: int = 2048  # tokens computed in one step, of all sequences together
     max_batch_sequences: int = 64  # sequences that hold cache blocks at a time
     max_prefill_chunk: int = 512  # prompt tokens in a step that also decodes, at most
-    max_decode_stretch: float = 2.5  # times the time of a step that decodes, for the sake of prompts beside; above 1
+    max_slowdown: float = 2.5  # times a step's time that only decodes, on average, where it prefills too; above 1
     block_size: int = 16  # tokens a cache block
     num_blocks: int | None = None
     max_model_len: int | None = None  # tokens of a prompt and its answer together
@@ -43,8 +44,8 @@ class EngineConfig:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{each.name} must be a whole number of at least 1, not {value!r}")
-        if not self.max_decode_stretch > 1:
-            raise ValueError(f"max_decode_stretch must be above 1, not {self.max_decode_stretch!r}")
+        if not self.max_slowdown > 1:
+            raise ValueError(f"max_slowdown must be above 1, not {self.max_slowdown!r}")
         if self.max_batch_sequences > self.max_batch_tokens:
             raise ValueError(
                 f"max_batch_sequences ({self.max_batch_sequences}) must not exceed max_batch_tokens "

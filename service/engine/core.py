@@ -107,7 +107,7 @@ class EngineCore:
         self._step_sequences = len(step.items)
         self._num_computed_tokens += step.num_tokens
         self._step_time_s = now - began
-        self._scheduler.took(step, self._step_time_s)
+        self._scheduler.record_step_time(step, self._step_time_s)
 
     def stats(self) -> EngineStats:
         """A snapshot of the state after the last step."""

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from service.engine.models.encoder import Encoder
+from service.engine.models.thread import prepare_thread
 from service.generation.embedding import TokenIds, Vector
 
 # Padding that costs less than one more pass through the model, in tokens. On an accelerator a pass takes milliseconds
@@ -34,7 +35,8 @@ class BatchEncoder:
     def run(self, inputs: abc.Sequence[TokenIds]) -> abc.Sequence[Vector]:
         """The vectors, float32 [dimensions] each, in the order of the inputs."""
         if not self._thread_is_ready:
-            self._prepare_thread()
+            prepare_thread(self._num_threads)
+            self._thread_is_ready = True
         vectors = np.empty((len(inputs), self._encoder.num_dimensions), np.float32)
         for rows in padded_batches([len(each) for each in inputs], self._free_padding):
             lengths = torch.tensor([len(inputs[row]) for row in rows])
@@ -43,13 +45,6 @@ class BatchEncoder:
                 token_ids[place, : len(inputs[row])] = torch.from_numpy(inputs[row])
             vectors[rows] = self._encoder.encode(token_ids, lengths).cpu().numpy()
         return list(vectors)
-
-    def _prepare_thread(self) -> None:
-        """What torch keeps for each thread, for the encoder's; other engines of the process have theirs."""
-        torch.set_flush_denormal(True)
-        if self._num_threads is not None:
-            torch.set_num_threads(self._num_threads)
-        self._thread_is_ready = True
 
 
 def padded_batches(lengths: abc.Sequence[int], free_padding: int) -> abc.Iterator[list[int]]:

@@ -1,8 +1,4 @@
-"""Runs of adjacent free block ids.
-
-Owns which blocks hold nothing, kept as maximal runs so that a sequence can be given neighbouring blocks. Belongs to the
-engine's thread. Knows no sequences and no contents.
-"""
+"""The empty blocks, as maximal runs of adjacent ids, so that a sequence can be given neighbouring blocks."""
 
 from __future__ import annotations
 

@@ -1,17 +1,14 @@
-"""The memory of keys and values, in blocks.
-
-Owns one tensor for all layers and the ways in and out of it: writing new tokens, looking at a run of adjacent blocks
-without a copy, and collecting scattered blocks into a copy. Only the engine's thread calls it. It does not know which
-block belongs to which sequence, nor what attention does with the contents.
-"""
+"""The torch backends' memory of keys and values, in blocks: written by slots, read in place or copied by blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from service.engine.batch import Int32s
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class KVCache:
     """Keys and values of `num_blocks` blocks of `block_size` slots.
 
     The tensor has the shape [layers, 2 * kv heads, slots, head dim], keys first: one write stores keys and values, one
-    read collects both, and a head's run of slots is one stretch of memory, which attention reads up to three times
+    read collects both, and a head's run of slots is contiguous in memory, which attention reads up to three times
     faster than slots that hold all heads (8 heads of 128, 2,048 slots). It begins as zeros, because a batch of unequal
     contexts reads past the shorter ones, and a masked value must still be a number.
     """
@@ -42,6 +39,7 @@ class KVCache:
         self.shape = shape
         self.num_blocks = num_blocks
         self.block_size = block_size
+        self.device = device
         num_heads, num_slots = 2 * shape.num_kv_heads, num_blocks * block_size
         self._slots = torch.zeros(
             shape.num_layers, num_heads, num_slots, shape.head_dim, dtype=shape.dtype, device=device
@@ -73,7 +71,7 @@ class KVCache:
         return keys, values
 
 
-def is_run(block_ids: Sequence[int]) -> bool:
-    """Whether the blocks lie side by side in ascending order."""
-    first, last, length = block_ids[0], block_ids[-1], len(block_ids)
-    return last - first == length - 1 and list(block_ids) == list(range(first, first + length))
+def is_run(ids: Int32s) -> bool:
+    """Whether the ids, of blocks or of rows, are adjacent and in ascending order."""
+    first, last, length = ids[0], ids[-1], len(ids)
+    return bool(last - first == length - 1 and (ids == np.arange(first, first + length)).all())

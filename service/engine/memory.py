@@ -1,7 +1,4 @@
-"""How much memory a cache may take.
-
-Owns the reading of what a device has left. Used at start only.
-"""
+"""How much memory a cache may take, by what the device has left."""
 
 from __future__ import annotations
 
@@ -12,7 +9,8 @@ import torch
 CPU_CACHE_FRACTION = 0.5  # of what is left beside the weights; activations and the rest of the host need memory too
 ACCELERATOR_CACHE_FRACTION = 0.85  # activations need the rest
 
-_CGROUP = Path("/sys/fs/cgroup")
+MEMINFO = Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")
 
 
 def cache_bytes(device: torch.device) -> int:
@@ -25,11 +23,11 @@ def cache_bytes(device: torch.device) -> int:
 
 def _available_host_bytes() -> int:
     """What the kernel calls available, or what the container's limit leaves if that is less."""
-    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    lines = MEMINFO.read_text(encoding="ascii").splitlines()
     available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     try:
-        limit = (_CGROUP / "memory.max").read_text(encoding="ascii").strip()
-        used = int((_CGROUP / "memory.current").read_text(encoding="ascii"))
+        limit = (CGROUP / "memory.max").read_text(encoding="ascii").strip()
+        used = int((CGROUP / "memory.current").read_text(encoding="ascii"))
     except OSError:
         return available
     return available if limit == "max" else min(available, int(limit) - used)

@@ -1,7 +1,6 @@
-"""What a model's folder and the machine say before anything is loaded.
+"""From a model's name to its folder, and what the folder and the machine say before anything is loaded.
 
-Owns the way from a name to a folder, the choice of device and threads, and the description of a model. Runs at start
-only; knows no engine. Everything that is wrong with a folder is a ModelLoadError that names it.
+Everything that is wrong with a folder is a ModelLoadError that names it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from transformers import AutoConfig
 from service.engine.models.checkpoint import Checkpoint
 from service.generation.errors import ModelLoadError
 
-_MIN_THREADED_PARAMETERS = 50_000_000
+MIN_THREADED_PARAMETERS = 50_000_000
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
 
 
@@ -32,7 +31,7 @@ class ModelInfo:
     dtype: str  # of the arithmetic, such as "float32"
     device: str
     num_parameters: int  # as stored; a tied head counts once
-    fingerprint: str  # changes with the weights, the configuration, the compute type and the version of torch
+    fingerprint: str  # changes with the weights, the configuration, the compute type, torch and the backend
 
 
 def choose_device(name: str) -> torch.device:
@@ -42,7 +41,7 @@ def choose_device(name: str) -> torch.device:
     try:
         return torch.device(name)
     except RuntimeError as error:
-        raise ModelLoadError(f"{name!r} is no device that torch knows") from error
+        raise ModelLoadError(f"{name!r} is not a device that torch knows") from error
 
 
 def choose_num_threads(checkpoint: Checkpoint, device: torch.device) -> int:
@@ -51,12 +50,12 @@ def choose_num_threads(checkpoint: Checkpoint, device: torch.device) -> int:
     A small model's products take microseconds, and threads that wait for each other take longer than they save, the
     more so as the event loop and the other processes want the cores too.
     """
-    is_small = checkpoint.num_parameters < _MIN_THREADED_PARAMETERS
+    is_small = checkpoint.num_parameters < MIN_THREADED_PARAMETERS
     return 1 if is_small and device.type == "cpu" else torch.get_num_threads()
 
 
 def find_folder(model: str) -> Path:
-    """The folder that `model` is, or that it is fetched into if it is a hub id."""
+    """The folder that `model` is, or that it is downloaded into if it is a hub id."""
     path = Path(model)
     if path.is_dir():
         return path
@@ -65,7 +64,9 @@ def find_folder(model: str) -> Path:
     try:
         return Path(snapshot_download(model, allow_patterns=_HUB_FILES))
     except Exception as error:  # many kinds: not found, no network, no permission, a malformed id
-        raise ModelLoadError(f"{model} is no folder and could not be had from the model hub: {error}") from error
+        raise ModelLoadError(
+            f"{model} is not a folder and could not be downloaded from the model hub: {error}"
+        ) from error
 
 
 def read_model_config(folder: Path) -> Any:
@@ -91,7 +92,7 @@ def architecture_of(model_config: Any) -> str:
     return str((model_config.architectures or [model_config.model_type])[0])
 
 
-def fingerprint(checkpoint: Checkpoint, dtype: torch.dtype, *files: Path) -> str:
-    """Short and stable: the same weights, `files`, compute type and torch give the same one on every machine."""
-    described = (checkpoint.digest(), *(file.read_text() for file in files), str(dtype), torch.__version__)
+def fingerprint(checkpoint: Checkpoint, dtype: torch.dtype, *files: Path, backend: str = "") -> str:
+    """Short and stable: the same weights, `files`, compute type, torch and backend give the same one everywhere."""
+    described = (checkpoint.digest(), *(file.read_text() for file in files), str(dtype), torch.__version__, backend)
     return hashlib.sha256("\0".join(described).encode()).hexdigest()[:12]

@@ -1,8 +1,4 @@
-"""What is computed in the next step.
-
-Owns the sequences that wait and those that run, and decides who gets how many tokens and blocks. Belongs to the
-engine's thread. Knows neither the model nor where the outputs go.
-"""
+"""What is computed in the next step: which sequences get how many tokens and blocks."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ from operator import attrgetter
 
 from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
-from service.engine.pace import Pace
 from service.engine.sequence import Sequence, SequenceGroup
+from service.engine.step_times import StepTimes
 
 _EXPECTED_TOKENS = 256  # of an answer: room that is looked for, not kept
 _MAX_PROMPT_LOGPROBS = 64  # of one sequence in a step: each takes a row of logits, as large as the vocabulary
@@ -56,7 +52,7 @@ class Scheduler:
 
     Running sequences come first, those that lack one token (they decode) before the others; then waiting ones in their
     order. A step that decodes computes at most `max_prefill_chunk` tokens beside, and fewer where these would make it
-    longer than `max_decode_stretch` allows. When blocks run out, the running sequence that is last in the order gives
+    longer than `max_slowdown` allows. When blocks run out, the running sequence that is last in the order gives
     back all of its own and waits again, so the first always moves on. What can't have its first token before its
     deadline is not begun.
     """
@@ -67,13 +63,13 @@ class Scheduler:
         self.num_prefix_query_tokens = 0
         self.num_prefix_hit_tokens = 0
         self._config = config
-        self._pace = Pace(config.max_decode_stretch)
+        self._step_times = StepTimes(config.max_slowdown)
         self._waiting: list[Sequence] = []  # sorted by order
         self._running: dict[Sequence, None] = {}
         # Later choices stay here until the first has computed the prompt, and then find it in the cache.
         self._following: dict[SequenceGroup, list[Sequence]] = {}
         self._groups: dict[SequenceGroup, None] = {}
-        self._too_late: list[SequenceGroup] = []  # neither waiting nor running, and not yet told
+        self._too_late: list[SequenceGroup] = []  # neither waiting nor running; `expired` gives them once
 
     @property
     def has_work(self) -> bool:
@@ -106,27 +102,30 @@ class Scheduler:
         return [*passed, *(group for group in too_late if group in self._groups and group not in passed)]
 
     def schedule(self, now: float) -> Step | None:
-        """Choose the next step and give its sequences their blocks; None if there is nothing to do, or only to tell."""
+        """Choose the next step and give its sequences their blocks.
+
+        None if there is nothing to compute; `expired` may then have groups that came too late.
+        """
         if not self._groups:
             return None
-        draft = _Draft(self._config.max_batch_tokens)
+        plan = _StepPlan(self._config.max_batch_tokens)
         running = sorted(self._running, key=_by_order)
         for sequence in running:
             if _num_lacking(sequence) == 1:
-                self._continue(sequence, draft)
-        if draft.shares:
-            limit = min(draft.num_left, self._config.max_prefill_chunk)
-            draft.num_left = self._pace.max_prompt_tokens(len(draft.shares), limit)
+                self._continue(sequence, plan)
+        if plan.shares:
+            limit = min(plan.num_left, self._config.max_prefill_chunk)
+            plan.num_left = self._step_times.prefill_budget(len(plan.shares), limit)
         for sequence in running:
             if _num_lacking(sequence) > 1:
-                self._continue(sequence, draft)
-        if self._waiting and not draft.preempted:
-            self._admit(draft, now)
-        if not draft.shares:
+                self._continue(sequence, plan)
+        if self._waiting and not plan.preempted:
+            self._admit(plan, now)
+        if not plan.shares:
             if self._too_late:
                 return None
             raise RuntimeError("sequences wait, but none can be scheduled")
-        return draft.to_step()
+        return plan.to_step()
 
     def advance(self, item: ScheduledSequence) -> None:
         """Take note that the item's tokens are computed."""
@@ -139,10 +138,10 @@ class Scheduler:
             for following in self._following.pop(sequence.group, ()):
                 insort(self._waiting, following, key=_by_order)
 
-    def took(self, step: Step, seconds: float) -> None:
-        """Take note of how long the step took."""
+    def record_step_time(self, step: Step, seconds: float) -> None:
+        """Learn from how long a step took."""
         num_decodes = sum(item.samples and item.num_new_tokens == 1 for item in step.items)
-        self._pace.learn(num_decodes, step.num_tokens - num_decodes, seconds)
+        self._step_times.record(num_decodes, step.num_tokens - num_decodes, seconds)
 
     def finish(self, sequence: Sequence) -> None:
         """Forget a sequence that has its finish reason."""
@@ -168,23 +167,23 @@ class Scheduler:
         """Raise RuntimeError if the blocks don't add up."""
         self.pool.check(self._running)
 
-    def _continue(self, sequence: Sequence, draft: _Draft) -> None:
+    def _continue(self, sequence: Sequence, plan: _StepPlan) -> None:
         """Give a running sequence its share, at the cost of those after it in the order if need be."""
-        num_new = _share(sequence, draft.num_left)
+        num_new = _share(sequence, plan.num_left)
         if num_new == 0 or sequence not in self._running:
             return
         while not self._grow(sequence, num_new):
             last = max(self._running, key=_by_order)
             self._preempt(last)
-            draft.preempt(last)
+            plan.preempt(last)
             if last is sequence:
                 return
-        draft.add(sequence, num_new)
+        plan.add(sequence, num_new)
 
-    def _admit(self, draft: _Draft, now: float) -> None:
+    def _admit(self, plan: _StepPlan, now: float) -> None:
         """Let waiting sequences run, strictly in their order, while tokens, places and blocks last."""
-        num_promised = sum(map(self._num_missing_blocks, self._running))
-        while self._waiting and draft.num_left > 0 and len(self._running) < self._config.max_batch_sequences:
+        num_missing = sum(map(self._num_missing_blocks, self._running))
+        while self._waiting and plan.num_left > 0 and len(self._running) < self._config.max_batch_sequences:
             sequence = self._waiting[0]
             found = [] if sequence.needs_prompt_logprobs else self.pool.find(sequence)
             if self._is_too_late(sequence, len(found), now):
@@ -194,8 +193,8 @@ class Scheduler:
             num_needed = self.pool.num_blocks_for(len(sequence.token_ids)) - len(found)
             # What runs must be able to end its prompt, and then to grow by a block, before anything else begins;
             # or it would be preempted at once, or preempt the newcomer.
-            num_spoken_for = num_promised + len(self._running) + self.pool.num_free_among(found)
-            if num_needed + num_spoken_for > self.pool.num_free_blocks:
+            num_reserved_blocks = num_missing + len(self._running) + self.pool.num_free_among(found)
+            if num_needed + num_reserved_blocks > self.pool.num_free_blocks:
                 return
             del self._waiting[0]
             self._running[sequence] = None
@@ -204,12 +203,12 @@ class Scheduler:
             sequence.num_computed_tokens = len(found) * self.pool.block_size
             if sequence.scheduled is None:
                 sequence.scheduled = now
-                self._note_start(sequence, draft)
-            num_new = _share(sequence, draft.num_left)
+                self._note_start(sequence, plan)
+            num_new = _share(sequence, plan.num_left)
             if not self._grow(sequence, num_new):
                 raise RuntimeError("the blocks that were counted as free are not")
-            draft.add(sequence, num_new)
-            num_promised += self._num_missing_blocks(sequence)
+            plan.add(sequence, num_new)
+            num_missing += self._num_missing_blocks(sequence)
 
     def _is_too_late(self, sequence: Sequence, num_found_blocks: int, now: float) -> bool:
         """Whether a request of which nothing has run yet can't have a token before its deadline."""
@@ -217,13 +216,13 @@ class Scheduler:
         if deadline is None or sequence.scheduled is not None or sequence.choice_index > 0:
             return False
         num_lacking = len(sequence.token_ids) - num_found_blocks * self.pool.block_size
-        return self._pace.is_too_late(num_lacking, deadline - now)
+        return self._step_times.is_too_late(num_lacking, deadline - now)
 
-    def _note_start(self, sequence: Sequence, draft: _Draft) -> None:
+    def _note_start(self, sequence: Sequence, plan: _StepPlan) -> None:
         if sequence.choice_index > 0:
             return
         group = sequence.group
-        draft.started.append(group)
+        plan.started.append(group)
         group.num_cached_tokens = sequence.num_computed_tokens
         if not sequence.needs_prompt_logprobs:  # those are not looked up
             self.num_prefix_query_tokens += sequence.num_prompt_tokens
@@ -256,7 +255,7 @@ class Scheduler:
         insort(self._waiting, sequence, key=_by_order)
 
 
-class _Draft:
+class _StepPlan:
     """A step in the making: who has which share, and how many tokens are left."""
 
     def __init__(self, max_tokens: int) -> None:

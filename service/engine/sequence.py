@@ -7,6 +7,7 @@ Sequences are built and changed on the engine's thread only.
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Collection
 
 from service.engine.constraint_state import ConstraintState
@@ -102,7 +103,7 @@ class Sequence:
         self.token_ids = list(request.prompt_token_ids)
         self.num_prompt_tokens = len(self.token_ids)
         self.num_computed_tokens = 0
-        self.block_table: list[int] = []
+        self.block_table = array("i")
         self.block_hashes: list[bytes] = []  # of the full blocks of token_ids, as far as they were needed
         self.constraint = group.constraint.fork() if group.constraint else None
         self.finish_reason: FinishReason | None = None

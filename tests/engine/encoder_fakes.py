@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import abc
 from collections.abc import AsyncIterator, Iterator
-from collections.abc import Sequence as Rows
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ class FramedTokenizer(ByteTokenizer):
         return [BEGIN, *ids, FINISH] if add_special_tokens else ids
 
 
-def vector_of(token_ids: Rows[int] | TokenIds) -> list[float]:
+def vector_of(token_ids: abc.Sequence[int] | TokenIds) -> list[float]:
     """What `HandRunner` makes of an input: its length, sum, first and last."""
     return [len(token_ids), float(sum(token_ids)), float(token_ids[0]), float(token_ids[-1])]
 
@@ -50,7 +50,7 @@ class HandRunner:
         self.gate.set()
         self.max_runs: int | None = None  # the gate closes itself after so many batches
 
-    def run(self, inputs: Rows[TokenIds]) -> list[Vector]:
+    def run(self, inputs: abc.Sequence[TokenIds]) -> list[Vector]:
         self.entered.set()
         if len(self.batches) == self.max_runs:
             self.gate.clear()

@@ -203,13 +203,14 @@ class Bench:
     config: EngineConfig = field(default_factory=config_of)
     rule: Rule = sum_rule
     clock: Clock = field(default_factory=Clock)
+    runner: PagedRunner = field(default_factory=PagedRunner)  # with the rule and the block size given here
     outputs: dict[tuple[int, int], list[GenerationOutput]] = field(default_factory=dict)
     errors: dict[int, list[EngineError]] = field(default_factory=dict)
     started: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         assert self.config.num_blocks is not None
-        self.runner = PagedRunner(self.rule, self.config.block_size)
+        self.runner.rule, self.runner.block_size = self.rule, self.config.block_size
         self.pool = BlockPool(self.config.num_blocks, self.config.block_size)
         self.scheduler = Scheduler(self.config, self.pool)
         self.core = EngineCore(self.scheduler, self.runner, self.clock)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from collections.abc import Sequence as Rows
+from collections import abc
 
 import numpy as np
 
 from service.engine.constraint_state import ConstraintState
 from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.watermark import Watermark
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from tests.engine.fakes import ByteTokenizer
 
@@ -21,12 +20,12 @@ _MASK = 2**64 - 1
 def sequence_of(
     sampling: SamplingParams | None = None,
     *,
-    prompt: Rows[int] = (1, 2, 3),
-    generated: Rows[int] = (),
+    prompt: abc.Sequence[int] = (1, 2, 3),
+    generated: abc.Sequence[int] = (),
     stopping: StopParams | None = None,
-    logprobs: int | None = None,
+    top_logprobs: int | None = None,
     constraint: ConstraintState | None = None,
-    eos_token_ids: Collection[int] = (),
+    eos_token_ids: abc.Collection[int] = (),
     seed: int = 0,
 ) -> Sequence:
     """A sequence in the middle of its answer."""
@@ -36,8 +35,7 @@ def sequence_of(
             list(prompt),
             sampling or SamplingParams(),
             stopping or StopParams(),
-            logprobs=logprobs,
-            constraint=constraint,
+            logprobs=None if top_logprobs is None else LogprobsOptions(top_logprobs),
         ),
         ByteTokenizer(),
         serial=0,
@@ -49,6 +47,7 @@ def sequence_of(
     )
     sequence = group.sequences[0]
     sequence.token_ids += generated
+    sequence.constraint = constraint
     return sequence
 
 
@@ -64,7 +63,7 @@ def reference_uniform(seed: int, index: int) -> float:
     return (mix((mix(seed ^ golden) + index * golden) & _MASK) >> 11) / 2**53
 
 
-def reference_distribution(logits: Rows[float], sequence: Sequence) -> list[float]:
+def reference_distribution(logits: abc.Sequence[float], sequence: Sequence) -> list[float]:
     """The probability of each token after all that the request asks for, constraints apart."""
     sampling = sequence.request.sampling
     logits = list(logits)
@@ -90,7 +89,7 @@ def reference_distribution(logits: Rows[float], sequence: Sequence) -> list[floa
 
 def _truncated(logits: list[float], sampling: SamplingParams) -> list[float]:
     probabilities = _softmax(logits)
-    if sampling.top_k:
+    if sampling.top_k is not None:
         border = sorted(probabilities, reverse=True)[: sampling.top_k][-1]
         probabilities = _renormalised([p if p >= border else 0.0 for p in probabilities])
     if sampling.top_p < 1:
@@ -127,7 +126,7 @@ def _renormalised(weights: list[float]) -> list[float]:
     return [weight / total for weight in weights]
 
 
-def reference_tokens(logits: Rows[float], sequence: Sequence, slack: float = 1e-5) -> set[int]:
+def reference_tokens(logits: abc.Sequence[float], sequence: Sequence, slack: float = 1e-5) -> set[int]:
     """The tokens at the sequence's place of the summed distribution; several if rounding may decide."""
     distribution = reference_distribution(logits, sequence)
     if sequence.request.sampling.temperature == 0:

@@ -39,6 +39,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def set_available_memory(monkeypatch: pytest.MonkeyPatch, host: Path, num_bytes: int) -> None:
+    """Let the host have that much memory left, in whole KiB, and no limit of a container."""
+    (host / "meminfo").write_text(f"MemTotal: 1 kB\nMemAvailable: {num_bytes // 1024} kB\n")
+    monkeypatch.setattr(memory, "MEMINFO", host / "meminfo")
+    monkeypatch.setattr(memory, "CGROUP", host)
+
+
 def edit_json(file: Path, **values: object) -> None:
     data: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     file.write_text(json.dumps(data | values))
@@ -94,20 +101,24 @@ def test_build_gives_a_small_model_one_thread(
     folder: Path, monkeypatch: pytest.MonkeyPatch, wanted: int | None, smallest: int, expected: int
 ) -> None:
     """A larger one gets all of torch's, and a number that is given counts before both."""
-    monkeypatch.setattr(model_source, "_MIN_THREADED_PARAMETERS", smallest)
+    monkeypatch.setattr(model_source, "MIN_THREADED_PARAMETERS", smallest)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert build_engine(str(folder), replace(SMALL, num_threads=wanted)).config.num_threads == expected
 
 
 @pytest.mark.parametrize(("available", "expected"), [(10**12, 4 * 8), (64 * 1536 * 2, 6), (1536 * 16 * 2 - 1, None)])
 def test_build_sizes_the_cache(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, available: int, expected: int | None
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+    available: int,
+    expected: int | None,
 ) -> None:
     """Half of the available memory, and no more than a full batch of the longest sequences; none is an error.
 
     A token takes 3 layers x 2 x 2 heads x 32 x 4 bytes = 1,536 bytes; 4 sequences of 128 tokens take 32 blocks.
     """
-    monkeypatch.setattr(memory, "_available_host_bytes", lambda: available)
+    set_available_memory(monkeypatch, tmp_path_factory.mktemp("host"), available)
     config = EngineConfig(max_batch_sequences=4)
     if expected is None:
         with pytest.raises(ModelLoadError, match="no memory is left"):
@@ -120,10 +131,14 @@ def test_build_sizes_the_cache(
 
 @pytest.mark.parametrize(("cache_share", "expected"), [(1.0, 30), (0.5, 15), (0.1, 3)])
 def test_build_leaves_cache_memory_to_others(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, cache_share: float, expected: int
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+    cache_share: float,
+    expected: int,
 ) -> None:
     """Of the memory for caches, here 30 blocks of 16 tokens, an engine takes its share."""
-    monkeypatch.setattr(memory, "_available_host_bytes", lambda: 2 * 30 * 16 * 1536)
+    set_available_memory(monkeypatch, tmp_path_factory.mktemp("host"), 2 * 30 * 16 * 1536)
     config = EngineConfig(max_batch_sequences=4)
     built = build_engine(str(folder), config, compute_dtype="float32", cache_share=cache_share)
     assert built.config.num_blocks == expected
@@ -137,7 +152,7 @@ def test_memory_is_told_in_bytes() -> None:
 
 def test_memory_heeds_the_containers_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A control group's limit, less what it uses, counts where it is the smaller."""
-    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
     (tmp_path / "memory.current").write_text("1000000\n")
     (tmp_path / "memory.max").write_text("3000000\n")
     assert memory.cache_bytes(torch.device("cpu")) == 1_000_000
@@ -169,11 +184,20 @@ def test_fingerprint_tells_what_decides_the_numbers(folder: Path, tmp_path_facto
     assert build_engine(str(copy), SMALL, compute_dtype="float32").info.fingerprint != first
 
 
+def test_build_takes_the_backend_of_the_settings(folder: Path) -> None:
+    """Forced, it serves with a fingerprint of its own, for its rounding differs; an unknown name ends the build."""
+    lean = build_engine(str(folder), SMALL).info.fingerprint
+    assert build_engine(str(folder), replace(SMALL, backend="torch")).info.fingerprint == lean
+    assert build_engine(str(folder), replace(SMALL, backend="transformers")).info.fingerprint != lean
+    with pytest.raises(ModelLoadError, match=r"engine\.backend must be auto or one of torch, transformers"):
+        build_engine(str(folder), replace(SMALL, backend="tensor"))
+
+
 def test_build_refuses_what_it_cannot_load(folder: Path) -> None:
     """Each missing or broken file is named."""
     with pytest.raises(ModelLoadError, match="folder /no/such/folder does not exist"):
         build_engine("/no/such/folder", SMALL)
-    with pytest.raises(ModelLoadError, match="'teapot' is no device"):
+    with pytest.raises(ModelLoadError, match="'teapot' is not a device"):
         build_engine(str(folder), SMALL, device="teapot")
     write_tokenizer(folder, VOCAB_SIZE + 1)
     with pytest.raises(ModelLoadError, match=f"tokenizer has {VOCAB_SIZE + 1} ids, the model only {VOCAB_SIZE}"):
@@ -209,7 +233,7 @@ def test_build_asks_the_hub_for_an_id(folder: Path, monkeypatch: pytest.MonkeyPa
         raise ConnectionError("no route to the hub")
 
     monkeypatch.setattr(model_source, "snapshot_download", fail)
-    with pytest.raises(ModelLoadError, match=r"owner/name is no folder and could not be had .*: no route"):
+    with pytest.raises(ModelLoadError, match=r"owner/name is not a folder and could not be downloaded .*: no route"):
         build_engine("owner/name", SMALL)
 
 

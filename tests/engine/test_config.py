@@ -30,10 +30,10 @@ def test_config_names_the_field_of_a_bad_size(name: str, value: object) -> None:
 
 
 @pytest.mark.parametrize("value", [1, 0.5, -2, float("nan")])
-def test_config_refuses_a_stretch_without_room_for_prompts(value: float) -> None:
-    """At 1 or less no prompt could ever be computed beside an answer."""
-    with pytest.raises(ValueError, match="max_decode_stretch"):
-        EngineConfig(max_decode_stretch=value)
+def test_config_refuses_a_slowdown_without_room_for_prompts(value: float) -> None:
+    """At 1 or less no prompt could ever be computed beside decodes."""
+    with pytest.raises(ValueError, match="max_slowdown"):
+        EngineConfig(max_slowdown=value)
 
 
 @pytest.mark.parametrize("name", ["num_blocks", "max_model_len", "num_threads"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -52,4 +53,4 @@ def test_bytes_per_slot_counts_keys_and_values() -> None:
 )
 def test_is_run(blocks: list[int], expected: bool) -> None:  # noqa: FBT001
     """Adjacent and ascending, not merely as far apart as a run is long."""
-    assert is_run(blocks) is expected
+    assert is_run(np.array(blocks, np.int32)) is expected

@@ -13,15 +13,16 @@ from service.engine.config import EngineConfig
 from service.engine.constraint_state import ConstraintState
 from service.engine.core import EngineCore
 from service.engine.model_runner import ModelRunner
-from service.engine.models.checkpoint import Checkpoint
-from service.engine.models.load import load_backend
+from service.engine.models.backends import choose_backend
+from service.engine.sampler import TorchSampler
 from service.engine.scheduler import Scheduler
-from service.generation.errors import ConstraintFailed
+from service.generation.errors import ConstraintFailed, EngineError
 from service.generation.output import GenerationOutput
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
+from tests.engine.driving import drive
 from tests.engine.fakes import group_of
-from tests.engine.tiny_models import MAX_POSITIONS, save, tokens
+from tests.engine.tiny_models import MAX_POSITIONS, save, spec, tokens
 
 NUM_TOKENS = 30
 GREEDY = SamplingParams(temperature=0)
@@ -47,37 +48,29 @@ class Core:
 
     def __init__(self, model: tuple[Any, Path], *, num_blocks: int = 64, **sizes: Any) -> None:
         config = EngineConfig(block_size=4, num_blocks=num_blocks, max_model_len=MAX_POSITIONS, **sizes)
-        device = torch.device("cpu")
-        backend = load_backend(model[0].config, Checkpoint(model[1]), torch.float32, device, MAX_POSITIONS)
-        self.runner = ModelRunner(backend, num_blocks, 4, device)
+        source = spec(model[1])
+        self.runner = ModelRunner(choose_backend(source).load(source), TorchSampler(), num_blocks, 4)
         self.core = EngineCore(Scheduler(config, BlockPool(num_blocks, 4)), self.runner)
-        self.errors: list[Exception] = []
+        self.errors: list[EngineError] = []
 
-    def generate(self, *requests: GenerationRequest) -> list[list[GenerationOutput]]:
-        """Run the requests together; the outputs of each."""
+    def generate(self, *requests: GenerationRequest, **constraints: ConstraintState) -> list[list[GenerationOutput]]:
+        """Run the requests together, those with an id among `constraints` under them; the outputs of each."""
         groups = [group_of(request, max_model_len=MAX_POSITIONS) for request in requests]
-        outputs: dict[object, list[GenerationOutput]] = {group: [] for group in groups}
         for group in groups:
-            self.core.add(group)
-        while self.core.has_work:
-            report = self.core.step()
-            for group, output in report.outputs:
-                outputs[group].append(output)
-            self.errors += [error for _, error in report.errors]
-        self.core.check()
-        return list(outputs.values())
+            for sequence in group.sequences:
+                sequence.constraint = constraints.get(group.request.request_id)
+        outputs, self.errors = drive(self.core, groups)
+        return outputs
 
 
 def request(
     prompt: list[int],
     sampling: SamplingParams,
     *,
-    logprobs: int | None = None,
-    constraint: ConstraintState | None = None,
+    request_id: str = "r",
+    logprobs: LogprobsOptions | None = None,
 ) -> GenerationRequest:
-    return GenerationRequest(
-        "r", prompt, sampling, StopParams(max_tokens=NUM_TOKENS), logprobs=logprobs, constraint=constraint
-    )
+    return GenerationRequest(request_id, prompt, sampling, StopParams(max_tokens=NUM_TOKENS), logprobs=logprobs)
 
 
 REQUESTS = [request(prompt, sampling) for prompt, sampling in zip(PROMPTS, MIXED, strict=True)]
@@ -152,7 +145,7 @@ def test_choices_differ_and_repeat(model: tuple[Any, Path]) -> None:
 
 def test_logprobs_come_with_every_token(model: tuple[Any, Path]) -> None:
     """Each output has one value for its token, with the candidates asked for."""
-    outputs = Core(model).generate(request(PROMPTS[0], GREEDY, logprobs=3))[0]
+    outputs = Core(model).generate(request(PROMPTS[0], GREEDY, logprobs=LogprobsOptions(3)))[0]
     assert len(outputs) == NUM_TOKENS
     for output in outputs:
         (logprob,) = output.logprobs
@@ -179,6 +172,6 @@ class Stuck:
 def test_stuck_constraint_ends_its_request_only(model: tuple[Any, Path], alone: list[list[int]]) -> None:
     """The request fails with a ConstraintFailed; those beside it get their tokens."""
     core = Core(model)
-    outputs = core.generate(REQUESTS[0], request(PROMPTS[1], GREEDY, constraint=Stuck()), REQUESTS[2])
+    outputs = core.generate(REQUESTS[0], request(PROMPTS[1], GREEDY, request_id="stuck"), REQUESTS[2], stuck=Stuck())
     assert [ids(each) for each in outputs] == [alone[0], [], alone[2]]
     assert [type(error) for error in core.errors] == [ConstraintFailed]

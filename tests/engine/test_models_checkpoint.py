@@ -48,7 +48,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "unexpected tensor": (
         lambda folder: edit(folder, lambda t: t.update({"model.surprise": torch.zeros(2)})),
-        f"{FILE}: the model has no place for the tensor model.surprise",
+        f"{FILE}: the model has no use for the tensor model.surprise",
     ),
 }
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from service.engine.models import attention
 from service.engine.models.backend import Backend
 from service.engine.models.decoder_shape import lean_refusal
 from tests.engine.tiny_models import CONFIGS, LEAN, MODULES, Part, load, reference, reload, run, save, tokens
@@ -26,7 +25,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
-def backend(model: tuple[Any, Path]) -> Backend:
+def backend(model: tuple[Any, Path]) -> Backend[Tensor]:
     return load(model[1])
 
 
@@ -35,7 +34,7 @@ def assert_close(logits: Tensor, expected: Tensor) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_logits_equal_reference(model: tuple[Any, Path], backend: Backend, table: list[int]) -> None:
+def test_logits_equal_reference(model: tuple[Any, Path], backend: Backend[Tensor], table: list[int]) -> None:
     """A whole prompt gives the reference's logits at every position, wherever its blocks lie."""
     ids = tokens(LENGTH)
     assert_close(run(backend, [Part(ids, 0, LENGTH, table)])[0], reference(model[0], ids))
@@ -44,7 +43,7 @@ def test_logits_equal_reference(model: tuple[Any, Path], backend: Backend, table
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 @pytest.mark.parametrize("cuts", [[20, 21, 22, LENGTH], [8, 16, LENGTH], list(range(1, LENGTH + 1))])
 def test_logits_chunked_equal_whole(
-    model: tuple[Any, Path], backend: Backend, table: list[int], cuts: list[int]
+    model: tuple[Any, Path], backend: Backend[Tensor], table: list[int], cuts: list[int]
 ) -> None:
     """Chunks of any length, single tokens among them, give what the whole prompt gives."""
     ids = tokens(LENGTH, seed=1)
@@ -53,7 +52,7 @@ def test_logits_chunked_equal_whole(
     assert_close(torch.cat(parts), reference(model[0], ids))
 
 
-def test_logits_batched_equal_alone(model: tuple[Any, Path], backend: Backend) -> None:
+def test_logits_batched_equal_alone(model: tuple[Any, Path], backend: Backend[Tensor]) -> None:
     """Prefills, chunks and decodes of unequal lengths in one batch give what each gives alone."""
     cases = [
         (tokens(30, seed=2), 29, list(range(4))),  # decodes of unequal contexts
@@ -71,19 +70,7 @@ def test_logits_batched_equal_alone(model: tuple[Any, Path], backend: Backend) -
         assert_close(logits, reference(model[0], ids)[start:])
 
 
-def test_logits_of_long_decodes_equal_reference(
-    model: tuple[Any, Path], backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Decodes whose contexts are too long to be padded together are read one by one, with the same result."""
-    monkeypatch.setattr(attention, "_MAX_PADDED_BYTES", 0)
-    cases = [(tokens(30, seed=8), list(range(4))), (tokens(33, seed=9), [20, 9, 21, 8, 22])]
-    run(backend, [Part(ids, 0, len(ids) - 1, table) for ids, table in cases])
-    batched = run(backend, [Part(ids, len(ids) - 1, len(ids), table) for ids, table in cases])
-    for (ids, _), logits in zip(cases, batched, strict=True):
-        assert_close(logits, reference(model[0], ids)[-1:])
-
-
-def test_logits_ignore_what_others_left_in_a_block(model: tuple[Any, Path], backend: Backend) -> None:
+def test_logits_ignore_what_others_left_in_a_block(model: tuple[Any, Path], backend: Backend[Tensor]) -> None:
     """A block that another sequence filled before gives the same logits as a fresh one."""
     old, ids = tokens(LENGTH, seed=10), tokens(5, seed=11)
     run(backend, [Part(old, 0, LENGTH, TABLES["run"])])

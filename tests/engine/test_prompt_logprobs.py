@@ -14,7 +14,7 @@ from service.engine.build import build_engine
 from service.engine.config import EngineConfig
 from service.generation.errors import InvalidRequest
 from service.generation.output import GenerationOutput
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from tests.engine.fakes import Bench, config_of, read
 from tests.engine.fakes import request as engine_request
@@ -23,11 +23,10 @@ FOLDER = Path(__file__).parents[2] / "demo" / "model"
 PROMPT = "The quick brown fox jumps over the lazy dog, and the dog sleeps on. " * 5
 
 
-def request(token_ids: list[int], prompt_logprobs: int | None, **fields: Any) -> GenerationRequest:
+def request(token_ids: list[int], top_logprobs: int | None, **fields: Any) -> GenerationRequest:
     stopping = StopParams(max_tokens=3, ignore_eos=True)
-    return GenerationRequest(
-        "r", token_ids, SamplingParams(seed=1), stopping, prompt_logprobs=prompt_logprobs, **fields
-    )
+    options = None if top_logprobs is None else LogprobsOptions(top_logprobs)
+    return GenerationRequest("r", token_ids, SamplingParams(seed=1), stopping, prompt_logprobs=options, **fields)
 
 
 @pytest.mark.parametrize("sizes", [{}, {"max_batch_tokens": 24, "max_batch_sequences": 8}], ids=["whole", "pieces"])
@@ -45,9 +44,11 @@ async def test_prompt_logprobs_are_the_models_own(sizes: dict[str, Any]) -> None
             return await read(outputs)
 
     async with built.engine as engine:
-        plain = await ask(request(token_ids, None, logprobs=0))
+        plain = await ask(request(token_ids, None, logprobs=LogprobsOptions()))
         answers = await asyncio.gather(
-            ask(request(token_ids, 3, logprobs=0)), ask(request(token_ids, None)), ask(request(token_ids, 0, n=3))
+            ask(request(token_ids, 3, logprobs=LogprobsOptions())),
+            ask(request(token_ids, None)),
+            ask(request(token_ids, 0, n=3)),
         )
     for outputs, num_candidates, num_choices in ((answers[0], 3, 1), (answers[2], 0, 3)):
         firsts = [next(o for o in outputs if o.choice_index == index) for index in range(num_choices)]
@@ -61,7 +62,6 @@ async def test_prompt_logprobs_are_the_models_own(sizes: dict[str, Any]) -> None
     assert not any(output.prompt_logprobs for output in (*plain, *answers[1]))
     said = [[i for output in outputs for i in output.token_ids] for outputs in (plain, answers[0], answers[1])]
     assert said[0] == said[1] == said[2]
-    assert not built.runner._prompt_logprobs
 
 
 async def test_prompt_of_one_token_has_none() -> None:
@@ -78,7 +78,7 @@ async def test_prompt_of_one_token_has_none() -> None:
 def test_prompt_is_computed_whole_and_in_small_pieces() -> None:
     """Though it is cached, and at most 64 tokens a step: each takes as many logits as the vocabulary has tokens."""
     bench = Bench(config_of(num_blocks=64, max_model_len=256))
-    for prompt_logprobs in (None, 0, None):
+    for prompt_logprobs in (None, LogprobsOptions(), None):
         bench.add(engine_request("x" * 100, max_tokens=2, prompt_logprobs=prompt_logprobs, n=2))
         bench.run()
     bench.assert_idle()

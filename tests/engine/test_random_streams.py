@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import Counter
-from collections.abc import Sequence as Rows
+from collections import Counter, abc
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,12 @@ import torch
 
 from service.engine.core import SampledToken
 from service.engine.engine import Engine
-from service.engine.sampler import Sampler
+from service.engine.sampler import TorchSampler
 from service.engine.scheduler import Step
 from service.engine.sequence import Sequence
 from service.generation.errors import DeadlineExceeded, EngineError, SequenceError
 from service.generation.output import FinishReason, GenerationOutput
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from tests.engine.fakes import END, ByteTokenizer, PagedRunner, config_of
 
@@ -33,7 +32,7 @@ class SamplingRunner(PagedRunner):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sampler = Sampler()
+        self.sampler = TorchSampler()
         self.table = torch.randn(997, VOCAB_SIZE, generator=torch.Generator().manual_seed(0)) * 3
 
     def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
@@ -93,7 +92,7 @@ def random_request(draw: random.Random, serial: int) -> GenerationRequest:
         list(prompt[: draw.randint(1, len(prompt))]),
         SamplingParams(
             temperature=draw.choice([0, 0.5, 1, 2]),
-            top_k=draw.choice([0, 0, 1, 20]),
+            top_k=draw.choice([None, None, 1, 20]),
             top_p=draw.choice([1, 1, 0.7]),
             min_p=draw.choice([0, 0, 0.1]),
             typical_p=draw.choice([1, 1, 0.8]),
@@ -112,8 +111,8 @@ def random_request(draw: random.Random, serial: int) -> GenerationRequest:
             ignore_eos=draw.random() < 0.3,
         ),
         n=draw.choice([1, 1, 1, 1, 1, 1, 2, 3]),
-        logprobs=draw.choice([None, None, 0, 3]),
-        prompt_logprobs=draw.choice([None, None, None, 2]),
+        logprobs=draw.choice([None, None, LogprobsOptions(0), LogprobsOptions(3)]),
+        prompt_logprobs=draw.choice([None, None, None, LogprobsOptions(2)]),
         constraint=constraint,
         deadline=time.monotonic() + draw.random() if draw.random() < 0.05 else None,
         priority=draw.randrange(3),
@@ -144,7 +143,7 @@ async def read(
     return "ended", outputs
 
 
-def tokens(outputs: Rows[GenerationOutput], choice_index: int) -> list[int]:
+def tokens(outputs: abc.Sequence[GenerationOutput], choice_index: int) -> list[int]:
     return [i for output in outputs if output.choice_index == choice_index for i in output.token_ids]
 
 
@@ -175,7 +174,7 @@ async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
     ends = Counter(end for end, _ in answers)
     assert ends.keys() == {"ended", "left", DeadlineExceeded.__name__, "ConstraintFailed"}
     reasons = Counter(output.finish_reason for _, outputs in answers for output in outputs)
-    assert reasons.keys() == {None, *FinishReason}
+    assert reasons.keys() == {None, *FinishReason} - {FinishReason.TOOL_CALLS}
     for wanted, (end, outputs) in zip(requests, answers, strict=True):
         for index in range(wanted.n):
             mine = [output for output in outputs if output.choice_index == index]
@@ -187,7 +186,7 @@ async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
     await check_alone([(wanted, answer) for wanted, answer in zip(requests, answers, strict=True)][::40])
 
 
-async def check_alone(sample: Rows[tuple[GenerationRequest, tuple[str, list[GenerationOutput]]]]) -> None:
+async def check_alone(sample: abc.Sequence[tuple[GenerationRequest, tuple[str, list[GenerationOutput]]]]) -> None:
     """Each of these requests says the same, or its beginning, in an engine of its own time and room."""
     engine, _ = engine_of(num_blocks=400, max_model_len=96, prefix_caching=False)
     async with engine:

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from service.engine.core import SampledToken
-from service.engine.sampler import Sampler
+from service.engine.sampler import TorchSampler
 from service.engine.sequence import Sequence
 from service.generation.errors import ConstraintFailed, SequenceError
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.engine.sampling import reference_distribution, reference_tokens, sequence_of
 
 VOCAB_SIZE = 700  # more than one block of the search, and than truncation picks without sorting
@@ -89,7 +89,7 @@ def test_sampler_equals_reference(sampling: SamplingParams) -> None:
     rng = random.Random(1)
     logits = random_logits(200)
     sequences = [random_sequence(sampling, rng) for _ in range(len(logits))]
-    chosen = token_ids(Sampler().sample(logits.clone(), sequences))
+    chosen = token_ids(TorchSampler().sample(logits.clone(), sequences))
     expected = [reference_tokens(row, sequence) for row, sequence in zip(logits.tolist(), sequences, strict=True)]
     assert all(token in tokens for token, tokens in zip(chosen, expected, strict=True))
     assert sum(len(tokens) > 1 for tokens in expected) < 10  # nearly always only one token is right
@@ -101,14 +101,13 @@ def test_sampler_mixed_equals_alone() -> None:
     sequences = [random_sequence(sampling, rng) for sampling in PARAMS.values() for _ in range(4)]
     for index in range(0, len(sequences), 3):
         request = sequences[index].request
-        sequences[index].request = replace(
-            request, logprobs=rng.randrange(21), stopping=StopParams(min_tokens=rng.randrange(40))
-        )
+        options, stopping = LogprobsOptions(rng.randrange(21)), StopParams(min_tokens=rng.randrange(40))
+        sequences[index].request = replace(request, logprobs=options, stopping=stopping)
     rng.shuffle(sequences)
     logits = random_logits(len(sequences))
-    alone = [Sampler().sample(row.clone()[None], [each])[0] for row, each in zip(logits, sequences, strict=True)]
-    assert Sampler().sample(logits.clone(), sequences) == alone
-    backwards = Sampler().sample(logits.flip(0), sequences[::-1])
+    alone = [TorchSampler().sample(row.clone()[None], [each])[0] for row, each in zip(logits, sequences, strict=True)]
+    assert TorchSampler().sample(logits.clone(), sequences) == alone
+    backwards = TorchSampler().sample(logits.flip(0), sequences[::-1])
     assert backwards[::-1] == alone
 
 
@@ -117,7 +116,7 @@ def test_sampler_draws_from_the_reference_distribution(name: str) -> None:
     """4,000 seeds of one row fall as the float64 distribution says: chi-square below its 99.9 % quantile."""
     logits = random_logits(1, seed=3)
     sequences = [sequence_of(PARAMS[name], generated=(20, 21, 21), seed=seed) for seed in range(4000)]
-    counts = Counter(token_ids(Sampler().sample(logits.repeat(4000, 1), sequences)))
+    counts = Counter(token_ids(TorchSampler().sample(logits.repeat(4000, 1), sequences)))
     distribution = reference_distribution(logits[0].tolist(), sequences[0])
     frequent = {token for token, probability in enumerate(distribution) if probability * 4000 >= 5}
     observed = [counts[token] for token in frequent]
@@ -137,7 +136,7 @@ def test_sampler_keeps_tied_tokens_together() -> None:
     logits[0, [10, 300, 600]] = 2.0
     for sampling in (SamplingParams(top_k=2), SamplingParams(top_p=0.01)):
         sequences = [sequence_of(sampling, seed=seed) for seed in range(200)]
-        chosen = token_ids(Sampler().sample(logits.repeat(200, 1), sequences))
+        chosen = token_ids(TorchSampler().sample(logits.repeat(200, 1), sequences))
         assert set(chosen) == {10, 300, 600}
 
 
@@ -145,7 +144,7 @@ def test_sampler_greedy_takes_the_first_of_equals() -> None:
     """Greedy decoding of tied logits takes the lowest id, as transformers does."""
     logits = torch.zeros(3, VOCAB_SIZE)
     logits[:, [77, 400]] = 1.0
-    assert token_ids(Sampler().sample(logits, [sequence_of(PARAMS["greedy"]) for _ in range(3)])) == [77, 77, 77]
+    assert token_ids(TorchSampler().sample(logits, [sequence_of(PARAMS["greedy"]) for _ in range(3)])) == [77, 77, 77]
 
 
 @pytest.mark.parametrize("penalty", [1e-45, 1e-38, 3e38])
@@ -153,7 +152,7 @@ def test_sampler_any_repetition_penalty_leaves_numbers(penalty: float) -> None:
     """However small or large the repetition penalty, a token is chosen: at its least one of the used ones."""
     logits = random_logits(1).abs()
     sequence = sequence_of(SamplingParams(repetition_penalty=penalty, frequency_penalty=2.0), prompt=(7, 8, 9))
-    (token_id,) = token_ids(Sampler().sample(logits, [sequence]))
+    (token_id,) = token_ids(TorchSampler().sample(logits, [sequence]))
     assert (token_id in {7, 8, 9}) == (penalty < 1)
 
 
@@ -162,14 +161,14 @@ def test_sampler_smallest_temperature_is_greedy(temperature: float) -> None:
     """A temperature near zero gives the most likely token, not an overflow."""
     logits = random_logits(20)
     sequences = [sequence_of(SamplingParams(temperature=temperature), seed=seed) for seed in range(20)]
-    assert token_ids(Sampler().sample(logits.clone(), sequences)) == logits.argmax(dim=-1).tolist()
+    assert token_ids(TorchSampler().sample(logits.clone(), sequences)) == logits.argmax(dim=-1).tolist()
 
 
 def test_sampler_largest_temperature_is_even() -> None:
     """A temperature without bound draws evenly from what is allowed, and from nothing else."""
     logits = random_logits(300)
     sampling = SamplingParams(temperature=1e300, logit_bias=dict.fromkeys(range(10, VOCAB_SIZE), -math.inf))
-    chosen = token_ids(Sampler().sample(logits, [sequence_of(sampling, seed=seed) for seed in range(300)]))
+    chosen = token_ids(TorchSampler().sample(logits, [sequence_of(sampling, seed=seed) for seed in range(300)]))
     assert len(chosen) == 300
     assert set(chosen) == set(range(10))
 
@@ -177,11 +176,11 @@ def test_sampler_largest_temperature_is_even() -> None:
 def test_sampler_counts_incrementally() -> None:
     """Counts kept from step to step equal counts made anew, and a released sequence starts over."""
     rng = random.Random(4)
-    kept, sequence = Sampler(), random_sequence(PARAMS["all"], rng)
+    kept, sequence = TorchSampler(), random_sequence(PARAMS["all"], rng)
     for step in range(150):  # beyond the first size of the table
         logits = random_logits(1, seed=step)
         result = kept.sample(logits.clone(), [sequence])
-        assert result == Sampler().sample(logits, [sequence])
+        assert result == TorchSampler().sample(logits, [sequence])
         if step == 70:
             kept.release(sequence)
             del sequence.token_ids[-40:]
@@ -199,7 +198,7 @@ def test_sampler_forbids_an_early_end() -> None:
 
     def sample(generated: tuple[int, ...]) -> int:
         sequence = sequence_of(PARAMS["greedy"], generated=generated, stopping=stopping, eos_token_ids=(8,))
-        return token_ids(Sampler().sample(logits.clone(), [sequence]))[0]
+        return token_ids(TorchSampler().sample(logits.clone(), [sequence]))[0]
 
     assert [sample(()), sample((4,)), sample((4, 4))] == [4, 4, 8]
 
@@ -208,7 +207,7 @@ def test_sampler_bias_outside_the_vocabulary_does_nothing() -> None:
     """An id that the model has no logit for changes nothing."""
     logits = random_logits(1)
     strange = sequence_of(SamplingParams(logit_bias={VOCAB_SIZE: 9.0, -1: 9.0}))
-    assert Sampler().sample(logits.clone(), [strange]) == Sampler().sample(logits, [sequence_of()])
+    assert TorchSampler().sample(logits.clone(), [strange]) == TorchSampler().sample(logits, [sequence_of()])
 
 
 class Panic(BaseException):
@@ -243,8 +242,8 @@ def test_sampler_constraint_masks_its_row_only(sampling: SamplingParams) -> None
     logits = random_logits(60)
     allowed = (0, 31, 32, 63, 255, 256, 699)
     rows = [sequence_of(sampling, seed=seed, constraint=Only(*allowed) if seed % 2 else None) for seed in range(60)]
-    results = token_ids(Sampler().sample(logits.clone(), rows))
-    free = token_ids(Sampler().sample(logits, [sequence_of(sampling, seed=seed) for seed in range(60)]))
+    results = token_ids(TorchSampler().sample(logits.clone(), rows))
+    free = token_ids(TorchSampler().sample(logits, [sequence_of(sampling, seed=seed) for seed in range(60)]))
     assert set(results[1::2]) <= set(allowed)
     assert len(set(results[1::2])) > 1
     assert results[::2] == free[::2]
@@ -264,10 +263,10 @@ def test_sampler_bad_constraint_fails_its_row_only(sampling: SamplingParams, con
     logits = random_logits(3)
     good = [sequence_of(sampling, seed=seed) for seed in (1, 2)]
     bad = sequence_of(sampling, constraint=constraint)
-    first, failed, last = Sampler().sample(logits.clone(), [good[0], bad, good[1]])
+    first, failed, last = TorchSampler().sample(logits.clone(), [good[0], bad, good[1]])
     assert isinstance(failed, ConstraintFailed)
     assert message in str(failed)
-    assert [first, last] == Sampler().sample(logits[[0, 2]], good)
+    assert [first, last] == TorchSampler().sample(logits[[0, 2]], good)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -276,9 +275,9 @@ def test_sampler_logits_that_are_no_numbers_fail_their_row_only(bad: float, samp
     """A row that is not finite is a SequenceError; the rows beside it are as without it."""
     logits = random_logits(3)
     sequences = [sequence_of(sampling, seed=seed) for seed in range(3)]
-    expected = Sampler().sample(logits.clone(), sequences)
+    expected = TorchSampler().sample(logits.clone(), sequences)
     logits[1, 5] = bad
-    first, failed, last = Sampler().sample(logits, sequences)
+    first, failed, last = TorchSampler().sample(logits, sequences)
     assert isinstance(failed, SequenceError)
     assert [first, last] == [expected[0], expected[2]]
 
@@ -288,11 +287,11 @@ def test_sampler_logprobs_are_of_the_unmodified_distribution() -> None:
     logits = random_logits(3)
     expected = logits.double().log_softmax(dim=-1)
     sequences = [
-        sequence_of(PARAMS["all"], generated=(20, 20), logprobs=20),
+        sequence_of(PARAMS["all"], generated=(20, 20), top_logprobs=20),
         sequence_of(PARAMS["plain"]),
-        sequence_of(PARAMS["greedy"], logprobs=0),
+        sequence_of(PARAMS["greedy"], top_logprobs=0),
     ]
-    first, second, third = Sampler().sample(logits.clone(), sequences)
+    first, second, third = TorchSampler().sample(logits.clone(), sequences)
     assert isinstance(first, SampledToken)
     assert first.logprob is not None
     assert first.logprob.logprob == pytest.approx(expected[0, first.token_id].item(), abs=1e-5)

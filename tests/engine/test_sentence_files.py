@@ -72,7 +72,7 @@ def test_files_of_other_families_and_layouts_are_read(tmp_path: Path) -> None:
     ("files", "words"),
     [
         ({"modules": "["}, r"modules\.json can't be read"),
-        ({"modules": {}}, r"modules\.json holds no JSON list"),
+        ({"modules": {}}, r"modules\.json is not a JSON list"),
         ({"modules": modules("Transformer", "Pooling", "Dense")}, "not Transformer, Pooling, Dense"),
         ({"modules": modules("Transformer")}, "only the modules"),
         ({"modules": modules("Transformer", "Pooling")}, r"1_Pooling/config\.json can't be read"),
@@ -81,7 +81,7 @@ def test_files_of_other_families_and_layouts_are_read(tmp_path: Path) -> None:
         ({"pooling": {}}, "not nothing"),
         ({"pooling": {"pooling_mode": 3}}, "not 3"),
         ({"pooling": {**MEAN, "include_prompt": False}}, "leaves out the instruction"),
-        ({"pooling": MEAN, "sentence_bert_config": []}, r"sentence_bert_config\.json holds no JSON object"),
+        ({"pooling": MEAN, "sentence_bert_config": []}, r"sentence_bert_config\.json is not a JSON object"),
         ({"pooling": MEAN, "sentence_bert_config": {"max_seq_length": "many"}}, "max_seq_length must be"),
     ],
 )

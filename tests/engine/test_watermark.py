@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence as Rows
+from collections import abc
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from service.engine.core import SampledToken
-from service.engine.sampler import Sampler
+from service.engine.sampler import TorchSampler
 from service.engine.watermark import Watermark, detect
 from service.generation.parameters import SamplingParams
 from tests.engine.sampling import sequence_of
@@ -28,11 +28,13 @@ WISHES = {
 }
 
 
-def write(sampling: SamplingParams, seed: int, allowed: Rows[int] = (), watermark: Watermark = WATERMARK) -> list[int]:
+def write(
+    sampling: SamplingParams, seed: int, allowed: abc.Sequence[int] = (), watermark: Watermark = WATERMARK
+) -> list[int]:
     """What a model of random logits writes, 120 tokens; between `allowed` ones only, if there are any."""
     logits = torch.randn(NUM_TOKENS, VOCAB_SIZE, generator=torch.Generator().manual_seed(seed)) * 1.5
     sequence = sequence_of(sampling, seed=seed, constraint=Only(*allowed) if allowed else None)
-    sampler = Sampler(watermark)
+    sampler = TorchSampler(watermark)
     for row in logits:
         (result,) = sampler.sample(row[None].clone(), [sequence])
         assert isinstance(result, SampledToken)
@@ -47,7 +49,7 @@ def marked(sampling: SamplingParams) -> SamplingParams:
 @pytest.mark.slow
 @pytest.mark.parametrize("sampling", WISHES.values(), ids=WISHES)
 @pytest.mark.parametrize("allowed", [(), range(3, 400, 3)], ids=["free", "constrained"])
-def test_watermark_is_found_in_120_tokens(sampling: SamplingParams, allowed: Rows[int]) -> None:
+def test_watermark_is_found_in_120_tokens(sampling: SamplingParams, allowed: abc.Sequence[int]) -> None:
     """Each of ten texts, greedy or sampled, free or constrained, scores above 4.
 
     Without the wish, and with any other key, none of 40 does, and their mean is that of a standard normal variable
@@ -95,7 +97,7 @@ def test_watermark_raises_the_green_tokens_of_its_row_only() -> None:
     logits[2, first_green] = 5.0 - WATERMARK.delta - 0.1
     logits[3, first_green] = 5.0 - WATERMARK.delta + 0.1
     wishes = [SamplingParams(temperature=0, watermark=wanted) for wanted in (True, False, True, True)]
-    results = Sampler(WATERMARK).sample(logits, [sequence_of(wish, prompt=[1, 3]) for wish in wishes])
+    results = TorchSampler(WATERMARK).sample(logits, [sequence_of(wish, prompt=[1, 3]) for wish in wishes])
     assert [result.token_id for result in results if isinstance(result, SampledToken)] == [
         first_green, first_red, first_red, first_green,
     ]  # fmt: skip

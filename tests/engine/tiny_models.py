@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Rows
+from collections import abc
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from service.engine.batch import Batch
 from service.engine.models.backend import Backend
-from service.engine.models.batch import Batch, Span
+from service.engine.models.backends import AUTO, ModelSpec, choose_backend
 from service.engine.models.checkpoint import Checkpoint
-from service.engine.models.load import load_backend
 
 torch.set_num_threads(1)
 transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -112,18 +114,24 @@ def reload(folder: Path, dtype: torch.dtype) -> Any:
 
 
 @torch.inference_mode()
-def reference(model: Any, token_ids: Rows[int]) -> Tensor:
+def reference(model: Any, token_ids: abc.Sequence[int]) -> Tensor:
     """Transformers' own logits [tokens, vocabulary], float32."""
     logits: Tensor = model(input_ids=torch.tensor([list(token_ids)]), use_cache=False).logits[0].float()
     return logits
 
 
-def load(folder: Path, dtype: torch.dtype = torch.float32) -> Backend:
+def spec(folder: Path, dtype: torch.dtype = torch.float32, model_config: Any = None) -> ModelSpec:
+    """What the folder's backend is loaded from, on the CPU; `model_config` None is the folder's own."""
+    model_config = model_config or transformers.AutoConfig.from_pretrained(folder)
+    return ModelSpec(model_config, Checkpoint(folder), dtype, torch.device("cpu"), MAX_POSITIONS)
+
+
+def load(folder: Path, dtype: torch.dtype = torch.float32, backend: str = AUTO) -> Backend[Tensor]:
     """The folder's backend with its cache."""
-    model_config = transformers.AutoConfig.from_pretrained(folder)
-    backend = load_backend(model_config, Checkpoint(folder), dtype, torch.device("cpu"), MAX_POSITIONS)
-    backend.allocate(NUM_BLOCKS, BLOCK_SIZE)
-    return backend
+    source = spec(folder, dtype)
+    loaded = choose_backend(source, backend).load(source)
+    loaded.allocate(NUM_BLOCKS, BLOCK_SIZE)
+    return loaded
 
 
 def tokens(count: int, seed: int = 0) -> list[int]:
@@ -135,33 +143,36 @@ def tokens(count: int, seed: int = 0) -> list[int]:
 class Part:
     """Tokens `start` up to `end` of one sequence, which is stored in the blocks of `table`."""
 
-    token_ids: Rows[int]
+    token_ids: abc.Sequence[int]
     start: int
     end: int
-    table: Rows[int]
+    table: list[int]
 
 
-def run(backend: Backend, parts: Rows[Part]) -> list[Tensor]:
-    """Compute the parts as one batch; the logits of each part's tokens."""
-    token_ids: list[int] = []
-    positions: list[int] = []
-    slots: list[int] = []
-    spans = []
-    for part in parts:
-        spans.append(Span(len(token_ids), part.end - part.start, part.end, part.table))
-        token_ids += part.token_ids[part.start : part.end]
-        positions += range(part.start, part.end)
-        slots += [
-            part.table[position // BLOCK_SIZE] * BLOCK_SIZE + position % BLOCK_SIZE
-            for position in range(part.start, part.end)
-        ]
-    logits = backend.forward(
-        Batch(
-            torch.tensor(token_ids),
-            torch.tensor(positions),
-            torch.tensor(slots),
-            torch.arange(len(token_ids)),
-            spans,
-        )
+def batch_of(parts: abc.Sequence[Part]) -> Batch:
+    """The parts as one batch that asks for every row."""
+    counts = [part.end - part.start for part in parts]
+    num_used = [-(-part.end // BLOCK_SIZE) for part in parts]
+    tables = [
+        [*part.table[:used], *part.table[:1] * (max(num_used) - used)]
+        for part, used in zip(parts, num_used, strict=True)
+    ]
+
+    def int32s(values: Any) -> Any:
+        return np.array(values, dtype=np.int32)
+
+    return Batch(
+        token_ids=int32s([token_id for part in parts for token_id in part.token_ids[part.start : part.end]]),
+        positions=int32s([position for part in parts for position in range(part.start, part.end)]),
+        row_offsets=int32s([0, *accumulate(counts)]),
+        context_lengths=int32s([part.end for part in parts]),
+        block_tables=int32s(tables),
+        output_rows=int32s(range(sum(counts))),
     )
-    return [logits[span.query_start : span.query_start + span.num_queries] for span in spans]
+
+
+def run(backend: Backend[Tensor], parts: abc.Sequence[Part]) -> list[Tensor]:
+    """Compute the parts as one batch; the logits of each part's tokens."""
+    batch = batch_of(parts)
+    logits = backend.forward(batch)
+    return [logits[start:end] for start, end in pairwise(batch.row_offsets.tolist())]

@@ -36,6 +36,14 @@ def test_context_length_is_not_for_the_bundled_encoder() -> None:
     assert demo.engine.max_batch_tokens == encoder.engine.max_batch_tokens == 77
 
 
+def test_backend_is_a_setting_of_the_engine() -> None:
+    """It is chosen by flag for all models; by itself it is `auto`."""
+    by_itself, forced = (read_settings(flags).served_models()[0] for flags in ([], ["--engine.backend=transformers"]))
+    assert by_itself.engine is not None
+    assert forced.engine is not None
+    assert (by_itself.engine.backend, forced.engine.backend) == ("auto", "transformers")
+
+
 def test_missing_embedding_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line says how to install it; whoever names models of his own doesn't need it."""
     monkeypatch.setattr("service.config.EMBEDDING_PACKAGE", "no_such_package")

@@ -1,7 +1,4 @@
-"""Attention of a batch over the paged cache.
-
-Owns how the contexts of one step are read: the plan is made once a step and run once a layer. Only the engine's thread
-calls it. It knows no model: a layer gives queries, the plan gives what they attend to.
+"""Attention of a batch over the paged cache: a plan that is made once a step and run once a layer.
 
 Three ways to read a context, measured on two Ice Lake cores:
 - adjacent blocks are looked at in place; it costs about 25 µs a sequence and layer over what the memory must deliver;
@@ -14,15 +11,17 @@ keys: that is up to twice as fast for 1 to 8 tokens, and no faster from 16 on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from service.engine.batch import Batch, Int32s
 from service.engine.kv_cache import KVCache, is_run
-from service.engine.models.batch import Batch, Span
 
 _MAX_GROUPED_QUERIES = 8  # of one sequence
 _MAX_PADDED_BYTES = 256 * 1024  # of one sequence's keys and values in one layer
@@ -36,11 +35,27 @@ class _Reader(Protocol):
     def __call__(self, layer: int, queries: Tensor) -> Tensor: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _QueryRows:
+    """One sequence's part of a batch."""
+
+    first: int  # row of its first new token
+    num_queries: int  # its new tokens
+    context_length: int
+    block_ids: Int32s  # of the blocks that hold its context
+
+    @classmethod
+    def of(cls, batch: Batch, index: int, block_size: int) -> _QueryRows:
+        first, end = batch.row_offsets[index : index + 2].tolist()
+        length = batch.context_lengths[index].item()
+        return cls(first, end - first, length, batch.block_tables[index, : -(-length // block_size)])
+
+
 class AttentionPlan:
     """How each row of one batch attends. `scale` multiplies the scores; `window` limits how far back a row sees."""
 
     def __init__(self, cache: KVCache, batch: Batch, scale: float, window: int | None = None) -> None:
-        self._readers = _plan(cache, batch.spans, batch.token_ids.device, scale, window)
+        self._readers = _plan(cache, batch, scale, window)
 
     def __call__(self, layer: int, queries: Tensor) -> Tensor:
         """Attend with `queries` [tokens, heads, head dim]; the result has the same shape."""
@@ -52,24 +67,20 @@ class AttentionPlan:
         return result
 
 
-def _plan(
-    cache: KVCache, spans: Sequence[Span], device: torch.device, scale: float, window: int | None
-) -> list[_Reader]:
+def _plan(cache: KVCache, batch: Batch, scale: float, window: int | None) -> list[_Reader]:
     bytes_per_slot = cache.shape.bytes_per_slot // cache.shape.num_layers
-    max_padded = _MAX_PADDED_BYTES // bytes_per_slot if device.type == "cpu" else 1 << 62
-    decodes = [span for span in spans if span.num_queries == 1 and span.context_length <= max_padded]
-    if len(decodes) < 2:
-        decodes = []
+    max_padded = _MAX_PADDED_BYTES // bytes_per_slot if cache.device.type == "cpu" else np.iinfo(np.int32).max
+    is_padded = (np.diff(batch.row_offsets) == 1) & (batch.context_lengths <= max_padded)
+    padded = np.flatnonzero(is_padded)
     readers: list[_Reader] = []
-    if decodes:
-        readers.append(_PaddedDecodes(cache, decodes, device, scale, window))
-    padded = {span.query_start for span in decodes}
-    readers.extend(_OneSequence(cache, span, device, scale, window) for span in spans if span.query_start not in padded)
+    if len(padded) > 1:
+        readers.append(_PaddedDecodes(cache, batch, padded, scale, window))
+        others = np.flatnonzero(~is_padded).tolist()
+    else:
+        others = list(range(len(is_padded)))
+    mine = (_QueryRows.of(batch, index, cache.block_size) for index in others)
+    readers.extend(_OneSequence(cache, each, scale, window) for each in mine)
     return readers
-
-
-def _used_blocks(cache: KVCache, span: Span) -> Sequence[int]:
-    return span.block_table[: -(-span.context_length // cache.block_size)]
 
 
 def _split_heads(queries: Tensor, num_kv_heads: int) -> Tensor:
@@ -93,28 +104,23 @@ class _PaddedDecodes:
     """One new token each of several sequences, over a copy of their contexts padded to the longest."""
 
     def __init__(
-        self,
-        cache: KVCache,
-        spans: Sequence[Span],
-        device: torch.device,
-        scale: float,
-        window: int | None,
+        self, cache: KVCache, batch: Batch, sequences: npt.NDArray[np.intp], scale: float, window: int | None
     ) -> None:
         self._cache = cache
-        self._num_rows = len(spans)
+        self._num_rows = len(sequences)
         self._scale = scale
-        tables = [list(_used_blocks(cache, span)) for span in spans]
-        longest = max(len(table) for table in tables)
-        padded = [block_id for table in tables for block_id in table + table[:1] * (longest - len(table))]
-        self._block_ids = torch.tensor(padded, device=device)
-        ends = torch.tensor([span.context_length for span in spans], device=device).view(-1, 1)
-        places = torch.arange(longest * cache.block_size, device=device)
+        lengths = batch.context_lengths[sequences]
+        num_blocks = -(-int(lengths.max()) // cache.block_size)
+        block_ids = batch.block_tables[sequences, :num_blocks].astype(np.int64)
+        self._block_ids = torch.from_numpy(block_ids.reshape(-1)).to(cache.device)
+        ends = torch.from_numpy(lengths).to(cache.device).view(-1, 1)
+        places = torch.arange(num_blocks * cache.block_size, device=cache.device)
         hidden = places >= ends
         if window is not None:
             hidden |= places < ends - window
-        self._mask = torch.zeros(hidden.shape, dtype=cache.shape.dtype, device=device)
+        self._mask = torch.zeros(hidden.shape, dtype=cache.shape.dtype, device=cache.device)
         self._mask = self._mask.masked_fill_(hidden, -torch.inf)[:, None, None]
-        self.rows: slice | Tensor = _rows(spans, device)
+        self.rows: slice | Tensor = _rows(batch.row_offsets[sequences], cache.device)
 
     def __call__(self, layer: int, queries: Tensor) -> Tensor:
         keys, values = self._cache.gather(layer, self._block_ids, self._num_rows)
@@ -123,26 +129,29 @@ class _PaddedDecodes:
         return attended.reshape(self._num_rows, queries.shape[1], queries.shape[2])
 
 
-def _rows(spans: Sequence[Span], device: torch.device) -> slice | Tensor:
+def _rows(starts: Int32s, device: torch.device) -> slice | Tensor:
     """The rows of decodes; a slice if they are adjacent, since it makes no copy."""
-    starts = [span.query_start for span in spans]
-    return slice(starts[0], starts[-1] + 1) if is_run(starts) else torch.tensor(starts, device=device)
+    if is_run(starts):
+        return slice(int(starts[0]), int(starts[-1]) + 1)
+    return torch.from_numpy(starts.astype(np.int64)).to(device)
 
 
 class _OneSequence:
     """The new tokens of one sequence, over its blocks in place if they are a run, over a copy otherwise."""
 
-    def __init__(self, cache: KVCache, span: Span, device: torch.device, scale: float, window: int | None) -> None:
+    def __init__(self, cache: KVCache, mine: _QueryRows, scale: float, window: int | None) -> None:
         self._cache = cache
         self._scale = scale
-        self._num_slots = span.context_length
-        self._num_queries = span.num_queries
-        self.rows: slice | Tensor = slice(span.query_start, span.query_start + span.num_queries)
-        blocks = _used_blocks(cache, span)
-        self._views = cache.view(blocks[0], span.context_length) if is_run(blocks) else None
-        self._block_ids = None if self._views else torch.tensor(blocks, device=device)
-        self._mask, self._is_causal = _visibility(span, window, cache.shape.dtype, device)
-        self._is_grouped = span.num_queries <= _MAX_GROUPED_QUERIES and not self._is_causal
+        self._num_slots = mine.context_length
+        self._num_queries = mine.num_queries
+        self.rows: slice | Tensor = slice(mine.first, mine.first + mine.num_queries)
+        self._views = self._block_ids = None
+        if is_run(mine.block_ids):
+            self._views = cache.view(int(mine.block_ids[0]), mine.context_length)
+        else:
+            self._block_ids = torch.from_numpy(mine.block_ids.astype(np.int64)).to(cache.device)
+        self._mask, self._is_causal = _visibility(mine, window, cache.shape.dtype, cache.device)
+        self._is_grouped = mine.num_queries <= _MAX_GROUPED_QUERIES and not self._is_causal
 
     def __call__(self, layer: int, queries: Tensor) -> Tensor:
         if self._views is not None:
@@ -171,15 +180,17 @@ class _OneSequence:
         return attended[0].transpose(0, 1)
 
 
-def _visibility(span: Span, window: int | None, dtype: torch.dtype, device: torch.device) -> tuple[Tensor | None, bool]:
+def _visibility(
+    mine: _QueryRows, window: int | None, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor | None, bool]:
     """What a sequence's new tokens see, as an additive mask or None, and whether the kernel's causal rule is enough."""
-    reaches_back = window is not None and span.context_length > window
-    if span.num_queries == 1 and not reaches_back:
+    reaches_back = window is not None and mine.context_length > window
+    if mine.num_queries == 1 and not reaches_back:
         return None, False
-    if span.num_queries == span.context_length and not reaches_back:
+    if mine.num_queries == mine.context_length and not reaches_back:
         return None, True
-    rows = torch.arange(span.context_length - span.num_queries, span.context_length, device=device)[:, None]
-    places = torch.arange(span.context_length, device=device)
+    rows = torch.arange(mine.context_length - mine.num_queries, mine.context_length, device=device)[:, None]
+    places = torch.arange(mine.context_length, device=device)
     hidden = places > rows
     if window is not None:
         hidden |= places <= rows - window

@@ -1,25 +1,56 @@
-"""What the model runner asks of a model.
+"""What the model runner asks of a model, and of what samples from it. Needs no torch: a backend brings its own arrays.
 
-Owns the interface and nothing behind it. A backend keeps its weights and its cache in whatever layout suits its device;
-the runner knows only how many bytes a block costs.
+A backend's logits are whatever its sampler takes: a torch tensor, or a handle to memory of a device that sampling
+doesn't leave.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections import abc
+from typing import Protocol, TypeVar
 
-from torch import Tensor
+from service.engine.batch import Batch
+from service.engine.core import SampledToken
+from service.engine.sequence import Sequence
+from service.generation.errors import SequenceError
+from service.generation.output import TokenLogprob
+from service.generation.parameters import LogprobsOptions
 
-from service.engine.models.batch import Batch
+Logits_co = TypeVar("Logits_co", covariant=True)
+Logits_contra = TypeVar("Logits_contra", contravariant=True)
 
 
-class Backend(Protocol):
-    """A causal language model over a paged cache. Only the engine's thread calls it."""
+class Backend(Protocol[Logits_co]):
+    """A causal language model with its weights and its cache. Only the engine's thread calls it once it is loaded."""
 
-    bytes_per_slot: int  # of cache, for one token in all layers
+    def bytes_per_block(self, block_size: int) -> int:
+        """Bytes of cache for the keys and values of `block_size` tokens."""
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
         """Make the cache, once, before the first step."""
 
-    def forward(self, batch: Batch) -> Tensor:
-        """Store the batch's keys and values and return the logits, float32 [output rows, vocabulary]."""
+    def prepare_thread(self, num_threads: int | None) -> None:
+        """Set what the calling thread needs; `num_threads` to compute with, None for the library's own number."""
+
+    def forward(self, batch: Batch) -> Logits_co:
+        """Store the batch's keys and values and compute a row of logits for each of its `output_rows`."""
+
+
+class Sampler(Protocol[Logits_contra]):
+    """Chooses tokens from the logits of one backend. Only the engine's thread calls it."""
+
+    def sample(
+        self, logits: Logits_contra, sequences: abc.Sequence[Sequence], rows: abc.Sequence[int] | None = None
+    ) -> list[SampledToken | SequenceError]:
+        """Choose the next token of each sequence, from the row of the same index or from the one that `rows` names.
+
+        The logits may be used up. A SequenceError stands for a sequence that no token can be chosen for.
+        """
+
+    def prompt_logprobs(
+        self, logits: Logits_contra, first_row: int, token_ids: abc.Sequence[int], options: LogprobsOptions
+    ) -> list[TokenLogprob]:
+        """The logprobs of given tokens, one a row from `first_row` on. Called before `sample`; changes nothing."""
+
+    def release(self, sequence: Sequence) -> None:
+        """Forget what is kept for a sequence, if anything."""

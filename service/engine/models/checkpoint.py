@@ -1,8 +1,4 @@
-"""A folder of safetensors files.
-
-Owns the files' index and the reading of single tensors, so that a loader holds one tensor at a time above the model's
-final size. Used at load only. It does not know what the tensors mean.
-"""
+"""A folder of safetensors files, read tensor by tensor, so that a load holds one above the model's final size."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ class Checkpoint:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.on_read: Callable[[int], None] | None = None  # told the bytes of each tensor as it is taken
+        self.on_read: Callable[[int], None] | None = None  # called with the bytes of each tensor as it is taken
         self._files: dict[Path, Any] = {}
         self._file_of: dict[str, Path] = {}
         self._taken: set[str] = set()
@@ -110,7 +106,7 @@ class Checkpoint:
         left = sorted(name for name in self._file_of if name not in self._taken and not name.endswith(known))
         if left:
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-            raise ModelLoadError(f"{self._file_of[left[0]]}: the model has no place for the tensor {left[0]}{more}")
+            raise ModelLoadError(f"{self._file_of[left[0]]}: the model has no use for the tensor {left[0]}{more}")
 
     def _slice(self, name: str) -> Any:
         return self._files[self._file_of[name]].get_slice(name)

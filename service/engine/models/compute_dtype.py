@@ -1,7 +1,4 @@
-"""In which type a model computes.
-
-Owns the choice between the weights' own type and a wider one. Pure; used at load.
-"""
+"""In which type a model computes: the weights' own or a wider one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The lean forward of Llama, Qwen2 and Qwen3.
-
-Owns the weights of such a decoder in its own layout (queries, keys and values in one product, gate and up in another)
-and its cache. Only the engine's thread calls it. It does not know sequences: it computes a batch.
-"""
+"""The lean forward of Llama, Qwen2 and Qwen3, with queries, keys and values in one product, gate and up in another."""
 
 from __future__ import annotations
 
@@ -12,12 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, silu
 
+from service.engine.batch import Batch
 from service.engine.kv_cache import CacheShape, KVCache
 from service.engine.models.attention import AttentionPlan
-from service.engine.models.batch import Batch
 from service.engine.models.decoder_shape import DecoderShape
+from service.engine.models.inputs import Inputs
 from service.engine.models.linear import Linear
 from service.engine.models.ops import rms_norm, rms_norm_, rotate_
+from service.engine.models.thread import prepare_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +52,18 @@ class Decoder:
         self._scale = shape.head_dim**-0.5
         self._cache_shape = CacheShape(shape.num_layers, shape.num_kv_heads, shape.head_dim, dtype)
         self._cache: KVCache | None = None
-        self.bytes_per_slot = self._cache_shape.bytes_per_slot
+
+    def bytes_per_block(self, block_size: int) -> int:
+        """Bytes of cache for the keys and values of `block_size` tokens."""
+        return self._cache_shape.bytes_per_slot * block_size
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
         """Make the cache, once, before the first step."""
         self._cache = KVCache(self._cache_shape, num_blocks, block_size, self._weights.norm.device)
+
+    def prepare_thread(self, num_threads: int | None) -> None:
+        """Set what the calling thread needs; `num_threads` None leaves torch's own number."""
+        prepare_thread(num_threads)
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> Tensor:
@@ -66,19 +71,20 @@ class Decoder:
         if self._cache is None:
             raise RuntimeError("allocate() comes before forward()")
         weights, epsilon = self._weights, self._shape.norm_epsilon
-        rotation = weights.rotation.index_select(0, batch.positions)
+        inputs = Inputs.of(batch, self._cache.block_size, self._cache.device)
+        rotation = weights.rotation.index_select(0, inputs.positions)
         attend = AttentionPlan(self._cache, batch, self._scale)
-        hidden = embedding(batch.token_ids, weights.token_embedding).to(self._dtype)
+        hidden = embedding(inputs.token_ids, weights.token_embedding).to(self._dtype)
         for index, layer in enumerate(weights.layers):
             normed = rms_norm(hidden, layer.attention_norm, epsilon)
             heads = layer.qkv(normed).view(hidden.shape[0], -1, self._shape.head_dim)
             self._rotate(heads, layer, rotation)
-            self._cache.write(index, batch.slots, heads[:, self._shape.num_heads :])
+            self._cache.write(index, inputs.slots, heads[:, self._shape.num_heads :])
             attended = attend(index, heads[:, : self._shape.num_heads]).flatten(1)
             hidden = layer.attention_output.add_to(hidden, attended)
             gate, up = layer.gate_up(rms_norm(hidden, layer.mlp_norm, epsilon)).chunk(2, dim=-1)
             hidden = layer.down.add_to(hidden, silu(gate).mul_(up))
-        chosen = hidden.index_select(0, batch.output_rows)
+        chosen = hidden.index_select(0, inputs.output_rows)
         return weights.head(rms_norm(chosen, weights.norm, epsilon)).float()
 
     def _rotate(self, heads: Tensor, layer: Layer, rotation: Tensor) -> None:

@@ -1,7 +1,4 @@
-"""The sizes of a Llama-like decoder, from a transformers configuration.
-
-Owns the judgement whether the lean forward computes exactly what a configuration describes. Pure; used at load.
-"""
+"""The sizes of a Llama-like decoder, and whether the lean forward computes exactly what a configuration describes."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import torch
 from torch import Tensor
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
+_SERVED_TYPES = ("llama", "qwen2", "qwen3")
 _SERVED_ROPES = {"default", "linear", "llama3", "yarn"}
 
 
@@ -36,14 +34,15 @@ class DecoderShape:
 
 def lean_refusal(config: Any) -> str | None:
     """Why the lean forward can't compute this configuration; None if it can."""
-    if config.model_type not in {"llama", "qwen2", "qwen3"}:
-        return f"architecture {config.model_type}"
+    if config.model_type not in _SERVED_TYPES:
+        return f"it is none of {', '.join(_SERVED_TYPES)}"
     rope = config.rope_parameters
     reasons = (
-        (config.hidden_act != "silu", f"activation {config.hidden_act}"),
-        (set(getattr(config, "layer_types", None) or ()) - {"full_attention"}, "sliding-window layers"),
-        (rope.get("rope_type", "default") not in _SERVED_ROPES, f"rope type {rope.get('rope_type')}"),
-        (rope.get("partial_rotary_factor", 1.0) != 1.0, "partial rotary positions"),
+        (getattr(config, "quantization_config", None) is not None, "its weights are quantised"),
+        (config.hidden_act != "silu", f"its activation is {config.hidden_act}"),
+        (set(getattr(config, "layer_types", None) or ()) - {"full_attention"}, "it has sliding-window layers"),
+        (rope.get("rope_type", "default") not in _SERVED_ROPES, f"its rope type is {rope.get('rope_type')}"),
+        (rope.get("partial_rotary_factor", 1.0) != 1.0, "its rotary positions are partial"),
     )
     return next((reason for applies, reason in reasons if applies), None)
 

@@ -1,7 +1,6 @@
 """An encoder: transformers' own modules and what makes a vector of their states.
 
-Owns the model and its pooling. Only the engine's thread calls it once it is loaded. Any architecture that AutoModel
-knows is served if it takes padded token ids and gives one state a token.
+Any architecture that AutoModel knows is served if it takes padded token ids and gives one state a token.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Matrix products with fixed weights, in the layout that is fastest where they run.
 
-Owns the choice of layout. Called at load (to lay out) and by a backend (to multiply); knows nothing of models.
-
 Measured on two Ice Lake cores with float32 weights, for 2 to 16 rows: a weight stored input-major and multiplied by
 `addmm` beats `torch.nn.functional.linear` by 1.2 to 5 times at every size; from about a million elements on, oneDNN's
 own blocked layout is 1.2 to 1.7 times faster still, while below that its 25 µs a call weigh more than the product.

@@ -1,7 +1,6 @@
-"""Loading the lean decoder from a checkpoint.
+"""From the tensors of a Llama, Qwen2 or Qwen3 checkpoint to the lean decoder's layout.
 
-Owns the names that Llama, Qwen2 and Qwen3 checkpoints use and the way from their tensors to the decoder's layout: one
-fused weight at a time is widened, reordered and laid out, so the peak is one such weight above the final size.
+One fused weight at a time is widened, reordered and laid out, so the peak is one such weight above the final size.
 """
 
 from __future__ import annotations

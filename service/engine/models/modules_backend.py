@@ -1,8 +1,7 @@
 """Any other decoder: transformers' own modules over the paged cache.
 
-Owns a model made by transformers, whose attention is replaced, through transformers' attention interface, by the
-engine's. The replacement finds the running step in the arguments that the modules hand down, so nothing global changes
-from step to step. Only the engine's thread calls it. A model whose layers can't be served so is refused at load.
+Their attention is replaced by the engine's, through transformers' attention interface. The replacement finds the
+running step in the arguments that the modules hand down, so nothing global changes from step to step.
 """
 
 from __future__ import annotations
@@ -15,36 +14,14 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface
 
+from service.engine.batch import Batch
 from service.engine.kv_cache import CacheShape, KVCache
 from service.engine.models.attention import AttentionPlan
-from service.engine.models.batch import Batch
+from service.engine.models.inputs import Inputs
+from service.engine.models.thread import prepare_thread
 from service.generation.errors import ModelLoadError
 
 ATTENTION = "sluice_paged"
-_SERVED_LAYERS = {"full_attention", "sliding_attention", "attention"}
-_BATCH_BOUND_ROPES = {"dynamic", "longrope"}  # their frequencies depend on the longest position of the whole batch
-
-
-def modules_refusal(model_class: Any, config: Any) -> str | None:
-    """Why a model can't run over the paged cache, as far as its class and configuration tell; None if they don't."""
-    if getattr(model_class, "_is_stateful", False):
-        return "it keeps a recurrent state"
-    if not getattr(model_class, "_supports_attention_backend", False):
-        return "its attention can't be replaced"
-    if getattr(config, "is_encoder_decoder", False):
-        return "it is an encoder and a decoder"
-    layers = set(getattr(config, "layer_types", None) or ()) - _SERVED_LAYERS
-    if layers:
-        return f"it has {', '.join(sorted(layers))} layers"
-    ropes = _rope_types(getattr(config, "rope_parameters", None) or {}) & _BATCH_BOUND_ROPES
-    if ropes:
-        return f"its {ropes.pop()} rotary positions depend on the other requests of a batch"
-    return None
-
-
-def _rope_types(parameters: dict[str, Any]) -> set[str]:
-    nested = [value for value in parameters.values() if isinstance(value, dict)]
-    return {str(each.get("rope_type")) for each in (parameters, *nested)}
 
 
 class ModulesBackend:
@@ -56,41 +33,50 @@ class ModulesBackend:
         self._takes_rows = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._cache_shape = _cache_shape(model)
         self._cache: KVCache | None = None
-        self.bytes_per_slot = self._cache_shape.bytes_per_slot
+
+    def bytes_per_block(self, block_size: int) -> int:
+        """Bytes of cache for the keys and values of `block_size` tokens."""
+        return self._cache_shape.bytes_per_slot * block_size
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
         """Make the cache, once, before the first step."""
         self._cache = KVCache(self._cache_shape, num_blocks, block_size, self._model.device)
+
+    def prepare_thread(self, num_threads: int | None) -> None:
+        """Set what the calling thread needs; `num_threads` None leaves torch's own number."""
+        prepare_thread(num_threads)
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> Tensor:
         """Store the batch's keys and values and return the logits, float32 [output rows, vocabulary]."""
         if self._cache is None:
             raise RuntimeError("allocate() comes before forward()")
-        rows = {"logits_to_keep": batch.output_rows} if self._takes_rows else {}
+        inputs = Inputs.of(batch, self._cache.block_size, self._cache.device)
+        rows = {"logits_to_keep": inputs.output_rows} if self._takes_rows else {}
         logits: Tensor = self._model(
-            input_ids=batch.token_ids[None],
-            position_ids=batch.positions[None],
+            input_ids=inputs.token_ids[None],
+            position_ids=inputs.positions[None],
             use_cache=False,
-            paged_step=_PagedStep(self._cache, batch),
+            paged_step=_PagedStep(self._cache, batch, inputs.slots),
             **rows,
         ).logits[0]
-        return (logits if self._takes_rows else logits.index_select(0, batch.output_rows)).float()
+        return (logits if self._takes_rows else logits.index_select(0, inputs.output_rows)).float()
 
 
 class _PagedStep:
     """Attention of one step: stores a layer's keys and values and attends over the cache."""
 
-    def __init__(self, cache: KVCache, batch: Batch) -> None:
+    def __init__(self, cache: KVCache, batch: Batch, slots: Tensor) -> None:
         self._cache = cache
         self._batch = batch
+        self._slots = slots
         self._plans: dict[tuple[float, int | None], AttentionPlan] = {}
 
     def attend(  # noqa: PLR0917
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None
     ) -> Tensor:
         """Tensors [tokens, heads, head dim]."""
-        self._cache.write(layer, self._batch.slots, torch.cat((key, value), dim=1))
+        self._cache.write(layer, self._slots, torch.cat((key, value), dim=1))
         plan = self._plans.get((scale, window))
         if plan is None:
             plan = self._plans[scale, window] = AttentionPlan(self._cache, self._batch, scale, window)

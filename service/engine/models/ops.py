@@ -1,7 +1,4 @@
-"""The small operations of a decoder: normalisation and rotary positions.
-
-Owns their arithmetic. Pure functions over tensors, called by a backend on the engine's thread.
-"""
+"""The small operations of a decoder: normalisation and rotary positions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""From the states of a text's tokens to its vector.
-
-Owns the ways of pooling. Pure; any thread may call it. Rows are padded at their ends.
-"""
+"""From the states of a text's tokens to its vector. Rows are padded at their ends."""
 
 from __future__ import annotations
 

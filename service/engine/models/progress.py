@@ -1,7 +1,4 @@
-"""How a load shows that it moves.
-
-Owns one progress bar in a terminal, or log lines elsewhere. Used at load only.
-"""
+"""The progress of a load: a bar in a terminal, log lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What a folder's own files say of how its vectors are made.
+"""What a folder's own files say of how its vectors are made: sentence-transformers' modules.json and what it names.
 
-Owns the reading of sentence-transformers' files: modules.json, the pooling module's config.json and
-sentence_bert_config.json. Used at load only. Everything that can't be served is a ModelLoadError that names the file.
+Everything that can't be served is a ModelLoadError that names the file.
 """
 
 from __future__ import annotations
@@ -98,5 +97,5 @@ def _read(file: Path, kind: type[Any]) -> Any:
     except (OSError, ValueError) as error:
         raise ModelLoadError(f"{file} can't be read: {error}") from error
     if not isinstance(value, kind):
-        raise ModelLoadError(f"{file} holds no JSON {'object' if kind is dict else 'list'}")
+        raise ModelLoadError(f"{file} is not a JSON {'object' if kind is dict else 'list'}")
     return value

@@ -1,5 +1,5 @@
 """From logits to tokens: one vectorised pass over all sequences of a step, each with parameters of its own."""
 
-from service.engine.sampler.sampler import Sampler
+from service.engine.sampler.torch_sampler import TorchSampler
 
-__all__ = ["Sampler"]
+__all__ = ["TorchSampler"]

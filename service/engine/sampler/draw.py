@@ -1,7 +1,7 @@
 """Random choice of tokens.
 
-Owns the randomness of sampling. It has no state: the number that decides a token is a function of the sequence's seed
-and of the token's index, so neighbours, preemption and the shape of a batch can't change it.
+There is no state: the number that decides a token is a function of the sequence's seed and of the token's index, so
+neighbours, preemption and the shape of a batch can't change it.
 """
 
 from __future__ import annotations

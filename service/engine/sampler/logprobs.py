@@ -1,30 +1,28 @@
-"""Log-probabilities of the model's unmodified distribution.
-
-Owns what is kept of the logits before sampling changes them. Only the engine's thread calls it.
-"""
+"""Log-probabilities of the model's unmodified distribution."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Rows
+from collections import abc
 
 import torch
 from torch import Tensor
 
 from service.engine.sequence import Sequence
 from service.generation.output import TokenLogprob
+from service.generation.parameters import LogprobsOptions
 
 
 class Logprobs:
     """The log-probabilities of the rows that ask for them; made before the logits are modified."""
 
-    def __init__(self, logits: Tensor, sequences: Rows[Sequence]) -> None:
+    def __init__(self, logits: Tensor, sequences: abc.Sequence[Sequence]) -> None:
         wanted = [sequence.request.logprobs for sequence in sequences]
-        self._num_candidates = {row: count for row, count in enumerate(wanted) if count is not None}
+        self._num_candidates = {row: options.top_logprobs for row, options in enumerate(wanted) if options is not None}
         if self._num_candidates:
             index = torch.tensor(list(self._num_candidates), device=logits.device)
             self._rows = logits.index_select(0, index).log_softmax(dim=-1)
 
-    def of(self, token_ids: Rows[int]) -> dict[int, TokenLogprob]:
+    def of(self, token_ids: abc.Sequence[int]) -> dict[int, TokenLogprob]:
         """By row, the log-probability of the row's sampled token and its candidates, most likely first."""
         if not self._num_candidates:
             return {}
@@ -33,12 +31,12 @@ class Logprobs:
         return dict(zip(self._num_candidates, described, strict=True))
 
 
-def logprobs_of(logits: Tensor, token_ids: Rows[int], num_candidates: int) -> list[TokenLogprob]:
+def logprobs_of(logits: Tensor, token_ids: abc.Sequence[int], options: LogprobsOptions) -> list[TokenLogprob]:
     """The log-probability of a given token, and the candidates, for each row of `logits` [rows, vocabulary]."""
-    return _describe(logits.log_softmax(dim=-1), token_ids, [num_candidates] * len(token_ids))
+    return _describe(logits.log_softmax(dim=-1), token_ids, [options.top_logprobs] * len(token_ids))
 
 
-def _describe(rows: Tensor, token_ids: Rows[int], num_candidates: Rows[int]) -> list[TokenLogprob]:
+def _describe(rows: Tensor, token_ids: abc.Sequence[int], num_candidates: abc.Sequence[int]) -> list[TokenLogprob]:
     logprobs = rows.gather(1, torch.tensor(token_ids, device=rows.device)[:, None])[:, 0].tolist()
     top_logprobs, top_ids = (part.tolist() for part in rows.topk(min(max(num_candidates), rows.shape[1]), dim=-1))
     return [

@@ -1,11 +1,8 @@
-"""Tokens that a request raises, lowers or forbids: logit bias, minimal length, output constraints.
-
-Owns their effect on the logits. Only the engine's thread calls it.
-"""
+"""Tokens that a request raises, lowers or forbids: logit bias, minimal length, output constraints."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Rows
+from collections import abc
 
 import numpy as np
 import torch
@@ -19,7 +16,7 @@ _CHANGES = np.where(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=
 _CHANGES = _CHANGES.astype(np.float32)
 
 
-def add_bias(logits: Tensor, sequences: Rows[Sequence]) -> None:
+def add_bias(logits: Tensor, sequences: abc.Sequence[Sequence]) -> None:
     """Add each request's logit bias to its row of `logits` [rows, vocabulary], in place."""
     entries = [
         (row, token_id, bias)
@@ -33,7 +30,7 @@ def add_bias(logits: Tensor, sequences: Rows[Sequence]) -> None:
         logits[where] += torch.tensor(biases, dtype=logits.dtype, device=logits.device)
 
 
-def forbid_early_end(logits: Tensor, sequences: Rows[Sequence]) -> None:
+def forbid_early_end(logits: Tensor, sequences: abc.Sequence[Sequence]) -> None:
     """Set the tokens that would end a choice before its `min_tokens` to -inf, in place."""
     entries = [
         (row, token_id)
@@ -47,7 +44,7 @@ def forbid_early_end(logits: Tensor, sequences: Rows[Sequence]) -> None:
         logits[torch.tensor(rows, device=logits.device), torch.tensor(token_ids, device=logits.device)] = -torch.inf
 
 
-def apply_constraints(logits: Tensor, sequences: Rows[Sequence]) -> dict[int, ConstraintFailed]:
+def apply_constraints(logits: Tensor, sequences: abc.Sequence[Sequence]) -> dict[int, ConstraintFailed]:
     """Set the tokens that a row's output constraint does not allow to -inf, in place; return the rows that failed."""
     failures: dict[int, ConstraintFailed] = {}
     rows, masks = [], []

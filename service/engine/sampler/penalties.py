@@ -1,12 +1,8 @@
-"""Penalties for tokens that were used before.
-
-Owns, for each sequence that has a penalty, the tokens it has seen and how often it generated them; kept up to date by
-what its token list gained since the last step. Only the engine's thread calls it.
-"""
+"""Penalties for tokens that were used before."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Rows
+from collections import abc
 
 import numpy as np
 import torch
@@ -60,7 +56,7 @@ class Penalties:
     def __init__(self) -> None:
         self._counts: dict[Sequence, TokenCounts] = {}
 
-    def apply(self, logits: Tensor, sequences: Rows[Sequence]) -> None:
+    def apply(self, logits: Tensor, sequences: abc.Sequence[Sequence]) -> None:
         """Change the logits [rows, vocabulary] of tokens that the row's sequence has used, in place.
 
         Repetition as in CTRL (arXiv 1909.05858) and transformers: a positive logit is divided, a negative one

@@ -1,9 +1,8 @@
 """Which tokens stay eligible: top-k, top-p, min-p and typical-p.
 
-Owns the four filters. Pure functions over rows of logits, called by the sampler on the engine's thread. Each works on
-what the one before has left, renormalised, in transformers' order: top-k, top-p, min-p, typical-p. The first three all
-keep what lies above some logit, so a row has one border for them; a border is a value and never a place in a sorted
-list, so tokens of equal logits are kept or dropped together.
+Each filter works on what the one before has left, renormalised, in transformers' order: top-k, top-p, min-p, typical-p.
+The first three all keep what lies above some logit, so a row has one border for them; a border is a value and never a
+place in a sorted list, so tokens of equal logits are kept or dropped together.
 """
 
 from __future__ import annotations
@@ -22,14 +21,20 @@ _FEW = 512  # up to here the largest logits are picked, beyond it rows are sorte
 
 def truncate(logits: Tensor, params: Sequence[SamplingParams]) -> None:
     """Set the dropped tokens of each row to -inf. `logits` [rows, vocabulary], each row's largest is 0."""
-    _apply(logits, params, lambda each: 0 < each.top_k <= _FEW, _below_top_k_and_top_p)
-    _apply(logits, params, lambda each: each.top_k > _FEW or _is_top_p_only(each), _below_top_k_and_top_p)
+    _apply(logits, params, _is_picked, _below_top_k_and_top_p)
+    _apply(logits, params, _is_sorted, _below_top_k_and_top_p)
     _apply(logits, params, lambda each: each.min_p > 0, _below_min_p)
     _apply(logits, params, lambda each: each.typical_p < 1, _untypical)
 
 
-def _is_top_p_only(params: SamplingParams) -> bool:
-    return params.top_k == 0 and params.top_p < 1
+def _is_picked(params: SamplingParams) -> bool:
+    """Whether the row's border is among its few largest logits."""
+    return params.top_k is not None and params.top_k <= _FEW
+
+
+def _is_sorted(params: SamplingParams) -> bool:
+    """Whether the row must be sorted for its border."""
+    return params.top_p < 1 if params.top_k is None else params.top_k > _FEW
 
 
 def _apply(

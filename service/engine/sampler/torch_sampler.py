@@ -1,20 +1,20 @@
-"""From logits to tokens.
+"""From torch's logits to tokens.
 
-Owns the order in which a request's wishes act on its row: logprobs are taken first, then penalties, logit bias, the
+A request's parameters act on its row in this order: logprobs are taken first, then penalties, logit bias, the
 watermark, minimal length and the output constraint change the logits, then temperature and truncation shape what is
-drawn from. Only the engine's thread calls it. It does not know the model.
+drawn from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Rows
+from collections import abc
 
 import torch
 from torch import Tensor
 
 from service.engine.core import SampledToken
 from service.engine.sampler.draw import draw, uniforms
-from service.engine.sampler.logprobs import Logprobs
+from service.engine.sampler.logprobs import Logprobs, logprobs_of
 from service.engine.sampler.masks import add_bias, apply_constraints, forbid_early_end
 from service.engine.sampler.penalties import Penalties
 from service.engine.sampler.truncation import truncate
@@ -22,22 +22,31 @@ from service.engine.sampler.watermark import add_watermark
 from service.engine.sequence import Sequence
 from service.engine.watermark import Watermark
 from service.generation.errors import ConstraintFailed, SequenceError
+from service.generation.output import TokenLogprob
+from service.generation.parameters import LogprobsOptions
 
 
-class Sampler:
-    """Chooses one token for each row; a feature that no row uses costs nothing, one that a row uses costs that row."""
+class TorchSampler:
+    """A Sampler of float32 logits [rows, vocabulary] on any device of torch.
+
+    A parameter that no row uses costs nothing, one that a row uses costs that row.
+    """
 
     def __init__(self, watermark: Watermark = Watermark()) -> None:  # noqa: B008  immutable
         self._penalties = Penalties()
         self._watermark = watermark
 
     @torch.inference_mode()
-    def sample(self, logits: Tensor, sequences: Rows[Sequence]) -> list[SampledToken | SequenceError]:
-        """Choose the next token of each sequence from its row of `logits`, float32 [rows, vocabulary].
+    def sample(
+        self, logits: Tensor, sequences: abc.Sequence[Sequence], rows: abc.Sequence[int] | None = None
+    ) -> list[SampledToken | SequenceError]:
+        """Choose the next token of each sequence, from the row of the same index or from the one that `rows` names.
 
         The logits are used up. A SequenceError stands for a row whose constraint fails or allows no token, or whose
         logits are not finite; the other rows are not touched by it.
         """
+        if rows is not None:
+            logits = logits.index_select(0, torch.tensor(rows, device=logits.device))
         logprobs = Logprobs(logits, sequences)
         self._penalties.apply(logits, sequences)
         add_bias(logits, sequences)
@@ -51,20 +60,27 @@ class Sampler:
         drawn = [row for row, sequence in enumerate(sequences) if sequence.request.sampling.temperature > 0]
         if drawn:
             index = torch.tensor(drawn, device=logits.device)
-            rows = logits if len(drawn) == len(sequences) else logits.index_select(0, index)
-            chosen[index] = _draw(rows, largest[index], [sequences[row] for row in drawn])
+            own = logits if len(drawn) == len(sequences) else logits.index_select(0, index)
+            chosen[index] = _draw(own, largest[index], [sequences[row] for row in drawn])
         token_ids = chosen.tolist()
         token_logprobs = logprobs.of(token_ids)
         return [
             failures.get(row) or SampledToken(token_ids[row], token_logprobs.get(row)) for row in range(len(sequences))
         ]
 
+    @torch.inference_mode()
+    def prompt_logprobs(
+        self, logits: Tensor, first_row: int, token_ids: abc.Sequence[int], options: LogprobsOptions
+    ) -> list[TokenLogprob]:
+        """The logprobs of given tokens, one a row from `first_row` on."""
+        return logprobs_of(logits[first_row : first_row + len(token_ids)], token_ids, options)
+
     def release(self, sequence: Sequence) -> None:
         """Forget what is kept for a sequence."""
         self._penalties.release(sequence)
 
 
-def _draw(logits: Tensor, largest: Tensor, sequences: Rows[Sequence]) -> Tensor:
+def _draw(logits: Tensor, largest: Tensor, sequences: abc.Sequence[Sequence]) -> Tensor:
     """Draw a token for each row. The largest logit is taken off first, so that no temperature makes a row overflow."""
     params = [sequence.request.sampling for sequence in sequences]
     bounds = torch.finfo(torch.float32)

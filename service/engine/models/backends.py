@@ -1,0 +1,87 @@
+"""The table of backends, and the choice of one for a model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from service.engine.models.backend import Backend, Sampler
+from service.engine.models.checkpoint import Checkpoint
+from service.engine.models.decoder_shape import lean_refusal
+from service.engine.models.load_decoder import load_decoder
+from service.engine.models.load_modules import load_modules, modules_refusal
+from service.engine.sampler import TorchSampler
+from service.engine.watermark import Watermark
+from service.generation.errors import ModelLoadError
+
+AUTO = "auto"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """What a backend is chosen by and loaded from."""
+
+    config: Any  # the transformers configuration
+    checkpoint: Checkpoint
+    dtype: torch.dtype  # of the arithmetic and of the cache
+    device: torch.device
+    max_positions: int  # tokens of the longest sequence
+
+
+def _torch_sampler(backend: Backend[Any], watermark: Watermark) -> Sampler[Any]:
+    del backend  # its logits are torch's
+    return TorchSampler(watermark)
+
+
+@dataclass(frozen=True, slots=True)
+class BackendRow:
+    """A backend by the name that settings call it by.
+
+    `refusal` says why it can't serve a model, by its architecture, type and device; None if it can. What only shows
+    while a model is loaded is a ModelLoadError of `load`. `sampler` makes what samples from the backend's logits.
+    """
+
+    name: str
+    refusal: Callable[[ModelSpec], str | None]
+    load: Callable[[ModelSpec], Backend[Any]]
+    sampler: Callable[[Backend[Any], Watermark], Sampler[Any]] = _torch_sampler
+
+
+# The first that can serve a model does.
+BACKENDS = (
+    BackendRow(
+        "torch",
+        lambda spec: lean_refusal(spec.config),
+        lambda spec: load_decoder(spec.config, spec.checkpoint, spec.dtype, spec.device, spec.max_positions),
+    ),
+    BackendRow(
+        "transformers",
+        lambda spec: modules_refusal(spec.config),
+        lambda spec: load_modules(spec.config, spec.checkpoint.folder, spec.dtype, spec.device),
+    ),
+)
+
+
+def choose_backend(spec: ModelSpec, name: str = AUTO, table: Sequence[BackendRow] = BACKENDS) -> BackendRow:
+    """The backend of that name or, with "auto", the first that can serve the model.
+
+    Raises ModelLoadError with the reason if it can't, and for a name that is not in the table.
+    """
+    named = [row for row in table if name in {AUTO, row.name}]
+    if not named:
+        names = ", ".join(row.name for row in table)
+        raise ModelLoadError(f"engine.backend must be {AUTO} or one of {names}, not {name!r}")
+    folder, refusals = spec.checkpoint.folder, []
+    for row in named:
+        refusal = row.refusal(spec)
+        if refusal is None:
+            return row
+        _log.info("%s: not served by the backend %s: %s", folder, row.name, refusal)
+        refusals.append(f"backend {row.name}: {refusal}")
+    raise ModelLoadError(f"{folder}: the architecture {spec.config.model_type} can't be served: {'; '.join(refusals)}")

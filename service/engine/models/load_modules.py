@@ -1,0 +1,55 @@
+"""Loading a model's own modules from transformers, and which of them can run over the paged cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM
+
+from service.engine.models.modules_backend import ATTENTION, ModulesBackend, register_attention
+from service.generation.errors import ModelLoadError
+
+_SERVED_LAYERS = {"full_attention", "sliding_attention", "attention"}
+_BATCH_BOUND_ROPES = {"dynamic", "longrope"}  # their frequencies depend on the longest position of the whole batch
+
+
+def modules_refusal(config: Any) -> str | None:
+    """Why a model can't run over the paged cache, as far as its configuration and class tell; None if they don't."""
+    if getattr(config, "quantization_config", None) is not None:
+        return "its weights are quantised"
+    model_class = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    if model_class is None:
+        return "it is no causal language model"
+    layers = set(getattr(config, "layer_types", None) or ()) - _SERVED_LAYERS
+    ropes = _rope_types(getattr(config, "rope_parameters", None) or {}) & _BATCH_BOUND_ROPES
+    reasons = (
+        (getattr(model_class, "_is_stateful", False), "it keeps a recurrent state"),
+        (not getattr(model_class, "_supports_attention_backend", False), "its attention can't be replaced"),
+        (getattr(config, "is_encoder_decoder", False), "it is an encoder and a decoder"),
+        (layers, f"it has {', '.join(sorted(layers))} layers"),
+        (ropes, f"its {', '.join(ropes)} rotary positions depend on the other requests of a batch"),
+    )
+    return next((reason for applies, reason in reasons if applies), None)
+
+
+def load_modules(config: Any, folder: Path, dtype: torch.dtype, device: torch.device) -> ModulesBackend:
+    """Load a model that `modules_refusal` has no objection to. Raises ModelLoadError."""
+    register_attention()
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            folder, config=config, dtype=dtype, attn_implementation=ATTENTION, output_loading_info=True
+        )
+        model, report = loaded
+    except Exception as error:  # many kinds, none of which a caller could act upon differently
+        raise ModelLoadError(f"{folder} can't be loaded: {error}") from error
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if report[kind]:
+            raise ModelLoadError(f"{folder}: {kind.replace('_keys', '')} tensors: {sorted(map(str, report[kind]))[:5]}")
+    return ModulesBackend(model.to(device))
+
+
+def _rope_types(parameters: dict[str, Any]) -> set[str]:
+    nested = [value for value in parameters.values() if isinstance(value, dict)]
+    return {str(each.get("rope_type")) for each in (parameters, *nested)}

@@ -1,0 +1,100 @@
+"""How long steps take here, as measured, and what follows from it.
+
+That is the prefill budget of a step with running decodes, and whether a prompt can still be computed by a deadline.
+Times are in seconds.
+"""
+
+from __future__ import annotations
+
+import math
+
+_MEMORY = 0.75  # of what was known of prefills, the part that stays when something new is measured
+# The same of decodes alone: other work on the machine, and a prefill just before, which leaves the processor's caches
+# without the weights, make a step longer now and then, and nothing makes it shorter.
+_MEMORY_OF_SHORTER = 0.97
+_MEMORY_OF_LONGER = 0.5
+_BURST_TOKENS = 1536  # of prompts that may come at once after a pause: few and short ones shall not be held up
+_MIN_CHUNK = 2  # tokens of a prompt: it moves on, whatever that takes
+_MAX_MIXED_STEPS = 32  # in a row, before a step without prefill shows again what decodes alone take
+_MIN_TOKENS = 256  # of a step that shows how fast prefill is at best; fewer are dominated by what every step costs
+_MIN_SPEEDUP = 2.0  # over the best that was measured, for a prompt to be called too late
+
+
+class StepTimes:
+    """A step time model of one engine: steps that decode shall take at most `max_slowdown` times their time alone.
+
+    That holds on average: what steps without prefill leave of it is saved up, to a burst of prompts, for the next
+    prefills. The first steps of an engine are not bounded, and where a prompt's smallest chunk takes longer, it is
+    computed all the same.
+    """
+
+    def __init__(self, max_slowdown: float) -> None:
+        self._max_slowdown = max_slowdown
+        self._decode_s: dict[int, float] = {}  # of steps without prefill, by the bit length of the number of decodes
+        self._prefill_s = 0.0  # what prefills added to steps, the older the less,
+        self._num_prompt_tokens = 0.0  # and the number of their tokens likewise
+        self._saved_s = math.inf  # what prefills may add beyond what the next step grants them; a debt below 0
+        self._least_s_per_token: float | None = None  # of large steps
+        self._num_mixed_steps = 0  # since the last step without prefill
+
+    def record(self, num_decodes: int, num_prompt_tokens: int, seconds: float) -> None:
+        """Take note of a step of so many decodes and so many tokens of prompts."""
+        if num_prompt_tokens == 0:
+            size = num_decodes.bit_length()
+            known = self._decode_s.get(size, seconds)
+            memory = _MEMORY_OF_SHORTER if known < seconds else _MEMORY_OF_LONGER
+            self._decode_s[size] = memory * known + (1 - memory) * seconds
+            if self._num_mixed_steps < _MAX_MIXED_STEPS:
+                self._save(self._decode_s[size])
+            self._num_mixed_steps = 0
+            return
+        self._num_mixed_steps += num_decodes > 0
+        decode_s = self._decode_time(num_decodes) if num_decodes else 0.0
+        if decode_s is not None:
+            added_s = max(seconds - decode_s, 0.0)
+            self._prefill_s = _MEMORY * self._prefill_s + added_s
+            self._num_prompt_tokens = _MEMORY * self._num_prompt_tokens + num_prompt_tokens
+            self._spend(decode_s, added_s)
+        if num_prompt_tokens >= _MIN_TOKENS:
+            each = seconds / num_prompt_tokens
+            self._least_s_per_token = min(each, self._least_s_per_token or each)
+
+    def prefill_budget(self, num_decodes: int, limit: int) -> int:
+        """How many tokens of prompts may be computed beside so many decodes: `limit` until enough was measured.
+
+        Now and then it is 0, so that the time of decodes alone stays known.
+        """
+        if self._num_mixed_steps >= _MAX_MIXED_STEPS:
+            return 0
+        decode_s = self._decode_time(num_decodes)
+        if not decode_s or not self._prefill_s:
+            return limit
+        granted_s = (self._max_slowdown - 1) * decode_s
+        budget = (granted_s + self._saved_s) * self._num_prompt_tokens / self._prefill_s
+        return limit if budget >= limit else min(_chunk(budget), limit)
+
+    def is_too_late(self, num_prompt_tokens: int, remaining_s: float) -> bool:
+        """Whether a prompt can't be computed in that time, even at twice the speed ever measured."""
+        least_s = self._least_s_per_token
+        return least_s is not None and num_prompt_tokens * least_s > _MIN_SPEEDUP * remaining_s
+
+    def _save(self, decode_s: float) -> None:
+        """Keep what prefills could have added to a step, had there been any."""
+        most_s = _BURST_TOKENS * self._prefill_s / self._num_prompt_tokens if self._num_prompt_tokens else math.inf
+        self._saved_s = min(self._saved_s + (self._max_slowdown - 1) * decode_s, most_s)
+
+    def _spend(self, decode_s: float, added_s: float) -> None:
+        """Take what prefills added beyond what was granted from what was saved, or make a debt, which less repays."""
+        granted_s = (self._max_slowdown - 1) * decode_s
+        self._saved_s = max(min(self._saved_s + granted_s - added_s, max(self._saved_s, 0.0)), -granted_s)
+
+    def _decode_time(self, num_decodes: int) -> float | None:
+        """The time of so many decodes alone; where that was never measured, that of the next smaller number."""
+        sizes = [size for size in self._decode_s if size <= num_decodes.bit_length()]
+        return self._decode_s[max(sizes)] if sizes else None
+
+
+def _chunk(budget: float) -> int:
+    """The largest of the few sizes of chunks that fits: a kernel is made for each number of tokens that it meets."""
+    grain = 16 if budget >= 64 else 4
+    return int(budget // grain) * grain if budget >= grain else _MIN_CHUNK

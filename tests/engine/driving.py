@@ -1,0 +1,23 @@
+"""A core that is stepped until nothing is left, with all that it reports."""
+
+from __future__ import annotations
+
+from service.engine.core import EngineCore
+from service.engine.sequence import SequenceGroup
+from service.generation.errors import EngineError
+from service.generation.output import GenerationOutput
+
+
+def drive(core: EngineCore, groups: list[SequenceGroup]) -> tuple[list[list[GenerationOutput]], list[EngineError]]:
+    """Run the groups together; the outputs of each, and all errors. The core is idle and sound afterwards."""
+    outputs: dict[int, list[GenerationOutput]] = {group.serial: [] for group in groups}
+    errors: list[EngineError] = []
+    for group in groups:
+        core.add(group)
+    while core.has_work:
+        report = core.step()
+        for group, output in report.outputs:
+            outputs[group.serial].append(output)
+        errors += [error for _, error in report.errors]
+    core.check()
+    return list(outputs.values()), errors

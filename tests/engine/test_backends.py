@@ -1,0 +1,172 @@
+"""The table of backends: which of them serves a model, and the reason where none does or a forced one can't."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from service.engine.models.backends import AUTO, BACKENDS, BackendRow, ModelSpec, choose_backend
+from service.engine.watermark import Watermark
+from service.generation.errors import ModelLoadError
+from tests.engine.block_backend import BlockBackend, SumSampler
+from tests.engine.tiny_models import (
+    LEAN,
+    MODULES,
+    VOCAB_SIZE,
+    Part,
+    config,
+    load,
+    random_model,
+    reference,
+    run,
+    save,
+    spec,
+    tokens,
+)
+
+LOGGER = "service.engine.models.backends"
+
+_SMALL: dict[str, Any] = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "mamba": (
+        lambda: config("mamba", vocab_size=VOCAB_SIZE, hidden_size=32, num_hidden_layers=2),
+        "recurrent state",
+    ),
+    "bloom": (
+        lambda: config("bloom", vocab_size=VOCAB_SIZE, hidden_size=32, n_layer=2, n_head=4),
+        "attention can't be replaced",
+    ),
+    "gemma2": (lambda: config("gemma2", **_SMALL, num_key_value_heads=2, head_dim=8), "uses softcap"),
+    "llama": (
+        lambda: config("llama", **_SMALL, rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
+        "dynamic rotary positions",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_load_refuses_what_it_cannot_serve(name: str, tmp_path: Path) -> None:
+    """The error names the architecture and the reason."""
+    make, reason = REFUSED[name]
+    random_model(make()).save_pretrained(tmp_path)
+    with pytest.raises(ModelLoadError, match=f"architecture {name} can't be served: .*{reason}"):
+        load(tmp_path)
+
+
+def test_load_refuses_a_model_that_generates_no_text(tmp_path: Path) -> None:
+    """An image model has no next token."""
+    save("llama", tmp_path)
+    with pytest.raises(ModelLoadError, match=r"architecture vit can't be served: .*it is no causal"):
+        choose_backend(spec(tmp_path, model_config=config("vit")))
+
+
+def test_load_refuses_quantised_weights(tmp_path: Path) -> None:
+    """Packed integers must not be read as weights."""
+    save("llama", tmp_path)
+    quantised = config("llama", quantization_config={"quant_method": "awq"})
+    for name in (AUTO, "torch", "transformers"):
+        with pytest.raises(ModelLoadError, match="quantised"):
+            choose_backend(spec(tmp_path, model_config=quantised), name)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "mistral-window"])
+def test_load_refuses_missing_tensors_of_modules(name: str, tmp_path: Path) -> None:
+    """Transformers would start with random weights in their place."""
+    model = save(name, tmp_path)
+    assert name in MODULES
+    state = model.state_dict()
+    removed = next(key for key in state if "mlp" in key)
+    del state[removed]
+    model.save_pretrained(tmp_path, state_dict=state)
+    with pytest.raises(ModelLoadError, match="missing"):
+        load(tmp_path)
+
+
+def test_forward_needs_a_cache(tmp_path: Path) -> None:
+    """A backend that was given no cache says so."""
+    for name in ("llama", "gpt2"):
+        save(name, tmp_path / name)
+        source = spec(tmp_path / name)
+        backend = choose_backend(source).load(source)
+        with pytest.raises(RuntimeError, match="allocate"):
+            backend.forward(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [*((name, "torch") for name in LEAN), *((name, "transformers") for name in MODULES)]
+)
+def test_auto_takes_the_lean_forward_where_it_can(
+    name: str, expected: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first row that can serve a model does; the log says why the ones before it can't."""
+    save(name, tmp_path)
+    with caplog.at_level(logging.INFO, logger=LOGGER):
+        assert choose_backend(spec(tmp_path)).name == expected
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == (expected == "transformers")
+    assert all("not served by the backend torch: it" in message for message in messages)
+
+
+@pytest.mark.parametrize("name", ["llama3-rope", "qwen2-tied", "qwen3"])
+def test_transformers_can_be_forced(name: str, tmp_path: Path) -> None:
+    """Its logits of a model that the lean forward would serve are the reference's too."""
+    model = save(name, tmp_path)
+    assert choose_backend(spec(tmp_path), "transformers").name == "transformers"
+    ids = tokens(20)
+    logits = run(load(tmp_path, backend="transformers"), [Part(ids, 0, 20, [3, 1, 2])])[0]
+    torch.testing.assert_close(logits, reference(model, ids), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("backend", "name", "message"),
+    [
+        ("torch", "gpt2", r"architecture gpt2 can't be served: backend torch: it is none of llama, qwen2, qwen3$"),
+        ("torch", "qwen2-window", r"architecture qwen2 can't .*: backend torch: it has sliding-window layers$"),
+        ("native", "llama", r"engine\.backend must be auto or one of torch, transformers, not 'native'"),
+    ],
+)
+def test_a_backend_that_can_not_serve_is_refused_where_it_is_forced(
+    backend: str, name: str, message: str, tmp_path: Path
+) -> None:
+    """No other takes its place; the reason is told."""
+    save(name, tmp_path)
+    with pytest.raises(ModelLoadError, match=message):
+        choose_backend(spec(tmp_path), backend)
+
+
+def test_a_new_backend_is_a_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It comes before the others, may refuse by type and device, and brings the sampler that takes its logits."""
+
+    def refusal(source: ModelSpec) -> str | None:
+        return None if source.dtype is torch.bfloat16 else "it computes in bfloat16 only"
+
+    backend, sampler = BlockBackend(), SumSampler()
+    native = BackendRow("native", refusal, lambda _: backend, lambda *_: sampler)
+    table = (native, *BACKENDS)
+    save("llama", tmp_path)
+    source = spec(tmp_path, torch.bfloat16)
+    chosen = choose_backend(source, table=table)
+    assert (chosen.load(source), chosen.sampler(backend, Watermark())) == (backend, sampler)
+    with caplog.at_level(logging.INFO, logger=LOGGER):
+        assert choose_backend(spec(tmp_path), table=table).name == "torch"
+    assert "not served by the backend native: it computes in bfloat16 only" in caplog.text
+    with pytest.raises(ModelLoadError, match="backend native: it computes in bfloat16 only"):
+        choose_backend(spec(tmp_path), "native", table)
+
+
+def test_the_cache_of_a_backend_costs_what_its_tensors_take(tmp_path: Path) -> None:
+    """A block of 8 tokens: keys and values of 2 heads of 16 floats in 3 layers."""
+    save("llama", tmp_path)
+    for name in ("torch", "transformers"):
+        assert load(tmp_path, backend=name).bytes_per_block(8) == 8 * 2 * 2 * 16 * 4 * 3
