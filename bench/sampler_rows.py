@@ -14,6 +14,9 @@ import statistics
 import time
 
 import torch
+from service.pipeline.constraint import GrammarCompiler, GrammarConstraint
+from service.pipeline.control_tokens import ControlTokens
+from service.pipeline.grammar import constraint_grammar
 from sluice.v1 import sampling_pb2
 
 from bench import shapes
@@ -22,9 +25,6 @@ from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.tokenizer import FastTokenizer
 from service.generation.parameters import SamplingParams
 from service.generation.request import GenerationRequest
-from service.pipeline.constraint import GrammarCompiler, GrammarConstraint
-from service.pipeline.control_tokens import ControlTokens
-from service.pipeline.grammar import constraint_grammar
 
 BATCH_SIZE = 16
 VOCABULARIES = {"demo": None, "152k": shapes.QWEN2_5_0_5B.vocab_size}

@@ -106,5 +106,3 @@ def test_caller_cannot_loosen_the_compiler() -> None:
     schema = {"not": {}, "x-guidance": {"lenient": True}}
     with pytest.raises(UnsupportedConstraint):
         compiled(schema_constraint(schema))
-
-
