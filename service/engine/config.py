@@ -8,10 +8,11 @@ replaces what is None by what the model and the memory allow.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import Literal
 
 from service.engine.watermark import Watermark
 
-_OTHER_KINDS = {"prefix_caching", "watermark", "max_decode_stretch"}  # the others are numbers of things
+_OTHER_KINDS = {"worker", "prefix_caching", "watermark", "max_decode_stretch"}  # the others are numbers of things
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class EngineConfig:
     max_batch_sequences: int = 64  # sequences that hold cache blocks at a time
     max_prefill_chunk: int = 512  # prompt tokens in a step that also decodes, at most
     max_decode_stretch: float = 2.5  # times the time of a step that decodes, for the sake of prompts beside; above 1
+    worker: Literal["thread", "process"] = "thread"  # where it computes: of the service's process, or of its own
     block_size: int = 16  # tokens a cache block
     num_blocks: int | None = None
     max_model_len: int | None = None  # tokens of a prompt and its answer together

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from service.engine.engine import Engine
 
 from service.engine.core import SampledToken
-from service.engine.engine import Engine
 from service.engine.sampler import Sampler
 from service.engine.scheduler import Step
 from service.engine.sequence import Sequence
