@@ -13,10 +13,10 @@ import time
 from typing import Any
 
 import torch
+from service.engine.build import BuiltEngine, build_engine
 
 from bench import shapes
 from service.engine.batch import make_batch
-from service.engine.build import BuiltEngine, build_engine
 from service.engine.config import EngineConfig
 from service.engine.core import SampledToken
 from service.engine.kv_cache import CacheShape, KVCache

@@ -13,8 +13,8 @@ from pathlib import Path
 from service.chat_model import ChatModel
 from service.config import ChatSettings, ModelSettings
 from service.contract.parameters import RANGES
-from service.engine.build import BuiltEngine, build_engine
-from service.engine.model_source import find_folder
+from service.engine.engines import BuiltEngine, build_engine
+from service.engine.model_folder import find_folder
 from service.engine.models.sentence_files import is_encoder
 from service.engine.port import StepObserver
 from service.engine.tokenizer import FastTokenizer

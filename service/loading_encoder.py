@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from service.config import ModelSettings
-from service.engine.build_encoder import BuiltEncoder, build_encoder
+from service.engine.engines import BuiltEncoder, build_encoder
 from service.engine.port import StepObserver
 from service.generation.errors import ModelLoadError
 from service.prompts.embedding import EmbeddingPrompts

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import Literal
 
 from service.engine.watermark import Watermark
 
-_OTHER_KINDS = {"backend", "prefix_caching", "watermark", "max_slowdown"}  # the others are numbers of things
+_OTHER_KINDS = {"backend", "worker", "prefix_caching", "watermark", "max_slowdown"}  # the others are numbers of things
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class EngineConfig:
     max_batch_sequences: int = 64  # sequences that hold cache blocks at a time
     max_prefill_chunk: int = 512  # prompt tokens in a step that also decodes, at most
     max_slowdown: float = 2.5  # times a step's time that only decodes, on average, where it prefills too; above 1
+    worker: Literal["thread", "process"] = "thread"  # where it computes: of the service's process, or of its own
     block_size: int = 16  # tokens a cache block
     num_blocks: int | None = None
     max_model_len: int | None = None  # tokens of a prompt and its answer together

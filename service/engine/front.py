@@ -148,8 +148,7 @@ class EngineFront(Generic[OpenedT]):
 
     async def check(self) -> None:
         """Raise EngineError if the engine has lost a cache block, or has given one to two."""
-        if self.failed.done():
-            raise EngineFailed("the engine has failed")
+        self._refuse_if_lost()
         errand = Errand()
         serial = self._open(errand, Check)
         try:
@@ -218,16 +217,19 @@ class EngineFront(Generic[OpenedT]):
 
     def _refuse_if_away(self, *deadlines: float | None) -> None:
         """Raise what keeps a request from being served at all."""
-        if self.failed.done():
-            raise EngineFailed("the engine has failed")
-        if self._is_closed:
+        if self._is_closed and not self.failed.done():
             raise EngineClosed("the engine takes no new requests")
+        self._refuse_if_lost()
         now = self._clock()
-        if self._back_at is not None:
-            message = "the engine of this model has failed and is being started again"
-            raise EngineRestarting(message, retry_after_s(self._back_at - now))
         if any(deadline is not None and deadline <= now for deadline in deadlines):
             raise DeadlineExceeded("the deadline passed before the request began")
+
+    def _refuse_if_lost(self) -> None:
+        if self.failed.done():
+            raise EngineFailed("the engine has failed")
+        if self._back_at is not None:
+            message = "the engine of this model has failed and is being started again"
+            raise EngineRestarting(message, retry_after_s(self._back_at - self._clock()))
 
     def _requests(self) -> list[OpenedT]:
         """Those that are open, the oldest first."""

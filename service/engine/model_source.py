@@ -6,32 +6,16 @@ Everything that is wrong with a folder is a ModelLoadError that names it.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import snapshot_download
 from transformers import AutoConfig
 
 from service.engine.models.checkpoint import Checkpoint
 from service.generation.errors import ModelLoadError
 
 MIN_THREADED_PARAMETERS = 50_000_000
-_HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
-    """What there is to know about a loaded model."""
-
-    architecture: str  # the class name that the configuration gives, or its model type
-    max_model_len: int  # tokens of prompt and answer together, or of a text to embed
-    vocab_size: int  # of the logits or the token embeddings; the tokenizer may use less
-    dtype: str  # of the arithmetic, such as "float32"
-    device: str
-    num_parameters: int  # as stored; a tied head counts once
-    fingerprint: str  # changes with the weights, the configuration, the compute type, torch and the backend
 
 
 def choose_device(name: str) -> torch.device:
@@ -52,21 +36,6 @@ def choose_num_threads(checkpoint: Checkpoint, device: torch.device) -> int:
     """
     is_small = checkpoint.num_parameters < MIN_THREADED_PARAMETERS
     return 1 if is_small and device.type == "cpu" else torch.get_num_threads()
-
-
-def find_folder(model: str) -> Path:
-    """The folder that `model` is, or that it is downloaded into if it is a hub id."""
-    path = Path(model)
-    if path.is_dir():
-        return path
-    if path.is_absolute() or model.startswith(".") or model.count("/") > 1:
-        raise ModelLoadError(f"the model folder {model} does not exist")
-    try:
-        return Path(snapshot_download(model, allow_patterns=_HUB_FILES))
-    except Exception as error:  # many kinds: not found, no network, no permission, a malformed id
-        raise ModelLoadError(
-            f"{model} is not a folder and could not be downloaded from the model hub: {error}"
-        ) from error
 
 
 def read_model_config(folder: Path) -> Any:

@@ -1,9 +1,30 @@
-"""A fixture for all tests of the engine."""
+"""Fixtures for all tests of the engine."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+
+from tests.engine.started_engine import Starter
+
+
+@pytest.fixture(params=["thread", "process"])
+def start(request: pytest.FixtureRequest, tmp_path: Path) -> Starter:
+    """Starts engines: once on threads, and once in processes."""
+    return Starter(request.param, tmp_path)
+
+
+@pytest.fixture
+def start_thread(tmp_path: Path) -> Starter:
+    """Starts engines on threads, where a test shares its clock with them."""
+    return Starter("thread", tmp_path)
+
+
+@pytest.fixture
+def start_process(tmp_path: Path) -> Starter:
+    """Starts engines in processes."""
+    return Starter("process", tmp_path)
 
 
 @pytest.fixture(autouse=True)

@@ -14,11 +14,11 @@ import numpy as np
 import tokenizers
 import torch
 import transformers
+from service.engine.encoder_engine import EncoderEngine
+from service.engine.engine import StepObserver
 
 from service.engine.config import EngineConfig
 from service.engine.encoder_core import EncodingRequest, TokenIds, Vector
-from service.engine.encoder_engine import EncoderEngine
-from service.engine.engine import StepObserver
 from tests.engine.fakes import ByteTokenizer
 
 NUM_DIMENSIONS = 4

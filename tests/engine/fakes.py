@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import abc
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
 from service.engine.constraint_state import ConstraintState
 from service.engine.core import EngineCore, SampledToken
-from service.engine.mail import Report as StepReport
+from service.engine.mail import Report
 from service.engine.scheduler import Scheduler, Step
 from service.engine.sequence import Sequence, SequenceGroup
 from service.generation.errors import EngineError, SequenceError
@@ -99,13 +98,8 @@ class PagedRunner:
         self.kept: set[Sequence] = set()
         self.fail_with: BaseException | None = None
         self.bad_sequences: set[tuple[int, int]] = set()  # (serial, choice index) that end with a SequenceError
-        self.gate: threading.Event | None = None  # when set, each step waits for it
-        self.at_gate = threading.Event()
 
     def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
-        if self.gate is not None:
-            self.at_gate.set()
-            assert self.gate.wait(20)
         if self.fail_with is not None:
             raise self.fail_with
         self.steps.append([(item.sequence.group.serial, item.num_new_tokens) for item in step.items])
@@ -230,14 +224,15 @@ class Bench:
         self.core.add(group)
         return group
 
-    def step(self) -> StepReport:
+    def step(self) -> Report:
         report = self.core.step()
         self.core.check()
-        self.started.extend(group.serial for group in report.started)
-        for group, output in report.outputs:
-            self.outputs.setdefault((group.serial, output.choice_index), []).append(output)
-        for group, error in report.errors:
-            self.errors.setdefault(group.serial, []).append(error)
+        self.started.extend(report.started)
+        for serial, output in report.outputs:
+            assert isinstance(output, GenerationOutput)
+            self.outputs.setdefault((serial, output.choice_index), []).append(output)
+        for serial, error in report.errors:
+            self.errors.setdefault(serial, []).append(error)
         return report
 
     def run(self) -> None:

@@ -1,52 +1,126 @@
-"""An engine at work on a paged runner, for the tests of its door."""
+"""Engines at work on scripted sides, for the tests of their fronts."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import abc
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
-from service.engine.engine import Engine, StepObserver
+from service.engine.config import EngineConfig
+from service.engine.embedder import EmbedderFront
+from service.engine.front import StepObserver
+from service.engine.generator import MAX_COMPILE_S, GeneratorFront
+from service.engine.link import Link
+from service.engine.process_link import ProcessLink, Restarts
+from service.engine.recipe import Recipe
+from service.engine.thread_link import ThreadLink
 from service.generation.output import GenerationOutput
 from service.generation.request import GenerationRequest
-from tests.engine.fakes import END, ByteTokenizer, PagedRunner, Rule, config_of, read, sum_rule
+from tests.engine.fakes import ByteTokenizer, config_of, read, until
+from tests.engine.scripted import Script
 
-ENDLESS: dict[str, Any] = {
-    "num_blocks": 10_000,
-    "max_model_len": 40_000,
-}  # an answer without max_tokens does not end in a test's time
-
-
-@asynccontextmanager
-async def started(
-    rule: Rule = sum_rule,
-    *,
-    observer: StepObserver | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    **sizes: Any,
-) -> AsyncIterator[tuple[Engine, PagedRunner]]:
-    """An engine at work. In the end it must be idle with every block free, or have failed."""
-    config = config_of(**sizes)
-    runner = PagedRunner(rule, config.block_size)
-    async with Engine(runner, ByteTokenizer(), config, eos_token_ids=[END], observer=observer, clock=clock) as engine:
-        try:
-            yield engine, runner
-        finally:
-            if runner.gate:
-                runner.gate.set()
-    if not engine.failed.done():
-        assert is_idle(engine)
-        assert not runner.kept
-        engine._core.check()
+Kind: TypeAlias = Literal["thread", "process"]
+# An answer without max_tokens does not end in a test's time.
+ENDLESS: dict[str, Any] = {"num_blocks": 10_000, "max_model_len": 40_000}
 
 
-def is_idle(engine: Engine) -> bool:
+class Starter:
+    """Starts engines of one kind of link, each with a script in a folder of its own."""
+
+    def __init__(self, kind: Kind, folder: Path) -> None:
+        self.kind = kind
+        self.folder = folder
+        self.num_started = 0
+
+    def link(self, recipe: Recipe, **options: Any) -> Link:
+        """A way to what the recipe makes, ready to start."""
+        if self.kind == "thread":
+            options.pop("restarts", None)
+            return ThreadLink(recipe.make().core, **options)
+        link = ProcessLink(recipe, **options)
+        link.launch()
+        return link
+
+    def script(self) -> Script:
+        """A script for the next engine."""
+        self.num_started += 1
+        return Script(self.folder / f"{self.num_started}")
+
+    def generator(
+        self,
+        *texts: str,
+        ends: bool = True,
+        observer: StepObserver | None = None,
+        clock: abc.Callable[[], float] = time.monotonic,
+        max_compile_s: float = MAX_COMPILE_S,
+        link: abc.Mapping[str, Any] | None = None,
+        **sizes: Any,
+    ) -> tuple[GeneratorFront, Script]:
+        """An engine that is not started. Choice i says text i; without texts what can be computed by hand."""
+        script = self.script()
+        arguments = {"folder": script.folder, "texts": texts, "ends": ends, "sizes": sizes, "clock": clock}
+        engine = GeneratorFront(
+            self.link(Recipe("tests.engine.scripted:generator", arguments), **(link or {})),
+            config_of(**sizes),
+            vocab_size=ByteTokenizer.vocab_size,
+            max_compile_s=max_compile_s,
+            observer=observer,
+            clock=clock,
+        )
+        return engine, script
+
+    @asynccontextmanager
+    async def started(self, *texts: str, **options: Any) -> abc.AsyncIterator[tuple[GeneratorFront, Script]]:
+        """An engine at work. In the end it must be idle with every block free, or have failed."""
+        engine, script = self.generator(*texts, **options)
+        async with engine:
+            try:
+                yield engine, script
+            finally:
+                script.open_gate()
+                script.compile_again()
+            if not engine.failed.done() and not engine.is_restarting:
+                await until(lambda: is_idle(engine))
+                await engine.check()
+
+    def embedder(
+        self, *, observer: StepObserver | None = None, link: abc.Mapping[str, Any] | None = None, **sizes: Any
+    ) -> tuple[EmbedderFront, Script]:
+        """An encoder that is not started."""
+        script = self.script()
+        config = EngineConfig(**{"max_model_len": 16, **sizes})
+        arguments = {"folder": script.folder, "max_batch_tokens": config.max_batch_tokens}
+        engine = EmbedderFront(
+            self.link(Recipe("tests.engine.scripted:encoder", arguments), **(link or {})),
+            config,
+            vocab_size=ByteTokenizer.vocab_size,
+            observer=observer,
+        )
+        return engine, script
+
+    @asynccontextmanager
+    async def started_embedder(self, **options: Any) -> abc.AsyncIterator[tuple[EmbedderFront, Script]]:
+        """An encoder at work."""
+        engine, script = self.embedder(**options)
+        async with engine:
+            try:
+                yield engine, script
+            finally:
+                script.open_gate()
+
+
+QUICK = Restarts(first_delay_s=0.01, max_delay_s=0.02)
+NEVER = Restarts(max_deaths=1)
+
+
+def is_idle(engine: GeneratorFront) -> bool:
     stats = engine.stats()
     return (stats.num_running, stats.num_waiting, stats.num_free_blocks) == (0, 0, stats.num_blocks)
 
 
-async def generate(engine: Engine, wanted: GenerationRequest) -> list[GenerationOutput]:
+async def generate(engine: GeneratorFront, wanted: GenerationRequest) -> list[GenerationOutput]:
     async with engine.generate(wanted) as stream:
         return await read(stream)
 

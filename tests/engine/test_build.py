@@ -12,9 +12,9 @@ import pytest
 import tokenizers
 import torch
 from safetensors.torch import load_file, save_file
+from service.engine.build import build_engine
 
 from service.engine import memory, model_source
-from service.engine.build import build_engine
 from service.engine.config import EngineConfig
 from service.generation.errors import ModelLoadError
 from service.generation.parameters import SamplingParams, StopParams

@@ -66,8 +66,8 @@ def test_core_abort_frees_everything_at_once(num_steps: int) -> None:
     group = bench.add(request("0123456789", n=2))
     for _ in range(num_steps):
         bench.step()
-    bench.core.abort(group)
-    bench.core.abort(group)
+    bench.core.abort(group.serial)
+    bench.core.abort(group.serial)
     bench.assert_idle()
     bench.run()
     assert bench.errors == {}
@@ -78,7 +78,7 @@ def test_core_abort_leaves_others_alone() -> None:
     bench = Bench()
     group, _ = bench.add(request("aaaabbbb")), bench.add(request("aaaabbbbcc"))
     bench.step()
-    bench.core.abort(group)
+    bench.core.abort(group.serial)
     bench.run()
     assert bench.tokens(1) == sums(b"aaaabbbbcc", 8, 0)
     bench.assert_idle()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from service.engine.build import BuiltEngine, build_engine
 from transformers import AutoModelForCausalLM
 
-from service.engine.build import BuiltEngine, build_engine
 from service.engine.config import EngineConfig
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from service.engine.encoder_engine import EncoderEngine, Encoding
 
 from service.engine.config import EngineConfig
 from service.engine.encoder_core import EncodingRequest
-from service.engine.encoder_engine import EncoderEngine, Encoding
 from service.generation.errors import (
     DeadlineExceeded,
     EngineClosed,

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
-from service.engine.config import EngineConfig
-from service.engine.engine import Engine
 from service.engine.sequence import choice_seed
 from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, InvalidRequest, PromptTooLong
 from service.generation.output import FinishReason
 from service.generation.request import GenerationRequest
 from service.generation.stats import EngineStats
-from tests.engine.fakes import END, ByteTokenizer, Clock, PagedRunner, read, request, say, sums, until
-from tests.engine.started_engine import generate, started, tokens
+from tests.engine.fakes import Clock, read, request, sums, until
+from tests.engine.started_engine import Starter, generate, tokens
 
 
 class Counting:
@@ -30,9 +27,9 @@ class Counting:
         self.stats.append(stats)
 
 
-async def test_engine_streams_what_the_runner_samples() -> None:
+async def test_engine_streams_what_the_runner_samples(start: Starter) -> None:
     """A stream brings the runner's tokens in order; its last output alone has a finish reason and the end's instant."""
-    async with started() as (engine, _):
+    async with start.started() as (engine, _):
         outputs = await generate(engine, request("hello", max_tokens=9))
     assert tokens(outputs) == sums(b"hello", 9, 0)
     assert [output.finish_reason for output in outputs[:-1]] == [None] * (len(outputs) - 1)
@@ -44,18 +41,18 @@ async def test_engine_streams_what_the_runner_samples() -> None:
     assert timings.arrived <= timings.scheduled <= timings.first_token <= timings.finished
 
 
-async def test_engine_serves_many_at_once() -> None:
+async def test_engine_serves_many_at_once(start: Starter) -> None:
     """Requests side by side each get their own tokens, on a cache that can't hold them all."""
-    async with started(num_blocks=24, max_model_len=64, max_batch_sequences=8) as (engine, _):
+    async with start.started(num_blocks=24, max_model_len=64, max_batch_sequences=8) as (engine, _):
         prompts = [f"prompt {i % 7} of {i}" for i in range(40)]
         answers = await asyncio.gather(*(generate(engine, request(prompt, ignore_eos=True)) for prompt in prompts))
     for prompt, outputs in zip(prompts, answers, strict=True):
         assert tokens(outputs) == sums(prompt.encode(), 8, 0)
 
 
-async def test_engine_ends_each_choice_once() -> None:
+async def test_engine_ends_each_choice_once(start: Starter) -> None:
     """Each of n choices has one last output, and their texts do not mix."""
-    async with started(say("one", "second", "3")) as (engine, _):
+    async with start.started("one", "second", "3") as (engine, _):
         outputs = await generate(engine, request(n=3, max_tokens=None))
     for index, text in enumerate(("one", "second", "3")):
         mine = [output for output in outputs if output.choice_index == index]
@@ -64,18 +61,18 @@ async def test_engine_ends_each_choice_once() -> None:
         assert mine[-1].finish_reason
 
 
-async def test_engine_draws_a_seed_for_each_request_without_one() -> None:
+async def test_engine_draws_a_seed_for_each_request_without_one(start: Starter) -> None:
     """Two requests without seeds are sampled differently; the choices of one as well."""
-    async with started() as (engine, _):
+    async with start.started() as (engine, _):
         answers = [tokens(await generate(engine, request(seed=None, max_tokens=20))) for _ in range(2)]
         both = await generate(engine, request(seed=None, n=2, max_tokens=20))
     assert answers[0] != answers[1]
     assert tokens(both, 0) != tokens(both, 1)
 
 
-async def test_engine_gives_a_choice_again_by_its_seed() -> None:
+async def test_engine_gives_a_choice_again_by_its_seed(start: Starter) -> None:
     """A request with the derived seed of a choice says what the choice said."""
-    async with started() as (engine, _):
+    async with start.started() as (engine, _):
         outputs = await generate(engine, request(seed=11, n=3))
         for index in range(3):
             alone = await generate(engine, request(seed=choice_seed(11, index)))
@@ -93,22 +90,22 @@ async def test_engine_gives_a_choice_again_by_its_seed() -> None:
     ],
 )
 async def test_engine_shares_prompts_as_it_is_told(
+    start: Starter,
     prefix_caching: bool,  # noqa: FBT001
     salts: tuple[str, str],
     num_cached_tokens: int,
 ) -> None:
     """Requests of one salt find each other's prompts, others don't; switched off, none does, though choices share."""
-    async with started(prefix_caching=prefix_caching) as (engine, _):
+    async with start.started(prefix_caching=prefix_caching) as (engine, _):
         for salt in salts:
             outputs = await generate(engine, request("aaaabbbbc", n=2, cache_salt=salt))
     assert {output.num_cached_tokens for output in outputs} == {num_cached_tokens}
 
 
-async def test_engine_merges_for_a_slow_reader() -> None:
+async def test_engine_merges_for_a_slow_reader(start: Starter) -> None:
     """A reader that comes late gets all at once."""
-    async with started() as (engine, _), engine.generate(request("hello", max_tokens=20)) as stream:
+    async with start.started() as (engine, _), engine.generate(request("hello", max_tokens=20)) as stream:
         await until(lambda: engine.stats().num_generated_tokens == 20)
-        await asyncio.sleep(0)  # the last step's report
         outputs = await read(stream)
     assert len(outputs) == 1
     assert tokens(outputs) == sums(b"hello", 20, 0)
@@ -124,20 +121,22 @@ async def test_engine_merges_for_a_slow_reader() -> None:
         (request(deadline=0.0), DeadlineExceeded),
     ],
 )
-async def test_engine_refuses_at_the_door(wanted: GenerationRequest, error: type[EngineError] | None) -> None:
+async def test_engine_refuses_at_the_door(
+    start: Starter, wanted: GenerationRequest, error: type[EngineError] | None
+) -> None:
     """What can't be served is refused before it is queued."""
-    async with started() as (engine, runner):
+    async with start.started() as (engine, script):
         if error is None:
             assert await generate(engine, wanted)
             return
         with pytest.raises(error):
             await generate(engine, wanted)
-        assert runner.steps == []
+        assert script.steps() == []
 
 
-async def test_engine_refuses_a_prompt_that_the_cache_can_not_hold() -> None:
+async def test_engine_refuses_a_prompt_that_the_cache_can_not_hold(start: Starter) -> None:
     """The cache bounds a sequence as the context does: in both directions, with its answer."""
-    async with started(num_blocks=4, max_model_len=1000) as (engine, _):
+    async with start.started(num_blocks=4, max_model_len=1000) as (engine, _):
         with pytest.raises(PromptTooLong):
             await generate(engine, request("x" * 16))
         outputs = await generate(engine, request("x" * 10, max_tokens=None, ignore_eos=True))
@@ -146,33 +145,33 @@ async def test_engine_refuses_a_prompt_that_the_cache_can_not_hold() -> None:
 
 
 @pytest.mark.parametrize("sizes", [{"max_queue_requests": 2}, {"max_queue_tokens": 14}], ids=["requests", "tokens"])
-async def test_engine_refuses_when_the_queue_is_full(sizes: dict[str, Any]) -> None:
+async def test_engine_refuses_when_the_queue_is_full(start_thread: Starter, sizes: dict[str, Any]) -> None:
     """Beyond so many waiting requests or prompt tokens the next is told when to come back; later there is room."""
     clock = Clock()
-    async with started(clock=clock, **sizes) as (engine, runner), AsyncExitStack() as readers:
-        runner.gate = threading.Event()  # no step ends, so no request is reported as started
+    async with start_thread.started(clock=clock, **sizes) as (engine, script), AsyncExitStack() as readers:
+        script.close_gate()  # no step ends, so no request is reported as started
         streams = [await readers.enter_async_context(engine.generate(request("hello"))) for _ in range(2)]
         for waited_s, retry_after_s in [(0.0, 1.0), (7.0, 7.0), (1000.0, 30.0)]:
             clock.now = 100.0 + waited_s
             with pytest.raises(EngineOverloaded) as caught:
                 await generate(engine, request("hello"))
             assert caught.value.retry_after_s == retry_after_s
-        runner.gate.set()
+        script.open_gate()
         for stream in streams:
             assert tokens(await read(stream)) == sums(b"hello", 8, 0)
         assert tokens(await generate(engine, request("later"))) == sums(b"later", 8, 0)
 
 
-async def test_engine_takes_a_prompt_longer_than_the_queue_when_nobody_waits() -> None:
+async def test_engine_takes_a_prompt_longer_than_the_queue_when_nobody_waits(start: Starter) -> None:
     """The bound on waiting tokens is not a bound on a prompt's length."""
-    async with started(max_queue_tokens=10) as (engine, _):
+    async with start.started(max_queue_tokens=10) as (engine, _):
         assert tokens(await generate(engine, request("x" * 50))) == sums(b"x" * 50, 8, 0)
 
 
-async def test_engine_tells_its_observer_of_each_step() -> None:
+async def test_engine_tells_its_observer_of_each_step(start: Starter) -> None:
     """The observer has the stats after each step, in order, on the loop."""
     observer = Counting()
-    async with started(observer=observer) as (engine, _):
+    async with start.started(observer=observer) as (engine, _):
         await generate(engine, request("hello", max_tokens=3))
     assert [stats.num_steps for stats in observer.stats] == [1, 2, 3]
     assert [stats.num_generated_tokens for stats in observer.stats] == [1, 2, 3]
@@ -180,8 +179,7 @@ async def test_engine_tells_its_observer_of_each_step() -> None:
 
 
 @pytest.mark.parametrize("missing", ["num_blocks", "max_model_len"])
-def test_engine_wants_sizes_that_are_known(missing: str) -> None:
+def test_engine_wants_sizes_that_are_known(start_thread: Starter, missing: str) -> None:
     """What the model and the memory decide must be decided before the engine is made."""
-    sizes = {"num_blocks": 4, "max_model_len": 16, missing: None}
     with pytest.raises(ValueError, match=missing):
-        Engine(PagedRunner(), ByteTokenizer(), EngineConfig(**sizes), eos_token_ids=[END])  # type: ignore[arg-type]
+        start_thread.generator(**{missing: None})

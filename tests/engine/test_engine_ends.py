@@ -1,37 +1,39 @@
-"""Engine: one terminal for every stream on every way out, and the end of the engine itself."""
+"""Engines: one terminal for every stream on every way out, and the end of the engine itself."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 
-from service.engine.engine import Engine
+from service.engine.front import EngineFront
 from service.generation.errors import DeadlineExceeded, EngineClosed, EngineFailed, SequenceError
-from tests.engine.fakes import END, ByteTokenizer, Clock, PagedRunner, config_of, read, request, sums, until
-from tests.engine.started_engine import ENDLESS, generate, is_idle, started, tokens
+from tests.engine.fakes import Clock, read, request, sums, until
+from tests.engine.started_engine import ENDLESS, NEVER, Starter, generate, is_idle, tokens
+from tests.engine.threads import has_thread
+
+BEAT_S = 0.01
 
 
-async def test_engine_ends_a_stream_at_its_deadline() -> None:
+async def test_engine_ends_a_stream_at_its_deadline(start_thread: Starter) -> None:
     """A running request's stream ends with DeadlineExceeded, after what it had to say."""
     clock = Clock()
-    async with started(clock=clock) as (engine, runner):
-        runner.gate = threading.Event()
+    async with start_thread.started(clock=clock) as (engine, script):
+        script.close_gate()
         async with engine.generate(request(deadline=clock.now + 5)) as stream:
-            await until(runner.at_gate.is_set)
+            await until(script.is_at_gate)
             clock.now += 5
-            runner.gate.set()
+            script.open_gate()
             assert len((await anext(stream)).token_ids) == 1
             with pytest.raises(DeadlineExceeded):
                 await anext(stream)
             assert await read(stream) == []
 
 
-async def test_engine_fails_one_request_alone() -> None:
+async def test_engine_fails_one_request_alone(start: Starter) -> None:
     """A SequenceError reaches its own reader; the neighbour ends well."""
-    async with started() as (engine, runner):
-        runner.bad_sequences.add((0, 0))
+    async with start.started() as (engine, script):
+        script.spoil(0)
         bad, good = await asyncio.gather(
             generate(engine, request("bad")), generate(engine, request("good")), return_exceptions=True
         )
@@ -40,65 +42,64 @@ async def test_engine_fails_one_request_alone() -> None:
     assert tokens(good) == sums(b"good", 8, 0)
 
 
-class Panic(BaseException):
-    """What a library in another language may raise: no Exception."""
-
-
-@pytest.mark.parametrize("reason", [MemoryError("secret detail"), Panic("secret detail")], ids=["exception", "panic"])
-async def test_engine_that_fails_tells_every_reader(caplog: pytest.LogCaptureFixture, reason: BaseException) -> None:
-    """When the thread dies each stream ends with EngineFailed, new requests too, and `failed` has the reason."""
-    async with started(max_batch_sequences=1) as (engine, runner):
-        runner.gate = threading.Event()
+@pytest.mark.parametrize("panics", [False, True], ids=["exception", "panic"])
+async def test_engine_that_fails_tells_every_reader(
+    start: Starter,
+    caplog: pytest.LogCaptureFixture,
+    panics: bool,  # noqa: FBT001
+) -> None:
+    """When it dies for good each stream ends with EngineFailed, new requests too, and `failed` has the reason."""
+    async with start.started(max_batch_sequences=1, link={"restarts": NEVER}) as (engine, script):
+        script.close_gate()
         readings = [asyncio.create_task(generate(engine, request(str(i)))) for i in range(3)]
-        await until(runner.at_gate.is_set)
-        runner.fail_with = reason
-        runner.gate.set()
+        await until(script.is_at_gate)
+        script.fail("secret detail", panics=panics)
+        script.open_gate()
         for error in await asyncio.gather(*readings, return_exceptions=True):
             assert isinstance(error, EngineFailed)
             assert "secret" not in str(error)
-            assert error.__cause__ is reason
-        assert await engine.failed is reason
+            assert "secret detail" in str(error.__cause__)
+        assert "secret detail" in str(await engine.failed)
         with pytest.raises(EngineFailed):
             await generate(engine, request())
         await engine.drain(0)
     assert "secret detail" in caplog.text
 
 
-async def test_engine_drains() -> None:
+async def test_engine_drains(start: Starter) -> None:
     """While it drains, what runs ends well and what is new is refused."""
-    async with started() as (engine, runner):
-        runner.gate = threading.Event()
+    async with start.started() as (engine, script):
+        script.close_gate()
         running = asyncio.create_task(generate(engine, request("hello")))
-        await until(runner.at_gate.is_set)
+        await until(script.is_at_gate)
         draining = asyncio.create_task(engine.drain(1000))
         await asyncio.sleep(0)
         with pytest.raises(EngineClosed):
             await generate(engine, request())
-        runner.gate.set()
+        script.open_gate()
         await asyncio.wait_for(draining, 20)
-        assert running.done()
-        assert tokens(running.result()) == sums(b"hello", 8, 0)
+        assert tokens(await running) == sums(b"hello", 8, 0)
 
 
-async def test_engine_ends_what_is_left_after_the_drain() -> None:
+async def test_engine_ends_what_is_left_after_the_drain(start: Starter) -> None:
     """What has not ended in time ends with EngineClosed, running or waiting, and its blocks are free."""
-    async with started(max_batch_sequences=1, **ENDLESS) as (engine, runner):
+    async with start.started(max_batch_sequences=1, **ENDLESS) as (engine, script):
         wanted = request(max_tokens=None, ignore_eos=True)
         readings = [asyncio.create_task(generate(engine, wanted)) for _ in range(3)]
         await until(lambda: engine.stats().num_generated_tokens > 0)
-        runner.gate = threading.Event()
+        script.close_gate()
         await engine.drain(0.01)
-        runner.gate.set()
+        script.open_gate()
         for error in await asyncio.gather(*readings, return_exceptions=True):
             assert isinstance(error, EngineClosed)
         await until(lambda: is_idle(engine))
 
 
-async def test_engine_closes_with_readers_inside() -> None:
-    """Closing ends all streams with EngineClosed and the thread with them; doing it again changes nothing."""
-    runner = PagedRunner()
-    engine = Engine(runner, ByteTokenizer(), config_of(**ENDLESS), eos_token_ids=[END])
-    await engine.close()  # it was never started
+async def test_engine_closes_with_readers_inside(start: Starter) -> None:
+    """Closing ends all streams with EngineClosed and what computes with them; doing it again changes nothing."""
+    never_started, _ = start.generator()
+    await never_started.close()
+    engine, _ = start.generator(**ENDLESS)
     engine.start()
     reading = asyncio.create_task(generate(engine, request(max_tokens=None, ignore_eos=True)))
     await until(lambda: engine.stats().num_generated_tokens > 0)
@@ -106,35 +107,46 @@ async def test_engine_closes_with_readers_inside() -> None:
     await engine.close()
     with pytest.raises(EngineClosed):
         await reading
-    engine._thread._thread.join(20)
-    assert not engine._thread._thread.is_alive()
 
 
-def test_engine_thread_ends_with_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_engine_thread_ends_with_its_engine(start_thread: Starter) -> None:
+    """No thread is left of an engine that was closed."""
+    async with start_thread.started(link={"name": "to be closed"}) as (engine, _):
+        await generate(engine, request())
+        assert has_thread("to be closed")
+    await until(lambda: not has_thread("to be closed"))
+
+
+@pytest.mark.parametrize("kind", ["generator", "embedder"])
+async def test_engine_thread_ends_with_its_loop(start_thread: Starter, kind: str) -> None:
     """An engine that nobody closed does not outlive the loop that it reports to."""
-    monkeypatch.setattr("service.engine.engine_thread._HEARTBEAT_S", 0.01)
+    name = f"forgotten {kind}"
 
-    async def leave() -> Engine:
-        engine = Engine(PagedRunner(), ByteTokenizer(), config_of(), eos_token_ids=[END])
+    async def leave() -> None:
+        engine: EngineFront[object]
+        engine, _ = getattr(start_thread, kind)(link={"beat_s": BEAT_S, "name": name})
         engine.start()
-        return engine
+        assert has_thread(name)
 
-    engine = asyncio.run(leave())
-    engine._thread._thread.join(20)
-    assert not engine._thread._thread.is_alive()
+    await asyncio.to_thread(asyncio.run, leave())
+    await until(lambda: not has_thread(name))
 
 
-async def test_engine_heartbeat_goes_on_when_idle_and_stops_when_a_step_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The age of the heartbeat tells an idle engine from one whose step does not return."""
-    monkeypatch.setattr("service.engine.engine_thread._HEARTBEAT_S", 0.01)
-    async with started() as (engine, runner):
-        first = engine._thread._heartbeat
-        await until(lambda: engine._thread._heartbeat > first)
-        assert engine.heartbeat_age_s >= 0
-        runner.gate = threading.Event()
-        async with engine.generate(request()):
-            await until(runner.at_gate.is_set)
-            hung = engine._thread._heartbeat
-            await until(lambda: engine.heartbeat_age_s > 0.05)
-            assert engine._thread._heartbeat == hung
-            runner.gate.set()
+@pytest.mark.parametrize("kind", ["generator", "embedder"])
+async def test_heartbeat_goes_on_when_idle(start: Starter, kind: str) -> None:
+    """An idle engine tells that it lives."""
+    engine, _ = getattr(start, kind)(link={"beat_s": BEAT_S})
+    async with engine:
+        for _ in range(3):
+            await until(lambda: engine.heartbeat_age_s > BEAT_S / 2)
+            await until(lambda: engine.heartbeat_age_s < BEAT_S / 2)
+
+
+async def test_heartbeat_stops_when_a_step_hangs(start: Starter) -> None:
+    """Its age tells an idle engine from one whose step does not return."""
+    async with start.started(link={"beat_s": BEAT_S}) as (engine, script):
+        with script.paused():
+            async with engine.generate(request()):
+                await until(script.is_at_gate)
+                await until(lambda: engine.heartbeat_age_s > 20 * BEAT_S)
+        await until(lambda: engine.heartbeat_age_s < 10 * BEAT_S)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from service.engine.build_encoder import BuiltEncoder, build_encoder
 from torch import Tensor
 
 from service.config import embedding_folder
-from service.engine.build_encoder import BuiltEncoder, build_encoder
 from service.engine.config import EngineConfig
 from service.engine.encoder_core import EncodingRequest, Vector
 from service.engine.encoder_runner import BatchEncoder, padded_batches

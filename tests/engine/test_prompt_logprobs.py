@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from service.engine.build import build_engine
 from transformers import AutoModelForCausalLM
 
-from service.engine.build import build_engine
 from service.engine.config import EngineConfig
 from service.generation.errors import InvalidRequest
 from service.generation.output import GenerationOutput

@@ -55,7 +55,7 @@ def test_load_ends_with_every_block_free(seed: int, prefix_caching: bool) -> Non
             group = live.pop(draw.choice(list(live)))
             if not group.is_finished:
                 aborted.add(group.serial)
-            bench.core.abort(group)
+            bench.core.abort(group.serial)
         bench.step()
         bench.clock.now += 1
     bench.assert_idle()

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from service.engine.core import SampledToken
-from service.engine.engine import Engine
 from service.engine.sampler import TorchSampler
 from service.engine.scheduler import Step
 from service.engine.sequence import Sequence

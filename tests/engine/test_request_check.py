@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 import pytest
-
 from service.engine.admission import check_request
+
 from service.generation.errors import InvalidRequest, PromptTooLong
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest

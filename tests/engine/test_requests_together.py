@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from service.generation.errors import EngineOverloaded, InvalidRequest, SequenceError
 from service.generation.output import GenerationOutput
-from tests.engine.fakes import read, request, say, sums, until
-from tests.engine.started_engine import generate, is_idle, started
+from tests.engine.fakes import read, request, sums, until
+from tests.engine.started_engine import Starter, generate, is_idle
 
 
 def tokens_of(outputs: list[GenerationOutput], request_index: int, choice_index: int = 0) -> list[int]:
@@ -22,9 +20,9 @@ def tokens_of(outputs: list[GenerationOutput], request_index: int, choice_index:
     ]
 
 
-async def test_requests_together_are_told_apart() -> None:
+async def test_requests_together_are_told_apart(start: Starter) -> None:
     """Each output has the index of its request, and each request the tokens that it has alone."""
-    async with started() as (engine, _):
+    async with start.started() as (engine, _):
         async with engine.generate(request("hello"), request("world", n=2), request("x" * 30)) as stream:
             outputs = await read(stream)
         again = await generate(engine, request("world", n=2))
@@ -35,51 +33,51 @@ async def test_requests_together_are_told_apart() -> None:
     assert sum(output.finish_reason is not None for output in outputs) == 4
 
 
-async def test_requests_together_are_checked_before_any_is_admitted() -> None:
-    """A bad one among them is named by its index, and none of them is run."""
-    async with started() as (engine, runner):
+async def test_requests_together_are_checked_before_any_is_admitted(start: Starter) -> None:
+    """A bad one among them is told by its prompt's own name, and none of them is run."""
+    async with start.started() as (engine, script):
         with pytest.raises(InvalidRequest) as refusal:
-            async with engine.generate(request("a"), request("b"), request("")):
+            async with engine.generate(request("a"), request("b"), request("", prompt_field="inputs[2]")):
                 pass
-        assert (refusal.value.field, refusal.value.request_index) == ("prompt", 2)
+        assert refusal.value.field == "inputs[2]"
         assert engine.stats().num_waiting == 0
-    assert runner.steps == []
+    assert script.steps() == []
 
 
-async def test_requests_together_find_room_for_all_or_none() -> None:
+async def test_requests_together_find_room_for_all_or_none(start: Starter) -> None:
     """They are refused where the queue has room for some of them only; an empty queue takes any number."""
-    async with started(max_queue_requests=3) as (engine, runner):
+    async with start.started(max_queue_requests=3) as (engine, script):
         async with engine.generate(*(request(f"{index}", max_tokens=1) for index in range(5))) as stream:
             assert len(await read(stream)) == 5
-        runner.gate = threading.Event()
+        script.close_gate()
         async with engine.generate(request("first")) as first:
-            await until(runner.at_gate.is_set)
+            await until(script.is_at_gate)
             async with engine.generate(request("second")):
                 with pytest.raises(EngineOverloaded):
                     async with engine.generate(request("third"), request("fourth")):
                         pass
                 async with engine.generate(request("third")):
                     pass
-            runner.gate.set()
+            script.open_gate()
             await read(first)
 
 
-async def test_requests_together_end_when_their_reader_leaves() -> None:
+async def test_requests_together_end_when_their_reader_leaves(start: Starter) -> None:
     """Leaving ends all of them, those that wait and those that run."""
-    async with started(max_batch_sequences=2) as (engine, _):
+    async with start.started(max_batch_sequences=2) as (engine, _):
         endless = [request(f"{index}", max_tokens=None, ignore_eos=True) for index in range(4)]
         async with engine.generate(*endless) as stream:
             await anext(stream)
         await until(lambda: is_idle(engine))
 
 
-async def test_error_of_one_of_the_requests_together_ends_all() -> None:
+async def test_error_of_one_of_the_requests_together_ends_all(start: Starter) -> None:
     """A sequence that can't go on ends the stream; the others don't go on unread."""
-    async with started(say("x", end=False), max_model_len=1000, num_blocks=500) as (engine, runner):
+    async with start.started("x", ends=False, max_model_len=1000, num_blocks=500) as (engine, script):
         endless = [request(f"{index}", max_tokens=None) for index in range(3)]
         async with engine.generate(*endless) as stream:
             await anext(stream)
-            runner.bad_sequences.add((1, 0))
+            script.spoil(1)
             with pytest.raises(SequenceError):
                 await read(stream)
         await until(lambda: is_idle(engine))

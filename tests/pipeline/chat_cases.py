@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
+from service.pipeline.prepared_chat import PreparedChat
 from sluice.v1 import chat_pb2, tool_pb2
 
 from service.engine.tokenizer import FastTokenizer
-from service.pipeline.prepared_chat import PreparedChat
 from tests.pipeline.fakes import ADDED, END, events_of, fold, function, outputs_of, token_id, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
-
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.thinking import ReasoningBudgets
+
 from tests.pipeline.fakes import pipeline_of
 
 # How long an example takes says nothing: the machine may be busy.

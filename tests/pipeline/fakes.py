@@ -11,6 +11,12 @@ from typing import Any
 import numpy as np
 import tokenizers
 import transformers
+from service.pipeline.chat import ChatPipeline
+from service.pipeline.control_tokens import ControlTokens
+from service.pipeline.fold import ChatFold
+from service.pipeline.pieces import CallArguments, CallStart, Content, Piece, Reasoning
+from service.pipeline.prepared_chat import PreparedChat
+from service.pipeline.template import ChatTemplate
 from sluice.v1 import chat_pb2, content_pb2, tool_pb2
 
 from service.engine.constraint_state import ConstraintState
@@ -18,12 +24,6 @@ from service.engine.detokenizer import Detokenizer
 from service.engine.tokenizer import FastTokenizer
 from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from service.generation.parameters import StopParams
-from service.pipeline.chat import ChatPipeline
-from service.pipeline.control_tokens import ControlTokens
-from service.pipeline.fold import ChatFold
-from service.pipeline.pieces import CallArguments, CallStart, Content, Piece, Reasoning
-from service.pipeline.prepared_chat import PreparedChat
-from service.pipeline.template import ChatTemplate
 
 DEMO = Path(__file__).parents[2] / "demo" / "model"
 END = "<|im_end|>"

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from google.protobuf import timestamp_pb2
-from sluice.v1 import chat_pb2, logprobs_pb2, response_event_pb2, response_item_pb2, sampling_pb2, usage_pb2
-
 from service.pipeline.response_events import ResponseEvents
+from sluice.v1 import chat_pb2, logprobs_pb2, response_event_pb2, response_item_pb2, sampling_pb2, usage_pb2
 
 ChatEvent = chat_pb2.StreamChatResponse
 Event = response_event_pb2.StreamResponseResponse

@@ -8,12 +8,12 @@ import time
 
 import jsonschema
 import pytest
+from service.pipeline.chat import ChatPipeline
+from service.pipeline.template import ChatTemplate
 from sluice.v1 import content_pb2, logprobs_pb2, sampling_pb2, serving_pb2, tool_pb2
 
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import PromptTooLong, TemplateRefused
-from service.pipeline.chat import ChatPipeline
-from service.pipeline.template import ChatTemplate
 from tests.pipeline.chat_cases import END_ID, REQUIRED, SCHEMA, TOKENIZER, WEATHER, prompt_of
 from tests.pipeline.fakes import (
     ADDED,

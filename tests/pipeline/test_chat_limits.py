@@ -8,12 +8,12 @@ import time
 from typing import Any
 
 import pytest
-from sluice.v1 import sampling_pb2
-
-from service.generation.errors import DeadlineExceeded, EngineOverloaded, TemplateRefused, UnsupportedConstraint
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.template import ChatTemplate
 from service.pipeline.workers import PipelineLimits
+from sluice.v1 import sampling_pb2
+
+from service.generation.errors import DeadlineExceeded, EngineOverloaded, TemplateRefused, UnsupportedConstraint
 from tests.pipeline.fakes import (
     pipeline_of,
     request_of,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from service.pipeline.chat import ChatPipeline
 from sluice.v1 import chat_pb2
 
-from service.pipeline.chat import ChatPipeline
 from tests.pipeline.chat_cases import END_ID, TOKENIZER, answer_of, prompt_of
 from tests.pipeline.fakes import (
     CHATML,

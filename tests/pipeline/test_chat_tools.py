@@ -8,10 +8,10 @@ from typing import Any
 
 import jsonschema
 import pytest
+from service.pipeline.chat import ChatPipeline
 from sluice.v1 import chat_pb2, logprobs_pb2, sampling_pb2, tool_pb2
 
 from service.generation.errors import InvalidRequest, UnsupportedFeature
-from service.pipeline.chat import ChatPipeline
 from tests.pipeline.chat_cases import END_ID, NONE, REQUIRED, SCHEMA, TOKENIZER, WEATHER, answer_of, prompt_of
 from tests.pipeline.fakes import (
     END,

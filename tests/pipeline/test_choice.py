@@ -6,14 +6,14 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from service.pipeline.choice import ChoiceEvents
+from service.pipeline.reasoning import KNOWN_MARKERS, ReasoningParser, Thinking
+from service.pipeline.tool_syntax import HERMES
 from sluice.v1 import chat_pb2
 
 from service.engine.tokenizer import FastTokenizer
 from service.generation.output import FinishReason
 from service.generation.parameters import StopParams
-from service.pipeline.choice import ChoiceEvents
-from service.pipeline.reasoning import KNOWN_MARKERS, ReasoningParser, Thinking
-from service.pipeline.tool_syntax import HERMES
 from tests.pipeline.fakes import ADDED, END, fold, outputs_of, token_id, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)

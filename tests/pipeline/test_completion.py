@@ -13,15 +13,15 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.v1 import chat_pb2, completion_pb2, logprobs_pb2, model_pb2, prompt_pb2, sampling_pb2, serving_pb2
-
-from service.generation.errors import InvalidRequest, PromptTooLong, UnsupportedConstraint, UnsupportedFeature
-from service.generation.output import FinishReason, GenerationOutput, TokenLogprob
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.completion import CompletionPipeline
 from service.pipeline.completion_fold import CompletionFold
 from service.pipeline.prepared import Identity
 from service.pipeline.prepared_completion import PreparedCompletion
+from sluice.v1 import chat_pb2, completion_pb2, logprobs_pb2, model_pb2, prompt_pb2, sampling_pb2, serving_pb2
+
+from service.generation.errors import InvalidRequest, PromptTooLong, UnsupportedConstraint, UnsupportedFeature
+from service.generation.output import FinishReason, GenerationOutput, TokenLogprob
 from tests.pipeline.chat_cases import END_ID, SCHEMA, TOKENIZER
 from tests.pipeline.fakes import END, babble, outputs_of, pipeline_of
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from service.pipeline.grammar import constraint_grammar
 from sluice.v1 import sampling_pb2
 
 from service.engine.constraints.grammar import GrammarCompiler, GrammarConstraint
 from service.generation.errors import ConstraintFailed, InvalidRequest, UnsupportedConstraint
-from service.pipeline.grammar import constraint_grammar
 from tests.engine.constraints.random_schemas import random_schema
 from tests.pipeline.fakes import ADDED, END, babble, control_tokens_of, token_id, tokenizer_of
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from service.pipeline.conversation import template_messages, template_tools
+from service.pipeline.reasoning import KNOWN_MARKERS
 from sluice.v1 import content_pb2, tool_pb2
 
 from service.generation.errors import InvalidRequest, UnsupportedModality
-from service.pipeline.conversation import template_messages, template_tools
-from service.pipeline.reasoning import KNOWN_MARKERS
 from tests.pipeline.fakes import function, message, user
 
 SYSTEM, USER, ASSISTANT, TOOL = (

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from service.pipeline.embedding import EmbeddingPipeline
 from sluice.v1 import embedding_pb2, serving_pb2
 
 from service.generation.errors import InvalidRequest, PromptTooLong
-from service.pipeline.embedding import EmbeddingPipeline
 from tests.engine.encoder_fakes import BEGIN, FINISH, FramedTokenizer
 from tests.engine.fakes import ByteTokenizer, until
 

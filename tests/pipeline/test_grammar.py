@@ -7,10 +7,6 @@ import random
 
 import jsonschema
 import pytest
-from sluice.v1 import sampling_pb2
-
-from service.engine.tokenizer import FastTokenizer
-from service.generation.errors import InvalidRequest, UnsupportedConstraint
 from service.pipeline.constraint import GrammarCompiler
 from service.pipeline.grammar import ToolRules, constraint_grammar, tool_grammar
 from service.pipeline.tool_parser import ToolCallParser
@@ -24,6 +20,10 @@ from service.pipeline.tool_syntax import (
     ToolSyntax,
     tool_syntax,
 )
+from sluice.v1 import sampling_pb2
+
+from service.engine.tokenizer import FastTokenizer
+from service.generation.errors import InvalidRequest, UnsupportedConstraint
 from tests.pipeline.fakes import END, babble, control_tokens_of, function, join, token_id, tokenizer_of
 
 MARKERS = ("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>")

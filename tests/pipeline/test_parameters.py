@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from service.pipeline.parameters import resolve_sampling, resolve_stopping, to_engine_sampling, to_engine_stopping
 from sluice.v1 import sampling_pb2
 
 from service.engine import types
 from service.generation.errors import InvalidRequest
-from service.pipeline.parameters import resolve_sampling, resolve_stopping, to_engine_sampling, to_engine_stopping
 
 
 def test_sampling_defaults_are_filled_in() -> None:

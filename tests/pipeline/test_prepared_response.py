@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
-from sluice.v1 import model_pb2, response_item_pb2, response_pb2
-
-from service.generation.errors import InvalidRequest, UnsupportedModality
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.prepared import Identity
 from service.pipeline.prepared_response import PreparedResponse, prepare_response
+from sluice.v1 import model_pb2, response_item_pb2, response_pb2
+
+from service.generation.errors import InvalidRequest, UnsupportedModality
 from tests.pipeline.fakes import ADDED, END, outputs_of, pipeline_of, token_id, tokenizer_of
 from tests.pipeline.response_cases import Event, check_order
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import jsonschema
 import pytest
-from sluice.v1 import chat_pb2, sampling_pb2, tool_pb2
-
 from service.engine.build import build_engine
-from service.engine.config import EngineConfig
 from service.engine.engine import Engine
 from service.pipeline.chat import ChatPipeline
 from service.pipeline.template import ChatTemplate
-from tests.pipeline.fakes import DEMO, fold, function, request_of, user
+from sluice.v1 import chat_pb2, sampling_pb2, tool_pb2
+
+from service.engine.config import EngineConfig
 from tests.engine.constraints.random_schemas import Schema, random_schema
+from tests.pipeline.fakes import DEMO, fold, function, request_of, user
 
 NUM_REQUESTS = 200
 MAX_TOKENS = 96

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from service.pipeline.pieces import Content, Piece
 from service.pipeline.reasoning import KNOWN_MARKERS, ReasoningParser, Thinking, reasoning_markers
+
 from tests.pipeline.fakes import CHATML, join
 
 MARKERS = KNOWN_MARKERS[0]

@@ -8,9 +8,9 @@ import pytest
 from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
+from service.pipeline.response_events import ResponseEvents
 from sluice.v1 import response_item_pb2
 
-from service.pipeline.response_events import ResponseEvents
 from tests.pipeline.response_cases import (
     CHATS,
     COMPLETED,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
+from service.pipeline.conversation import template_messages
+from service.pipeline.response_input import ResponseChat
 from sluice.v1 import chat_pb2, content_pb2, response_item_pb2, response_pb2
 
 from service.generation.errors import InvalidRequest
-from service.pipeline.conversation import template_messages
-from service.pipeline.response_input import ResponseChat
 
 Item = dict[str, Any]
 

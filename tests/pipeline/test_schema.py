@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from service.pipeline.schema import prepare_schema
 
 CLOSED = {"additionalProperties": False}

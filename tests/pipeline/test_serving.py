@@ -5,9 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from sluice.v1 import serving_pb2
-
 from service.pipeline.serving import Serving, resolve_serving
+from sluice.v1 import serving_pb2
 
 TRUNCATE = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
 

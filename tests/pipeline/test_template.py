@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from service.pipeline.template import ChatTemplate, NoChatTemplate
 
 from service.generation.errors import ModelLoadError, TemplateRefused
-from service.pipeline.template import ChatTemplate, NoChatTemplate
 from tests.pipeline.fakes import DEMO, template_of, tokenizer_of
 
 TOKENIZER = tokenizer_of()

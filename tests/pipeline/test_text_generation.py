@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from google.protobuf import timestamp_pb2
-from sluice.v1 import chat_pb2, model_pb2, sampling_pb2, serving_pb2, text_generation_pb2
-
-from service.generation.errors import PromptTooLong
-from service.generation.output import FinishReason, GenerationOutput, Timings
 from service.pipeline.prepared import Identity
 from service.pipeline.text_fold import TextFold
 from service.pipeline.text_generation import PreparedText, prepare_text
 from service.pipeline.workers import PipelineLimits, Workers
+from sluice.v1 import chat_pb2, model_pb2, sampling_pb2, serving_pb2, text_generation_pb2
+
+from service.generation.errors import PromptTooLong
+from service.generation.output import FinishReason, GenerationOutput, Timings
 from tests.engine.fakes import ByteTokenizer
 
 WORKERS = Workers(PipelineLimits())

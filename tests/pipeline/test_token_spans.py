@@ -7,10 +7,10 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from service.generation.output import TokenLogprob
 from service.pipeline.logprobs import ContentLogprobs
 from service.pipeline.token_spans import Span, TokenSpans
+
+from service.generation.output import TokenLogprob
 from tests.pipeline.fakes import ADDED, outputs_of, token_id, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)

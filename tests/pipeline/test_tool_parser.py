@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from service.pipeline.pieces import Content, Piece
 from service.pipeline.tool_parser import ToolCallParser
 from service.pipeline.tool_syntax import HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, SYNTAXES, ToolSyntax
+
 from tests.pipeline.fakes import join
 
 Calls = list[tuple[str, str]]

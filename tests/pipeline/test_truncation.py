@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from service.pipeline.chat import ChatPipeline
+from service.pipeline.truncation import PromptRoom, fit_messages, fit_text, fit_token_ids
 from sluice.v1 import content_pb2, sampling_pb2, serving_pb2, tool_pb2
 
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import PromptTooLong
-from service.pipeline.chat import ChatPipeline
-from service.pipeline.truncation import PromptRoom, fit_messages, fit_text, fit_token_ids
 from tests.pipeline.chat_cases import TOKENIZER, prompt_of
 from tests.pipeline.fakes import message, pipeline_of, request_of, token_id, user
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 
-ComputeDtype = Literal["auto", "float32", "bfloat16"]
+from service.engine.description import ComputeDtype
 
 
 def choose_compute_dtype(choice: ComputeDtype, stored: torch.dtype, device: torch.device) -> torch.dtype:

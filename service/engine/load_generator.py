@@ -1,7 +1,8 @@
-"""From a model's name to an engine that can start: loading, and the sizes that follow from the model and the memory."""
+"""Loading a model that generates, and the sizes that follow from the model and the memory."""
 
 from __future__ import annotations
 
+from collections import abc
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,50 +10,76 @@ from typing import Any
 from transformers import GenerationConfig
 
 from service.engine.config import EngineConfig
-from service.engine.engine import Engine, StepObserver
+from service.engine.constraints.compiler import ConstraintCompiler
+from service.engine.description import ComputeDtype, GeneratorDescription, ModelInfo
+from service.engine.generator_core import GeneratorCore
 from service.engine.memory import cache_bytes
+from service.engine.model_folder import find_folder
 from service.engine.model_runner import ModelRunner
 from service.engine.model_source import (
-    ModelInfo,
     architecture_of,
     choose_device,
     choose_max_model_len,
     choose_num_threads,
-    find_folder,
     fingerprint,
     read_model_config,
 )
 from service.engine.models.backends import ModelSpec, choose_backend
 from service.engine.models.checkpoint import Checkpoint
-from service.engine.models.compute_dtype import ComputeDtype, choose_compute_dtype
+from service.engine.models.compute_dtype import choose_compute_dtype
 from service.engine.models.progress import load_progress
+from service.engine.recipe import Made
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltEngine:
-    """A model ready to serve. The engine is not started."""
+class LoadedModel:
+    """A model ready to compute."""
 
-    engine: Engine
     runner: ModelRunner[Any]
     tokenizer: FastTokenizer
     config: EngineConfig  # with nothing left None
     info: ModelInfo
-    folder: Path  # where the model's files lie, its chat template among them
+    folder: Path
     eos_token_ids: frozenset[int]
 
 
-def build_engine(
+def load_generator(
+    model: str,
+    config: EngineConfig,
+    *,
+    compute_dtype: ComputeDtype,
+    device: str,
+    cache_share: float,
+    control_token_ids: abc.Mapping[str, int],
+) -> Made:
+    """An engine's side that generates with `model`. Arguments and errors are those of `engines.build_engine`."""
+    loaded = load_model(model, config, compute_dtype=compute_dtype, device=device, cache_share=cache_share)
+    eos_token_ids = loaded.eos_token_ids
+    core = GeneratorCore(
+        loaded.runner,
+        loaded.tokenizer,
+        loaded.config,
+        eos_token_ids=eos_token_ids,
+        # Without an end of text a grammar would have none to allow.
+        compile_constraint=(
+            ConstraintCompiler(loaded.tokenizer, control_token_ids, eos_token_ids) if eos_token_ids else None
+        ),
+    )
+    description = GeneratorDescription(loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids)
+    return Made(core, description, again={"config": loaded.config})
+
+
+def load_model(
     model: str,
     config: EngineConfig,
     *,
     compute_dtype: ComputeDtype = "auto",
     device: str = "auto",
     cache_share: float = 1.0,
-    observer: StepObserver | None = None,
-) -> BuiltEngine:
-    """Load `model`, a folder or a hub id, and size the engine for it. Raises ModelLoadError for whatever is wrong.
+) -> LoadedModel:
+    """Load `model`, a folder or a hub id, and size its cache. Raises ModelLoadError for whatever is wrong.
 
     `device` is a torch device or "auto": CUDA if there is one, else the CPU. Its cache takes at most `cache_share` of
     the memory that is left for caches, so that engines built later have theirs.
@@ -81,8 +108,7 @@ def build_engine(
     sampler = chosen.sampler(backend, config.watermark)
     runner = ModelRunner(backend, sampler, num_blocks, config.block_size, num_threads=num_threads)
     eos_token_ids = _eos_token_ids(folder, model_config)
-    return BuiltEngine(
-        engine=Engine(runner, tokenizer, resolved, eos_token_ids=eos_token_ids, observer=observer),
+    return LoadedModel(
         runner=runner,
         tokenizer=tokenizer,
         config=resolved,

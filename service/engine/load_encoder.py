@@ -1,18 +1,17 @@
-"""From an encoder's folder to an engine that can start: loading, and the sizes that follow from the folder."""
+"""Loading an encoder, and the sizes that follow from its folder."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from service.engine.config import EngineConfig
-from service.engine.encoder_engine import EncoderEngine
+from service.engine.description import ComputeDtype, EncoderDescription, ModelInfo
+from service.engine.encoder_core import EncoderCore
 from service.engine.encoder_runner import BatchEncoder
-from service.engine.engine import StepObserver
 from service.engine.model_source import (
-    ModelInfo,
     architecture_of,
     choose_device,
     choose_num_threads,
@@ -20,10 +19,12 @@ from service.engine.model_source import (
     read_model_config,
 )
 from service.engine.models.checkpoint import Checkpoint
-from service.engine.models.compute_dtype import ComputeDtype, choose_compute_dtype
-from service.engine.models.encoder import Encoder, load_encoder
+from service.engine.models.compute_dtype import choose_compute_dtype
+from service.engine.models.encoder import Encoder
+from service.engine.models.encoder import load_encoder as load_weights
 from service.engine.models.progress import load_progress
 from service.engine.models.sentence_files import SentenceFiles
+from service.engine.recipe import Made
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
@@ -32,30 +33,8 @@ from service.generation.errors import ModelLoadError
 _CPU_BATCH_TOKENS = 512
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltEncoder:
-    """An encoder ready to serve. The engine is not started."""
-
-    engine: EncoderEngine
-    tokenizer: FastTokenizer
-    config: EngineConfig  # with the sizes that an encoder has filled in
-    info: ModelInfo
-    num_dimensions: int
-    lowers_case: bool  # texts, before they become tokens
-
-
-def build_encoder(
-    folder: Path,
-    config: EngineConfig,
-    *,
-    compute_dtype: ComputeDtype = "auto",
-    device: str = "auto",
-    observer: StepObserver | None = None,
-) -> BuiltEncoder:
-    """Load the encoder of `folder` and size its engine. Raises ModelLoadError for whatever is wrong.
-
-    `device` is a torch device or "auto": CUDA if there is one, else the CPU.
-    """
+def load_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDtype, device: str) -> Made:
+    """An engine's side that embeds with the encoder of `folder`, as `engines.build_encoder` says."""
     target = choose_device(device)
     files = SentenceFiles.read(folder)
     model_config = read_model_config(files.body)
@@ -68,32 +47,32 @@ def build_encoder(
     said = sorted({*folder.glob("*.json"), *folder.glob("*/config.json")})
     dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
     with load_progress(str(folder), checkpoint.num_bytes) as on_read:
-        encoder = load_encoder(model_config, files, dtype, target)
+        encoder = load_weights(model_config, files, dtype, target)
         on_read(checkpoint.num_bytes)
+    max_model_len = _max_model_len(encoder, files, config.max_model_len)
     resolved = replace(
         config,
         max_batch_tokens=_max_batch_tokens(config, target),
-        max_model_len=_max_model_len(encoder, files, config.max_model_len),
+        max_model_len=max_model_len,
         num_threads=config.num_threads or choose_num_threads(checkpoint, target),
     )
     runner = BatchEncoder(encoder, num_threads=resolved.num_threads)
-    engine = EncoderEngine(runner, resolved, vocab_size=model_config.vocab_size, observer=observer)
-    return BuiltEncoder(
-        engine=engine,
-        tokenizer=tokenizer,
+    description = EncoderDescription(
         config=resolved,
         info=ModelInfo(
             architecture=architecture_of(model_config),
-            max_model_len=engine.max_model_len,
+            max_model_len=max_model_len,
             vocab_size=model_config.vocab_size,
             dtype=str(dtype).removeprefix("torch."),
             device=str(target),
             num_parameters=checkpoint.num_parameters,
             fingerprint=fingerprint(checkpoint, dtype, *said),
         ),
+        body=files.body,
         num_dimensions=encoder.num_dimensions,
         lowers_case=files.lowers_case,
     )
+    return Made(EncoderCore(runner, resolved.max_batch_tokens), description)
 
 
 def _max_batch_tokens(config: EngineConfig, device: torch.device) -> int:

@@ -1,0 +1,45 @@
+"""What a loaded model tells of itself, wherever it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from service.engine.config import EngineConfig
+
+ComputeDtype: TypeAlias = Literal["auto", "float32", "bfloat16"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What there is to know about a loaded model."""
+
+    architecture: str  # the class name that the configuration gives, or its model type
+    max_model_len: int  # tokens of prompt and answer together, or of a text to embed
+    vocab_size: int  # of the logits or the token embeddings; the tokenizer may use less
+    dtype: str  # of the arithmetic, such as "float32"
+    device: str
+    num_parameters: int  # as stored; a tied head counts once
+    fingerprint: str  # changes with the weights, the configuration, the compute type, torch and the backend
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorDescription:
+    """What a front needs of a model that generates."""
+
+    config: EngineConfig  # with nothing left None
+    info: ModelInfo
+    vocab_size: int  # the tokenizer's, which may be less than the model's
+    eos_token_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderDescription:
+    """What a front needs of an encoder."""
+
+    config: EngineConfig  # with the sizes that an encoder has filled in
+    info: ModelInfo
+    body: Path  # the folder of its tokenizer
+    num_dimensions: int
+    lowers_case: bool  # texts, before they become tokens

@@ -1,0 +1,110 @@
+"""From a model's folder to an engine that can start, on a thread or in a process of its own."""
+
+from __future__ import annotations
+
+from collections import abc
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from service.engine.config import EngineConfig
+from service.engine.description import ComputeDtype, EncoderDescription, GeneratorDescription, ModelInfo
+from service.engine.embedder import EmbedderFront
+from service.engine.generator import GeneratorFront
+from service.engine.link import Link
+from service.engine.model_folder import find_folder
+from service.engine.port import StepObserver
+from service.engine.process_link import ProcessLink
+from service.engine.recipe import Recipe
+from service.engine.thread_link import ThreadLink
+from service.engine.tokenizer import FastTokenizer
+from service.generation.parameters import Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltEngine:
+    """A generator that is loaded and not started."""
+
+    engine: GeneratorFront
+    tokenizer: FastTokenizer
+    config: EngineConfig  # with nothing left None
+    info: ModelInfo
+    folder: Path  # where the model's files are, its chat template among them
+    eos_token_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltEncoder:
+    """An encoder that is loaded and not started."""
+
+    engine: EmbedderFront
+    tokenizer: FastTokenizer
+    config: EngineConfig  # with the sizes that an encoder has filled in
+    info: ModelInfo
+    num_dimensions: int
+    lowers_case: bool  # texts, before they become tokens
+
+
+def build_engine(
+    model: str,
+    config: EngineConfig,
+    *,
+    compute_dtype: ComputeDtype = "auto",
+    device: str = "auto",
+    cache_share: float = 1.0,
+    control_token_ids: abc.Mapping[str, int] | None = None,
+    ranges: Ranges | None = None,
+    observer: StepObserver | None = None,
+) -> BuiltEngine:
+    """Load `model`, a folder or a hub id, and size the engine for it. Raises ModelLoadError for whatever is wrong.
+
+    `device` is a torch device or "auto": CUDA if there is one, else the CPU. Its cache takes at most `cache_share` of
+    the memory that is left for caches, so that engines built later have theirs. `control_token_ids` are those that no
+    text is made of, for the constraints; `ranges` are those of the requests' parameters. May take minutes: call it on a
+    thread.
+    """
+    folder = find_folder(model)
+    arguments = {
+        "model": str(folder),
+        "config": config,
+        "compute_dtype": compute_dtype,
+        "device": device,
+        "cache_share": cache_share,
+        "control_token_ids": dict(control_token_ids or {}),
+    }
+    link, about = _make(Recipe("service.engine.load_generator:load_generator", arguments), config, model)
+    if not isinstance(about, GeneratorDescription):
+        raise TypeError(f"no generator: {about!r}")
+    engine = GeneratorFront(link, about.config, vocab_size=about.vocab_size, ranges=ranges, observer=observer)
+    tokenizer = FastTokenizer.from_folder(folder)
+    return BuiltEngine(engine, tokenizer, about.config, about.info, folder, about.eos_token_ids)
+
+
+def build_encoder(
+    folder: Path,
+    config: EngineConfig,
+    *,
+    compute_dtype: ComputeDtype = "auto",
+    device: str = "auto",
+    observer: StepObserver | None = None,
+) -> BuiltEncoder:
+    """Load the encoder of `folder` and size its engine. Raises ModelLoadError for whatever is wrong.
+
+    `device` is a torch device or "auto": CUDA if there is one, else the CPU. May take minutes: call it on a thread.
+    """
+    arguments = {"folder": folder, "config": config, "compute_dtype": compute_dtype, "device": device}
+    link, about = _make(Recipe("service.engine.load_encoder:load_encoder", arguments), config, str(folder))
+    if not isinstance(about, EncoderDescription):
+        raise TypeError(f"no encoder: {about!r}")
+    engine = EmbedderFront(link, about.config, vocab_size=about.info.vocab_size, observer=observer)
+    tokenizer = FastTokenizer.from_folder(about.body)
+    return BuiltEncoder(engine, tokenizer, about.config, about.info, about.num_dimensions, about.lowers_case)
+
+
+def _make(recipe: Recipe, config: EngineConfig, name: str) -> tuple[Link, Any]:
+    """The link to an engine's side that is loaded, and what it tells of itself."""
+    if config.worker == "process":
+        link = ProcessLink(recipe, name=name)
+        return link, link.launch()
+    made = recipe.make()
+    return ThreadLink(made.core), made.description

@@ -1,0 +1,42 @@
+"""How an engine's side is made, as plain data: by a thread of this process, or by a process that is told."""
+
+from __future__ import annotations
+
+import importlib
+from collections import abc
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from service.engine.loop import Core
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An engine's side, and what is to be known of it.
+
+    `description` can be pickled. `again` are arguments that make the same once more, where others would decide anew.
+    """
+
+    core: Core
+    description: Any
+    again: abc.Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A function by its name, `module:function`, and its arguments, which can be pickled. It returns a `Made`."""
+
+    function: str
+    arguments: abc.Mapping[str, Any]
+
+    def make(self) -> Made:
+        """Call it. Raises what it raises: ModelLoadError for whatever is wrong with a model."""
+        module, _, name = self.function.partition(":")
+        made = getattr(importlib.import_module(module), name)(**self.arguments)
+        if not isinstance(made, Made):
+            raise TypeError(f"{self.function} has made {made!r}")
+        return made
+
+    def with_arguments(self, arguments: abc.Mapping[str, Any]) -> Recipe:
+        """The same function with some arguments replaced."""
+        return replace(self, arguments={**self.arguments, **arguments})

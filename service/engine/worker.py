@@ -1,0 +1,102 @@
+"""`python -m service.engine.worker FD`: an engine's side in a process of its own.
+
+Its parent is at the other end of the socket FD: it says what to load, sends mail, stops the process, and the process
+ends with it. The main thread runs the engine; one thread reads mail, and one writes what is told, so that a parent that
+is busy never holds up a step.
+"""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+
+from service.engine import wire
+from service.engine.launch import Died, Launch, LoadFailed, Ready
+from service.engine.loop import Mailbox, run
+from service.engine.mail import Abort, Add, Check, Compile, Report, Stop
+from service.generation.errors import ModelLoadError, SequenceError
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """One process's life."""
+
+    def __init__(self, parent: socket.socket) -> None:
+        self._parent = parent
+        self._mailbox: Mailbox = queue.SimpleQueue()
+        self._launch: queue.SimpleQueue[Launch] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[object] = queue.SimpleQueue()  # None is the end
+        self._writer = threading.Thread(target=self._write, name="writer", daemon=True)
+        threading.Thread(target=self._read, name="reader", daemon=True).start()
+        self._writer.start()
+
+    def run(self) -> int:
+        """Load, serve until told to stop, and return the exit status."""
+        launch = self._launch.get()
+        logging.basicConfig(level=launch.log_level, handlers=[_ToParent(self._outbox)], force=True)
+        status = 1
+        try:
+            made = launch.recipe.make()
+            self._outbox.put(Ready(made.description, made.again))
+            run(made.core, self._mailbox, self._outbox.put, beat_s=launch.beat_s)
+            status = 0
+        except ModelLoadError as error:
+            self._outbox.put(LoadFailed(error))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, such as a panic in Rust, callers must be told
+            _log.exception("the engine has failed")
+            self._outbox.put(Died(f"{type(error).__name__}: {error}"))
+        self._outbox.put(None)
+        self._writer.join()
+        return status
+
+    def _read(self) -> None:
+        for message in wire.receive(self._parent, wire.Unpacker()):
+            if isinstance(message, Add | Compile | Abort | Check | Stop):
+                self._mailbox.put(message)
+            elif isinstance(message, Launch):
+                self._launch.put(message)
+            elif isinstance(message, wire.Unreadable):
+                _log.error("mail could not be read", exc_info=message.error)
+                error = SequenceError("the request could not be read")
+                self._outbox.put(Report(errors=[(message.serial, error)]))
+            else:
+                _log.error("mail of an unknown kind: %s", type(message).__name__)
+        os._exit(0)  # the parent has gone: nobody waits for anything, not even for the end of a step
+
+    def _write(self) -> None:
+        while (message := self._outbox.get()) is not None:
+            try:
+                self._parent.sendall(wire.pack(message))
+            except OSError:
+                return  # the parent has gone; the reader will notice
+
+
+class _ToParent(logging.handlers.QueueHandler):
+    """Sends log records to the parent, whose handlers know where they belong."""
+
+    def __init__(self, outbox: queue.SimpleQueue[object]) -> None:
+        super().__init__(outbox)
+        self._outbox = outbox
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        self._outbox.put(record)
+
+
+def main() -> None:
+    """Run the worker and end the process, with it whatever still compiles."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the parent decides when
+    status = Worker(socket.socket(fileno=int(sys.argv[1]))).run()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""Engines' sides that do what a test wants, on a thread or in a process: they are told by files in a folder.
+
+What a worker makes is named here as `tests.engine.scripted:generator` and `tests.engine.scripted:encoder`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import abc
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from service.engine.constraint_state import ConstraintState
+from service.engine.core import SampledToken
+from service.engine.encoder_core import EncoderCore
+from service.engine.generator_core import GeneratorCore
+from service.engine.mail import Check, Mail, Report, Tell
+from service.engine.recipe import Made
+from service.engine.scheduler import Step
+from service.generation.constraint import Constraint
+from service.generation.embedding import TokenIds, Vector
+from service.generation.errors import EngineError, ModelLoadError, SequenceError, UnsupportedConstraint
+from tests.engine.fakes import END, ByteTokenizer, PagedRunner, config_of, say, sum_rule
+from tests.engine.vectors import vector_of
+
+PATIENCE_S = 30.0
+
+
+class Panic(BaseException):
+    """What a library in another language may raise: no Exception."""
+
+
+class Script:
+    """What a test tells an engine's side, and hears of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+
+    def close_gate(self) -> None:
+        """No step begins until the gate is opened."""
+        (self.folder / "at_gate").unlink(missing_ok=True)
+        (self.folder / "closed").touch()
+
+    def open_gate(self) -> None:
+        """Steps go on."""
+        (self.folder / "closed").unlink(missing_ok=True)
+
+    def is_at_gate(self) -> bool:
+        """Whether a step waits, or has waited, since the gate was closed."""
+        return (self.folder / "at_gate").exists()
+
+    @contextmanager
+    def paused(self) -> abc.Iterator[None]:
+        """No step begins within the block."""
+        self.close_gate()
+        try:
+            yield
+        finally:
+            self.open_gate()
+
+    def stop_after(self, num_steps: int) -> None:
+        """The gate closes itself after so many steps."""
+        (self.folder / "num_steps").write_text(str(num_steps))
+
+    def fail(self, text: str, *, panics: bool = False) -> None:
+        """The next step raises."""
+        (self.folder / ("panic" if panics else "fail")).write_text(text)
+
+    def mend(self) -> None:
+        """Steps don't raise any more."""
+        (self.folder / "fail").unlink(missing_ok=True)
+
+    def refuse_to_load(self, text: str) -> None:
+        """The next load raises a ModelLoadError."""
+        (self.folder / "no_load").write_text(text)
+
+    def spoil(self, serial: int, choice_index: int = 0) -> None:
+        """That sequence can't go on."""
+        (self.folder / "spoilt").write_text(json.dumps([serial, choice_index]))
+
+    def compile_slowly(self) -> None:
+        """Constraints are compiled only when this is over."""
+        (self.folder / "slow").touch()
+
+    def compile_again(self) -> None:
+        """Constraints are compiled at once."""
+        (self.folder / "slow").unlink(missing_ok=True)
+
+    def num_compiling(self) -> int:
+        """How many compilations have begun in all."""
+        return len(list(self.folder.glob("compiling-*")))
+
+    def steps(self) -> list[Any]:
+        """For each step what it computed: the serials of sequences, or the inputs."""
+        with suppress(FileNotFoundError):
+            return [json.loads(line) for line in (self.folder / "steps").read_text().splitlines()]
+        return []
+
+    # What follows is the engine's side.
+
+    def begin_step(self, what: Any) -> None:
+        """Wait at the gate, fail as told, and take note of the step."""
+        limit = self._read("num_steps")
+        if limit and len(self.steps()) >= int(limit):
+            (self.folder / "num_steps").unlink()
+            (self.folder / "closed").touch()
+        self._wait_for("closed", note="at_gate")
+        if text := self._read("fail"):
+            raise MemoryError(text)
+        if text := self._read("panic"):
+            raise Panic(text)
+        with (self.folder / "steps").open("a") as file:
+            file.write(json.dumps(what) + "\n")
+
+    def is_spoilt(self, serial: int, choice_index: int) -> bool:
+        """Whether the sequence can't go on."""
+        return bool(self._read("spoilt") == json.dumps([serial, choice_index]))
+
+    def load(self) -> None:
+        """Refuse to, if so told."""
+        if text := self._read("no_load"):
+            raise ModelLoadError(text)
+
+    def compile(self, constraint: Constraint) -> ConstraintState:
+        """The text of the grammar says what becomes of it: it `breaks`, is `refused`, or is the letters allowed."""
+        assert constraint.grammar is not None
+        (self.folder / f"compiling-{time.monotonic_ns()}").touch()
+        self._wait_for("slow")
+        match constraint.grammar.text:
+            case "breaks":
+                raise RuntimeError("secret detail")
+            case "refused":
+                raise UnsupportedConstraint(constraint.grammar.field, "it can't be enforced")
+            case "kills":
+                os.kill(os.getpid(), signal.SIGKILL)
+        return Letters(constraint.grammar.text)
+
+    def _read(self, name: str) -> str:
+        with suppress(FileNotFoundError):
+            return (self.folder / name).read_text()
+        return ""
+
+    def _wait_for(self, name: str, note: str = "waiting") -> None:
+        """Wait while the file is there, and leave a note that this is so."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (self.folder / name).exists():
+            (self.folder / note).touch()
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+
+class Letters:
+    """A constraint that lets a text of these letters pass, and says nothing of its end."""
+
+    def __init__(self, letters: str) -> None:
+        self.letters = letters.encode()
+
+    def fill_mask(self, words: Any) -> None: ...
+
+    def accept(self, token_id: int) -> None:
+        if token_id not in self.letters:
+            raise ValueError("not one of the letters")
+
+    def is_finished(self) -> bool:
+        return False
+
+    def fork(self) -> Letters:
+        return Letters(self.letters.decode())
+
+
+class ScriptedRunner(PagedRunner):
+    """A paged runner that is told by a script."""
+
+    def __init__(self, script: Script, *args: Any) -> None:
+        super().__init__(*args)
+        self.script = script
+
+    def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
+        self.script.begin_step(sorted({item.sequence.group.serial for item in step.items}))
+        for item in step.items:
+            place = item.sequence.group.serial, item.sequence.choice_index
+            if self.script.is_spoilt(*place):
+                self.bad_sequences.add(place)
+        return super().run(step)
+
+
+class StrictCore:
+    """A generator whose check looks for what its runner keeps, too."""
+
+    def __init__(self, core: GeneratorCore, runner: PagedRunner) -> None:
+        self.core = core
+        self.runner = runner
+
+    @property
+    def has_work(self) -> bool:
+        return self.core.has_work
+
+    def open(self, tell: Tell) -> None:
+        self.tell = tell
+        self.core.open(tell)
+
+    def receive(self, mail: Mail) -> None:
+        if isinstance(mail, Check) and self.runner.kept and not self.has_work:
+            self.tell(Report(errors=[(mail.serial, EngineError("the runner keeps sequences"))]))
+        else:
+            self.core.receive(mail)
+
+    def step(self) -> Report:
+        return self.core.step()
+
+    def report(self) -> Report:
+        return self.core.report()
+
+    def close(self) -> None:
+        self.core.close()
+
+
+def generator(
+    folder: Path,
+    texts: abc.Sequence[str],
+    *,
+    ends: bool,
+    sizes: abc.Mapping[str, Any],
+    clock: abc.Callable[[], float] = time.monotonic,
+) -> Made:
+    """Choice i says text i; without texts a choice says what can be computed by hand."""
+    script, config = Script(folder), config_of(**sizes)
+    script.load()
+    runner = ScriptedRunner(script, say(*texts, end=ends) if texts else sum_rule, config.block_size)
+    core = GeneratorCore(
+        runner, ByteTokenizer(), config, eos_token_ids=[END], compile_constraint=script.compile, clock=clock
+    )
+    return Made(StrictCore(core, runner), config)
+
+
+class ScriptedEncoder:
+    """Computes `vector_of`."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+
+    def run(self, inputs: abc.Sequence[TokenIds]) -> list[Vector]:
+        self.script.begin_step([each.tolist() for each in inputs])
+        return [np.array(vector_of(each), dtype=np.float32) for each in inputs]
+
+
+def encoder(folder: Path, *, max_batch_tokens: int) -> Made:
+    """An encoder by hand."""
+    script = Script(folder)
+    script.load()
+    return Made(EncoderCore(ScriptedEncoder(script), max_batch_tokens), None)

@@ -1,0 +1,12 @@
+"""Vectors that can be computed by hand."""
+
+from __future__ import annotations
+
+from collections import abc
+
+from service.generation.embedding import TokenIds
+
+
+def vector_of(token_ids: abc.Sequence[int] | TokenIds) -> list[float]:
+    """What an encoder by hand makes of an input: its length, sum, first and last."""
+    return [len(token_ids), float(sum(token_ids)), float(token_ids[0]), float(token_ids[-1])]
