@@ -90,6 +90,10 @@ class ControlTokens:
                     token_ids += self._encode_segment(segment, is_first=not token_ids)
         return token_ids
 
+    def encode_plain(self, text: str) -> list[int]:
+        """The ids of a piece of text, without control tokens and without what a text begins with."""
+        return self._plain.encode(text)
+
     def _encode_segment(self, segment: str, *, is_first: bool) -> list[int]:
         """The ids of a piece of the prompt.
 
