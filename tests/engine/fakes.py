@@ -195,17 +195,16 @@ class Bench:
     """A core on a paged runner, stepped by hand, with everything that it reported."""
 
     config: EngineConfig = field(default_factory=config_of)
-    runner_of: Callable[[Clock], PagedRunner] | None = None  # in place of a plain one that follows `rule`
     rule: Rule = sum_rule
     clock: Clock = field(default_factory=Clock)
-    runner: PagedRunner = field(init=False)
+    runner: PagedRunner = field(default_factory=PagedRunner)  # with the rule and the block size given here
     outputs: dict[tuple[int, int], list[GenerationOutput]] = field(default_factory=dict)
     errors: dict[int, list[EngineError]] = field(default_factory=dict)
     started: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         assert self.config.num_blocks is not None
-        self.runner = self.runner_of(self.clock) if self.runner_of else PagedRunner(self.rule, self.config.block_size)
+        self.runner.rule, self.runner.block_size = self.rule, self.config.block_size
         self.pool = BlockPool(self.config.num_blocks, self.config.block_size)
         self.scheduler = Scheduler(self.config, self.pool)
         self.core = EngineCore(self.scheduler, self.runner, self.clock)

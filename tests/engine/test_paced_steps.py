@@ -31,10 +31,9 @@ class TimedRunner(PagedRunner):
 
 def timed_bench(**sizes: object) -> Bench:
     """A bench whose steps take time; room for a prompt of 4,000 tokens and some answers."""
-    bench = Bench(config_of(**{"num_blocks": 1400, "max_model_len": 5000, **sizes}))
-    bench.runner = TimedRunner(bench.clock)
-    bench.core._runner = bench.runner
-    return bench
+    clock = Clock()
+    config = config_of(**{"num_blocks": 1400, "max_model_len": 5000, **sizes})
+    return Bench(config, clock=clock, runner=TimedRunner(clock))
 
 
 def test_a_long_prompt_stretches_answers_no_more_than_allowed() -> None:
