@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import abc
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +11,10 @@ import numpy as np
 import tokenizers
 import torch
 import transformers
-from service.engine.encoder_engine import EncoderEngine
-from service.engine.engine import StepObserver
 
-from service.engine.config import EngineConfig
-from service.engine.encoder_core import EncodingRequest, TokenIds, Vector
+from service.generation.embedding import EmbeddingRequest, TokenIds, Vector
 from tests.engine.fakes import ByteTokenizer
+from tests.engine.vectors import vector_of
 
 NUM_DIMENSIONS = 4
 VOCAB_SIZE = 258
@@ -34,40 +29,15 @@ class FramedTokenizer(ByteTokenizer):
         return [BEGIN, *ids, FINISH] if add_special_tokens else ids
 
 
-def vector_of(token_ids: abc.Sequence[int] | TokenIds) -> list[float]:
-    """What `HandRunner` makes of an input: its length, sum, first and last."""
-    return [len(token_ids), float(sum(token_ids)), float(token_ids[0]), float(token_ids[-1])]
-
-
 class HandRunner:
     """Computes `vector_of`, and remembers its batches."""
 
     def __init__(self) -> None:
         self.batches: list[list[list[int]]] = []
-        self.fail_with: BaseException | None = None
-        self.entered = threading.Event()
-        self.gate = threading.Event()  # each batch waits for it
-        self.gate.set()
-        self.max_runs: int | None = None  # the gate closes itself after so many batches
 
     def run(self, inputs: abc.Sequence[TokenIds]) -> list[Vector]:
-        self.entered.set()
-        if len(self.batches) == self.max_runs:
-            self.gate.clear()
-        assert self.gate.wait(60)
-        if self.fail_with is not None:
-            raise self.fail_with
         self.batches.append([each.tolist() for each in inputs])
         return [np.array(vector_of(each), dtype=np.float32) for each in inputs]
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Batches wait until the end of the block."""
-        self.gate.clear()
-        try:
-            yield
-        finally:
-            self.gate.set()
 
 
 def ids(*lengths: int, token_id: int = 1) -> list[TokenIds]:
@@ -75,26 +45,9 @@ def ids(*lengths: int, token_id: int = 1) -> list[TokenIds]:
     return [np.full(length, token_id, dtype=np.int64) for length in lengths]
 
 
-def encoding(*lengths: int, token_id: int = 1, **fields: Any) -> EncodingRequest:
+def embedding(*lengths: int, token_id: int = 1, **fields: Any) -> EmbeddingRequest:
     """A request of inputs of those lengths."""
-    return EncodingRequest(**{"request_id": "r", "inputs": ids(*lengths, token_id=token_id), **fields})
-
-
-def hand_engine(runner: HandRunner, observer: StepObserver | None = None, **sizes: Any) -> EncoderEngine:
-    """An engine on `runner`; not started."""
-    config = EngineConfig(**{"max_model_len": 16, **sizes})
-    return EncoderEngine(runner, config, vocab_size=VOCAB_SIZE, observer=observer)
-
-
-@asynccontextmanager
-async def started(**fields: Any) -> AsyncIterator[tuple[EncoderEngine, HandRunner]]:
-    """A running engine and its runner."""
-    runner = HandRunner()
-    async with hand_engine(runner, **fields) as engine:
-        try:
-            yield engine, runner
-        finally:
-            runner.gate.set()
+    return EmbeddingRequest(**{"request_id": "r", "inputs": ids(*lengths, token_id=token_id), **fields})
 
 
 _SIZES: dict[str, Any] = {

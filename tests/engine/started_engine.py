@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias
 
 from service.engine.config import EngineConfig
 from service.engine.embedder import EmbedderFront
-from service.engine.port import StepObserver
 from service.engine.generator import MAX_COMPILE_S, GeneratorFront
 from service.engine.link import Link
+from service.engine.port import StepObserver
 from service.engine.process_link import ProcessLink, Restarts
 from service.engine.recipe import Recipe
 from service.engine.thread_link import ThreadLink

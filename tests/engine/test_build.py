@@ -12,17 +12,17 @@ import pytest
 import tokenizers
 import torch
 from safetensors.torch import load_file, save_file
-from service.engine.build import build_engine
 
-from service.engine import memory, model_source
+from service.engine import memory, model_folder, model_source
 from service.engine.config import EngineConfig
+from service.engine.engines import build_engine
 from service.generation.errors import ModelLoadError
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from tests.engine.fakes import read
 from tests.engine.tiny_models import MAX_POSITIONS, VOCAB_SIZE, save
 
-SMALL = EngineConfig(num_blocks=32, max_batch_sequences=4)
+SMALL = EngineConfig(num_blocks=32, max_batch_sequences=4, worker="thread")
 
 
 def write_tokenizer(folder: Path, num_tokens: int = VOCAB_SIZE) -> None:
@@ -51,9 +51,10 @@ def edit_json(file: Path, **values: object) -> None:
     file.write_text(json.dumps(data | values))
 
 
-async def test_build_serves(folder: Path) -> None:
-    """The built engine generates, and tells what it is."""
-    built = build_engine(str(folder), SMALL, compute_dtype="float32")
+@pytest.mark.parametrize("worker", ["thread", "process"])
+async def test_build_serves(folder: Path, worker: Any) -> None:
+    """The built engine generates, and tells what it is, wherever it runs."""
+    built = build_engine(str(folder), replace(SMALL, worker=worker), compute_dtype="float32")
     assert built.info.architecture == "Qwen3ForCausalLM"
     assert (built.info.max_model_len, built.info.vocab_size) == (MAX_POSITIONS, VOCAB_SIZE)
     assert (built.info.dtype, built.info.device) == ("float32", "cpu")
@@ -119,14 +120,14 @@ def test_build_sizes_the_cache(
     A token takes 3 layers x 2 x 2 heads x 32 x 4 bytes = 1,536 bytes; 4 sequences of 128 tokens take 32 blocks.
     """
     set_available_memory(monkeypatch, tmp_path_factory.mktemp("host"), available)
-    config = EngineConfig(max_batch_sequences=4)
+    config = EngineConfig(max_batch_sequences=4, worker="thread")
     if expected is None:
         with pytest.raises(ModelLoadError, match="no memory is left"):
             build_engine(str(folder), config, compute_dtype="float32")
         return
     built = build_engine(str(folder), config, compute_dtype="float32")
     expected = min(expected, available // 2 // (1536 * 16))
-    assert built.config.num_blocks == built.runner.num_blocks == expected
+    assert built.config.num_blocks == expected
 
 
 @pytest.mark.parametrize(("cache_share", "expected"), [(1.0, 30), (0.5, 15), (0.1, 3)])
@@ -139,7 +140,7 @@ def test_build_leaves_cache_memory_to_others(
 ) -> None:
     """Of the memory for caches, here 30 blocks of 16 tokens, an engine takes its share."""
     set_available_memory(monkeypatch, tmp_path_factory.mktemp("host"), 2 * 30 * 16 * 1536)
-    config = EngineConfig(max_batch_sequences=4)
+    config = EngineConfig(max_batch_sequences=4, worker="thread")
     built = build_engine(str(folder), config, compute_dtype="float32", cache_share=cache_share)
     assert built.config.num_blocks == expected
 
@@ -162,9 +163,12 @@ def test_memory_heeds_the_containers_limit(tmp_path: Path, monkeypatch: pytest.M
 
 def test_build_bounds_the_context(folder: Path) -> None:
     """A shorter context is served; a longer one than the model knows is refused."""
-    assert build_engine(str(folder), EngineConfig(num_blocks=32, max_model_len=50)).info.max_model_len == 50
+    assert (
+        build_engine(str(folder), EngineConfig(num_blocks=32, max_model_len=50, worker="thread")).info.max_model_len
+        == 50
+    )
     with pytest.raises(ModelLoadError, match=f"max_model_len 129 exceeds .* {MAX_POSITIONS}"):
-        build_engine(str(folder), EngineConfig(num_blocks=32, max_model_len=129))
+        build_engine(str(folder), EngineConfig(num_blocks=32, max_model_len=129, worker="thread"))
 
 
 def test_fingerprint_tells_what_decides_the_numbers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -191,6 +195,13 @@ def test_build_takes_the_backend_of_the_settings(folder: Path) -> None:
     assert build_engine(str(folder), replace(SMALL, backend="transformers")).info.fingerprint != lean
     with pytest.raises(ModelLoadError, match=r"engine\.backend must be auto or one of torch, transformers"):
         build_engine(str(folder), replace(SMALL, backend="tensor"))
+
+
+def test_build_in_a_process_refuses_alike(folder: Path) -> None:
+    """What is wrong with a model comes back as the same error, and no process is left."""
+    write_tokenizer(folder, VOCAB_SIZE + 1)
+    with pytest.raises(ModelLoadError, match=f"tokenizer has {VOCAB_SIZE + 1} ids, the model only {VOCAB_SIZE}"):
+        build_engine(str(folder), replace(SMALL, worker="process"))
 
 
 def test_build_refuses_what_it_cannot_load(folder: Path) -> None:
@@ -225,14 +236,14 @@ def test_build_asks_the_hub_for_an_id(folder: Path, monkeypatch: pytest.MonkeyPa
         asked.append(model)
         return str(folder)
 
-    monkeypatch.setattr(model_source, "snapshot_download", fetch)
+    monkeypatch.setattr(model_folder, "snapshot_download", fetch)
     assert build_engine("owner/name", SMALL).folder == folder
     assert asked == ["owner/name"]
 
     def fail(model: str, **_: object) -> str:
         raise ConnectionError("no route to the hub")
 
-    monkeypatch.setattr(model_source, "snapshot_download", fail)
+    monkeypatch.setattr(model_folder, "snapshot_download", fail)
     with pytest.raises(ModelLoadError, match=r"owner/name is not a folder and could not be downloaded .*: no route"):
         build_engine("owner/name", SMALL)
 

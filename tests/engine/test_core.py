@@ -11,7 +11,7 @@ from service.engine.scheduler import Step
 from service.engine.sequence import choice_seed
 from service.generation.errors import ConstraintFailed, DeadlineExceeded, SequenceError
 from service.generation.output import FinishReason
-from tests.engine.fakes import Bench, config_of, request, say, sums
+from tests.engine.fakes import Bench, PagedRunner, config_of, request, say, sums
 
 
 def test_core_reports_each_token_and_then_the_end() -> None:
@@ -169,18 +169,24 @@ def test_core_passes_on_what_the_runner_raises() -> None:
         bench.step()
 
 
+class Answering(PagedRunner):
+    """Answers the same, whatever the step."""
+
+    def __init__(self, results: list[SampledToken | SequenceError | None]) -> None:
+        super().__init__()
+        self.results = results
+
+    def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
+        return self.results
+
+
 @pytest.mark.parametrize(
     "results", [[], [None], [SampledToken(1), None]], ids=["too few", "no token where one is due", "too many"]
 )
-def test_core_refuses_results_that_do_not_fit(results: list[SampledToken | None], monkeypatch: Any) -> None:
+def test_core_refuses_results_that_do_not_fit(results: list[SampledToken | SequenceError | None]) -> None:
     """A runner that answers another step than the one it was given is an error, not a wrong stream."""
-    bench = Bench()
+    bench = Bench(runner=Answering(results))
     bench.add(request("hello"))
-
-    def run(step: Step) -> list[SampledToken | None]:
-        return results
-
-    monkeypatch.setattr(bench.runner, "run", run)
     with pytest.raises((RuntimeError, ValueError)):
         bench.step()
 

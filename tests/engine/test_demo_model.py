@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from service.engine.build import BuiltEngine, build_engine
 from transformers import AutoModelForCausalLM
 
 from service.engine.config import EngineConfig
+from service.engine.engines import BuiltEngine, build_engine
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from tests.engine.fakes import read
@@ -24,10 +24,10 @@ PROMPTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def built() -> BuiltEngine:
+@pytest.fixture(params=["thread", "process"])
+def built(request: pytest.FixtureRequest) -> BuiltEngine:
     torch.set_num_threads(1)
-    return build_engine(str(FOLDER), EngineConfig(num_blocks=256, num_threads=1))
+    return build_engine(str(FOLDER), EngineConfig(num_blocks=256, num_threads=1, worker=request.param))
 
 
 @pytest.mark.slow

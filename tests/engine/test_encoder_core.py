@@ -6,29 +6,36 @@ from typing import Any
 
 import pytest
 
-from service.engine.encoder_core import EncoderCore, EncoderReport, EncodingJob
-from tests.engine.encoder_fakes import HandRunner, encoding, vector_of
+from service.engine.encoder_core import EncoderCore
+from service.engine.mail import Abort, Add, InputVector, Report
+from service.generation.errors import DeadlineExceeded
+from tests.engine.encoder_fakes import HandRunner, embedding
 from tests.engine.fakes import Clock
+from tests.engine.vectors import vector_of
 
 
 class Bench:
-    """A core on a runner by hand; jobs are told apart by their inputs' only token."""
+    """A core on a runner by hand; requests are told apart by their inputs' only token, too."""
 
     def __init__(self, max_batch_tokens: int) -> None:
         self.clock = Clock()
         self.runner = HandRunner()
         self.core = EncoderCore(self.runner, max_batch_tokens, self.clock)
-        self.vectors: dict[EncodingJob, dict[int, list[float]]] = {}
+        self.vectors: dict[int, dict[int, list[float]]] = {}
+        self.num_added = 0
 
-    def add(self, *lengths: int, token_id: int = 1, **fields: Any) -> EncodingJob:
-        job = EncodingJob(encoding(*lengths, token_id=token_id, **fields), self.clock.now)
-        self.core.add(job)
-        return job
+    def add(self, *lengths: int, token_id: int = 1, **fields: Any) -> int:
+        """The request's serial."""
+        serial, self.num_added = self.num_added, self.num_added + 1
+        self.core.receive(Add(serial, embedding(*lengths, token_id=token_id, **fields), self.clock.now))
+        return serial
 
-    def step(self) -> EncoderReport:
+    def step(self) -> Report:
         report = self.core.step()
-        for job, index, vector in report.vectors:
-            assert self.vectors.setdefault(job, {}).setdefault(index, vector.tolist()) == vector.tolist()
+        for serial, output in report.outputs:
+            assert isinstance(output, InputVector)
+            vector = output.vector.tolist()
+            assert self.vectors.setdefault(serial, {}).setdefault(output.input_index, vector) == vector
         return report
 
     def run(self) -> list[list[int]]:
@@ -39,19 +46,20 @@ class Bench:
 
 
 def test_core_computes_every_input_once() -> None:
-    """Each job gets a vector for each of its inputs, whatever the batches were."""
+    """Each request gets a vector for each of its inputs, whatever the batches were."""
     bench = Bench(max_batch_tokens=7)
-    jobs = [bench.add(3, 1, 7, 2, token_id=1), bench.add(5, token_id=2), bench.add(1, 1, 1, token_id=3)]
+    lengths = [(3, 1, 7, 2), (5,), (1, 1, 1)]
+    serials = [bench.add(*each, token_id=index) for index, each in enumerate(lengths)]
     bench.run()
-    for job in jobs:
-        inputs = job.request.inputs
-        assert bench.vectors[job] == {index: vector_of(each) for index, each in enumerate(inputs)}
+    for serial in serials:
+        inputs = embedding(*lengths[serial], token_id=serial).inputs
+        assert bench.vectors[serial] == {index: vector_of(each) for index, each in enumerate(inputs)}
     assert sum(map(len, bench.runner.batches)) == 8
     assert bench.core.stats().num_waiting == 0
 
 
-def test_batches_take_one_input_of_each_job_in_turn() -> None:
-    """A job of many inputs shares each batch with those of a few, and who came last in one batch isn't first again."""
+def test_batches_take_one_input_of_each_request_in_turn() -> None:
+    """A request of many inputs shares batches with those of a few, and who came last in one isn't first in the next."""
     bench = Bench(max_batch_tokens=4)
     bench.add(*[1] * 7, token_id=1)
     bench.add(1, 1, 1, token_id=2)
@@ -60,14 +68,14 @@ def test_batches_take_one_input_of_each_job_in_turn() -> None:
 
 
 def test_turns_go_on_from_batch_to_batch() -> None:
-    """With more jobs than a batch holds, each gets its turn before any gets its second."""
+    """With more requests than a batch holds, each gets its turn before any gets its second."""
     bench = Bench(max_batch_tokens=2)
     for token_id in (1, 2, 3):
         bench.add(1, 1, token_id=token_id)
     assert bench.run() == [[1, 2], [3, 1], [2, 3]]
 
 
-def test_late_job_of_one_input_passes_a_large_one() -> None:
+def test_late_request_of_one_input_passes_a_large_one() -> None:
     """What comes while thousands of inputs wait is in the next batch."""
     bench = Bench(max_batch_tokens=8)
     bench.add(*[8] * 2000, token_id=1)
@@ -104,32 +112,32 @@ def test_lower_priority_value_comes_first() -> None:
     assert bench.run() == [[2, 2], [2, 1], [1]]
 
 
-def test_aborted_job_is_not_computed() -> None:
+def test_aborted_request_is_not_computed() -> None:
     """What its caller left is dropped, once begun too, and aborting it again, or after its end, does nothing."""
     bench = Bench(max_batch_tokens=2)
     left = bench.add(1, 1, 1, token_id=1)
     ended = bench.add(1, token_id=2)
     bench.step()
     for _ in range(2):
-        bench.core.abort(left)
-        bench.core.abort(ended)
+        bench.core.receive(Abort(left))
+        bench.core.receive(Abort(ended))
     assert not bench.core.has_work
     assert bench.core.stats().num_waiting == 0
     assert bench.run() == [[1, 2]]
 
 
-def test_job_past_its_deadline_is_not_computed() -> None:
+def test_request_past_its_deadline_is_not_computed() -> None:
     """It ends with the next step, begun or not; the others of the batch are computed."""
     bench = Bench(max_batch_tokens=4)
     late = bench.add(1, 1, token_id=1, deadline=bench.clock.now + 5)
     begun = bench.add(4, 4, token_id=2, deadline=bench.clock.now + 7)
     bench.add(1, token_id=3)
     bench.clock.now += 5
-    assert bench.step().expired == [late]
+    assert [(serial, type(error)) for serial, error in bench.step().errors] == [(late, DeadlineExceeded)]
     bench.step()
     bench.clock.now += 5
     report = bench.step()
-    assert report.expired == [begun]
+    assert [serial for serial, _ in report.errors] == [begun]
     assert late not in bench.vectors
     assert not bench.core.has_work
     assert bench.runner.batches == [[[2] * 4], [[3]]]

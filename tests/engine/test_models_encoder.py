@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from service.engine.build_encoder import BuiltEncoder, build_encoder
 from torch import Tensor
 
 from service.config import embedding_folder
 from service.engine.config import EngineConfig
-from service.engine.encoder_core import EncodingRequest, Vector
 from service.engine.encoder_runner import BatchEncoder, padded_batches
+from service.engine.engines import BuiltEncoder, build_encoder
 from service.engine.models.encoder import load_encoder
 from service.engine.models.pooling import pool
 from service.engine.models.sentence_files import SentenceFiles
+from service.generation.embedding import EmbeddingRequest, Vector
 from service.generation.errors import ModelLoadError
 from tests.engine.encoder_fakes import CONFIGS, modules, save_encoder
 
@@ -61,7 +61,7 @@ async def vectors(built: BuiltEncoder, *requests: list[list[int]]) -> list[list[
     """What the engine makes of requests, one after the other."""
     async with built.engine as engine:
         return [
-            list((await engine.encode(EncodingRequest("r", [np.array(ids) for ids in inputs]))).vectors)
+            list((await engine.embed(EmbeddingRequest("r", [np.array(ids) for ids in inputs]))).vectors)
             for inputs in requests
         ]
 

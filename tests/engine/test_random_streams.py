@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections import Counter, abc
@@ -13,9 +14,13 @@ import pytest
 import torch
 
 from service.engine.core import SampledToken
+from service.engine.generator import GeneratorFront
+from service.engine.generator_core import GeneratorCore
 from service.engine.sampler import TorchSampler
 from service.engine.scheduler import Step
 from service.engine.sequence import Sequence
+from service.engine.thread_link import ThreadLink
+from service.generation.constraint import Constraint, Grammar
 from service.generation.errors import DeadlineExceeded, EngineError, SequenceError
 from service.generation.output import FinishReason, GenerationOutput
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
@@ -85,7 +90,8 @@ def random_request(draw: random.Random, serial: int) -> GenerationRequest:
     """Any parameters, with prompts that share beginnings."""
     max_tokens = draw.choice([1, 2, 3, 6, 12, 12, 12]) if draw.random() < 0.9 else None
     prompt = draw.choice([b"", b"system: be brief. ", b"once upon a time "]) + bytes(draw.choices(b"ab", k=20))
-    constraint = Alternating(draw.randint(1, 12), fails=draw.random() < 0.2) if draw.random() < 0.3 else None
+    rule = json.dumps([draw.randint(1, 12), draw.random() < 0.2])
+    constraint = Constraint(Grammar(rule, "alternating")) if draw.random() < 0.3 else None
     return GenerationRequest(
         f"{serial}",
         list(prompt[: draw.randint(1, len(prompt))]),
@@ -118,13 +124,20 @@ def random_request(draw: random.Random, serial: int) -> GenerationRequest:
     )
 
 
-def engine_of(**sizes: object) -> tuple[Engine, SamplingRunner]:
-    runner = SamplingRunner()
-    return Engine(runner, ByteTokenizer(), config_of(**sizes), eos_token_ids=[END]), runner
+def compiled(constraint: Constraint) -> Alternating:
+    assert constraint.grammar is not None
+    limit, fails = json.loads(constraint.grammar.text)
+    return Alternating(limit, fails=fails)
+
+
+def engine_of(**sizes: object) -> tuple[GeneratorFront, SamplingRunner]:
+    runner, config, tokenizer = SamplingRunner(), config_of(**sizes), ByteTokenizer()
+    core = GeneratorCore(runner, tokenizer, config, eos_token_ids=[END], compile_constraint=compiled)
+    return GeneratorFront(ThreadLink(core), config, vocab_size=tokenizer.vocab_size), runner
 
 
 async def read(
-    engine: Engine, wanted: GenerationRequest, leave_after: int | None
+    engine: GeneratorFront, wanted: GenerationRequest, leave_after: int | None
 ) -> tuple[str, list[GenerationOutput]]:
     """How the stream ended, and what it brought; the reader leaves after some outputs, or stays."""
     outputs: list[GenerationOutput] = []
@@ -164,8 +177,8 @@ async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
 
     async with engine:
         answers = await asyncio.gather(*map(run, requests, leave_after))
+        await engine.check()
     stats = engine.stats()
-    engine._core.check()
     assert (stats.num_running, stats.num_waiting, stats.num_free_blocks) == (0, 0, stats.num_blocks)
     assert not runner.kept
     assert stats.num_preemptions > 0

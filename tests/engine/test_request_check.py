@@ -1,4 +1,4 @@
-"""check_request: what the door refuses, and under which field's name."""
+"""check_request: what is refused before it waits, and under which field's name."""
 
 from __future__ import annotations
 
@@ -6,62 +6,85 @@ import math
 from dataclasses import replace
 
 import pytest
-from service.engine.admission import check_request
 
+from service.engine.request_check import check_request
 from service.generation.errors import InvalidRequest, PromptTooLong
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.parameters import LogprobsOptions, Range, Ranges, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from tests.engine.fakes import request
 
+RANGES = {
+    "sampling.temperature": Range(at_least=0, at_most=2),
+    "sampling.top_k": Range(at_least=1),
+    "sampling.top_p": Range(above=0, at_most=1),
+    "sampling.frequency_penalty": Range(at_least=-2, at_most=2),
+    "sampling.logit_bias": Range(at_least=-100, at_most=100),
+    "stopping.max_tokens": Range(at_least=1),
+    "logprobs.top_logprobs": Range(at_least=0, at_most=20),
+    "prompt_logprobs.top_logprobs": Range(at_least=0, at_most=20),
+    "no.such_parameter": Range(at_most=0),
+}
 
-def check(wanted: GenerationRequest) -> None:
-    check_request(wanted, vocab_size=258, max_model_len=16, max_choices=4)
+
+def check(wanted: GenerationRequest, ranges: Ranges = RANGES) -> None:
+    check_request(wanted, ranges=ranges, vocab_size=258, max_model_len=16, max_choices=4)
 
 
 @pytest.mark.parametrize(
     ("field", "wanted"),
     [
         ("prompt", request([])),
+        ("inputs[3]", request([], prompt_field="inputs[3]")),
         ("prompt", request([1, -1])),
         ("prompt", request([258, 1])),
         ("n", request(n=0)),
         ("n", request(n=5)),
-        ("logprobs", request(logprobs=-1)),
-        ("logprobs", request(logprobs=21)),
-        ("max_tokens", request(max_tokens=0)),
-        ("min_tokens", request(min_tokens=-1)),
-        ("min_tokens", request(min_tokens=3, max_tokens=2)),
-        ("stop", request(stop=["a", ""])),
+        ("logprobs.top_logprobs", request(logprobs=LogprobsOptions(-1))),
+        ("logprobs.top_logprobs", request(logprobs=LogprobsOptions(21))),
+        ("prompt_logprobs.top_logprobs", request(prompt_logprobs=LogprobsOptions(21))),
+        ("stopping.max_tokens", request(max_tokens=0)),
+        ("stopping.min_tokens", request(min_tokens=3, max_tokens=2)),
+        ("stopping.stop", request(stop=["a", ""])),
     ],
 )
 def test_check_request_names_the_field_at_fault(field: str, wanted: GenerationRequest) -> None:
-    """A value that can't be served is refused under its own name."""
+    """A value that can't be served is refused under its path."""
     with pytest.raises(InvalidRequest) as caught:
         check(wanted)
     assert caught.value.field == field
 
 
 @pytest.mark.parametrize(
-    ("field", "values"),
+    ("name", "values"),
     [
-        ("temperature", [-0.1, math.nan, math.inf]),
-        ("top_k", [-1]),
+        ("temperature", [-0.1, 2.1, math.nan, math.inf]),
+        ("top_k", [0, -1]),
         ("top_p", [0, 1.1, math.nan]),
-        ("min_p", [-0.1, 1.1, math.nan]),
-        ("typical_p", [0, 1.1, math.nan]),
-        ("repetition_penalty", [0, -1, math.nan, math.inf]),
-        ("frequency_penalty", [math.nan, math.inf]),
-        ("presence_penalty", [math.nan, -math.inf]),
-        ("logit_bias", [{258: 1.0}, {-1: 1.0}, {1: math.nan}, {1: math.inf}]),
+        ("frequency_penalty", [math.nan, math.inf, -2.5]),
+        ("logit_bias", [{1: 101}, {1: math.nan}, {1: -math.inf}]),
     ],
 )
-def test_check_request_refuses_sampling_that_would_break_a_step(field: str, values: list[object]) -> None:
-    """A number that would make the distribution meaningless never reaches the batch of the others."""
+def test_check_request_refuses_what_is_out_of_range(name: str, values: list[object]) -> None:
+    """A number that its parameter's range lacks is refused, and the message says what is allowed."""
     for value in values:
-        sampling = SamplingParams(**{field: value})  # type: ignore[arg-type]
-        with pytest.raises(InvalidRequest) as caught:
+        sampling = SamplingParams(**{name: value})  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequest, match=f"{name} must be at least|{name} must be above") as caught:
             check(replace(request(), sampling=sampling))
-        assert caught.value.field == field
+        assert caught.value.field == f"sampling.{name}"
+
+
+@pytest.mark.parametrize("bias", [{258: 1.0}, {-1: 1.0}, {1: math.nan}, {1: math.inf}])
+def test_check_request_refuses_a_bias_that_would_break_a_step(bias: dict[int, float]) -> None:
+    """Without any range, too, no bias for a token that there isn't, and none that voids all others."""
+    with pytest.raises(InvalidRequest) as caught:
+        check(replace(request(), sampling=SamplingParams(logit_bias=bias)), ranges={})
+    assert caught.value.field == "sampling.logit_bias"
+
+
+def test_check_request_tells_a_range_in_words() -> None:
+    """The message has the parameter, what is allowed, and what was given."""
+    with pytest.raises(InvalidRequest, match=r"^temperature must be at least 0 and at most 2, not 3$"):
+        check(replace(request(), sampling=SamplingParams(temperature=3)))
 
 
 @pytest.mark.parametrize(
@@ -70,9 +93,9 @@ def test_check_request_refuses_sampling_that_would_break_a_step(field: str, valu
         request([0, 257]),
         request("x" * 15, max_tokens=None),
         request("x" * 15, max_tokens=1000),
-        request(n=4, logprobs=20, stop=["a"]),
+        request(n=4, logprobs=LogprobsOptions(20), stop=["a"]),
         request(min_tokens=3, max_tokens=None),
-        replace(request(), sampling=SamplingParams(temperature=0, logit_bias={257: -math.inf, 0: 100.0})),
+        replace(request(), sampling=SamplingParams(temperature=0, logit_bias={257: -100, 0: 100.0})),
         replace(request(), stopping=StopParams(min_tokens=8, max_tokens=8)),
     ],
 )

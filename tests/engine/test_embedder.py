@@ -1,0 +1,234 @@
+"""The encoder's front: whom it lets in, what leaving does, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.generation.embedding import EmbeddingOutput, EmbeddingRequest
+from service.generation.errors import (
+    DeadlineExceeded,
+    EngineClosed,
+    EngineFailed,
+    EngineOverloaded,
+    InvalidRequest,
+    PromptTooLong,
+)
+from service.generation.stats import EngineStats
+from tests.engine.encoder_fakes import VOCAB_SIZE, embedding, ids
+from tests.engine.fakes import until
+from tests.engine.started_engine import NEVER, Starter
+from tests.engine.vectors import vector_of
+
+
+def vectors_of(embedded: EmbeddingOutput) -> list[list[float]]:
+    return [each.tolist() for each in embedded.vectors]
+
+
+async def begun(*tasks: asyncio.Task[Any]) -> None:
+    """Let tasks run until they wait."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not any(task.done() for task in tasks)
+
+
+async def test_embed_returns_vectors_in_the_order_of_inputs(start: Starter) -> None:
+    """Whatever the batches were; the instants are in order."""
+    lengths = [3, 1, 16, 2, 7, 9]
+    async with start.started_embedder(max_batch_tokens=16, max_batch_sequences=16) as (engine, script):
+        embedded = await engine.embed(embedding(*lengths))
+        assert len(script.steps()) > 1
+    assert vectors_of(embedded) == [vector_of(each) for each in ids(*lengths)]
+    assert embedded.arrived <= embedded.scheduled <= embedded.finished <= time.monotonic()
+
+
+async def test_requests_run_side_by_side(start: Starter) -> None:
+    """Two callers share batches and get their own vectors."""
+    async with start.started_embedder() as (engine, script):
+        with script.paused():
+            first = asyncio.create_task(engine.embed(embedding(1)))
+            await until(script.is_at_gate)
+            both = [asyncio.create_task(engine.embed(embedding(2, 3, token_id=each))) for each in (7, 8)]
+            await begun(*both)
+        await first
+        answers = [vectors_of(await each) for each in both]
+        assert len(script.steps()) == 2
+    assert answers == [[vector_of([each] * 2), vector_of([each] * 3)] for each in (7, 8)]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error", "field"),
+    [
+        ([], InvalidRequest, "inputs"),
+        ([*ids(2), np.array([], dtype=np.int64)], InvalidRequest, "inputs[1]"),
+        ([*ids(2), *ids(17)], PromptTooLong, "inputs[1]"),
+        (ids(1, token_id=VOCAB_SIZE), InvalidRequest, "inputs[0]"),
+        (ids(1, token_id=-1), InvalidRequest, "inputs[0]"),
+    ],
+    ids=["none", "empty", "too long", "no such token", "negative token"],
+)
+async def test_bad_input_is_refused_at_once(
+    start_thread: Starter, inputs: Any, error: type[InvalidRequest], field: str
+) -> None:
+    """The error names the input, and nothing of the request is computed."""
+    async with start_thread.started_embedder() as (engine, script):
+        with pytest.raises(error) as caught:
+            await engine.embed(EmbeddingRequest("r", inputs))
+        assert caught.value.field == field
+        assert vectors_of(await engine.embed(embedding(16, token_id=VOCAB_SIZE - 1)))
+        assert len(script.steps()) == 1
+
+
+async def test_queue_is_full_by_requests(start: Starter) -> None:
+    """One request too many is refused; those that wait are served."""
+    async with start.started_embedder(max_queue_requests=2) as (engine, script):
+        with script.paused():
+            waiting = [asyncio.create_task(engine.embed(embedding(1))) for _ in range(2)]
+            await begun(*waiting)
+            with pytest.raises(EngineOverloaded, match="2 requests wait already") as caught:
+                await engine.embed(embedding(1))
+            assert 1 <= caught.value.retry_after_s <= 30
+        await asyncio.gather(*waiting)
+        assert await engine.embed(embedding(1))
+
+
+async def test_queue_is_full_by_the_tokens_that_come_first(start: Starter) -> None:
+    """A large request behind a large one is refused, a small one isn't: by turns it waits for little."""
+    async with start.started_embedder(max_queue_tokens=100) as (engine, script):
+        with script.paused():
+            large = asyncio.create_task(engine.embed(embedding(*[10] * 20)))  # larger than the queue, alone in it
+            await begun(large)
+            with pytest.raises(EngineOverloaded, match="60 tokens of other requests"):
+                await engine.embed(embedding(*[10] * 6))
+            small = asyncio.create_task(engine.embed(embedding(*[10] * 5)))
+            await begun(small)
+        assert len((await small).vectors) == 5
+        assert len((await large).vectors) == 20
+
+
+async def test_tokens_that_are_computed_leave_the_queue(start: Starter) -> None:
+    """What is left of a request counts, not what it came with."""
+    async with start.started_embedder(max_queue_tokens=100, max_batch_tokens=64) as (engine, script):
+        script.stop_after(2)
+        large = asyncio.create_task(engine.embed(embedding(*[16] * 9)))  # 144 tokens, of which 128 are computed
+        await until(lambda: engine.stats().num_steps == 2)
+        other = asyncio.create_task(engine.embed(embedding(*[16] * 5)))  # 80 behind 16
+        await begun(other)
+        script.open_gate()
+        assert len((await other).vectors) == 5
+        assert len((await large).vectors) == 9
+
+
+async def test_request_whose_caller_left_is_not_computed(start: Starter) -> None:
+    """Before its first batch, and between two, an abandoned request ends, and others go on."""
+    async with start.started_embedder(max_batch_tokens=64) as (engine, script):
+        with script.paused():
+            first = asyncio.create_task(engine.embed(embedding(*[16] * 400, token_id=1)))
+            await until(script.is_at_gate)
+            waiting = asyncio.create_task(engine.embed(embedding(*[16] * 400, token_id=2)))
+            await begun(first, waiting)
+            first.cancel()
+            waiting.cancel()
+            await asyncio.gather(first, waiting, return_exceptions=True)
+        assert vectors_of(await engine.embed(embedding(1, token_id=3))) == [vector_of([3])]
+        assert engine.stats().num_waiting == 0
+        assert [batch[0][0] for batch in script.steps()] == [1, 3]
+
+
+@pytest.mark.parametrize("moment", ["before", "within"])
+async def test_request_ends_at_its_deadline(start: Starter, moment: str) -> None:
+    """DeadlineExceeded, at once or at the next batch, and nothing of it is computed after."""
+    async with start.started_embedder(max_batch_tokens=64) as (engine, script):
+        if moment == "before":
+            with pytest.raises(DeadlineExceeded):
+                await engine.embed(embedding(1, deadline=time.monotonic()))
+        else:
+            with script.paused():
+                deadline = time.monotonic() + 0.05
+                large = asyncio.create_task(engine.embed(embedding(*[16] * 9, deadline=deadline)))
+                await until(script.is_at_gate)
+                await until(lambda: time.monotonic() > deadline)
+            with pytest.raises(DeadlineExceeded):
+                await large
+        assert engine.stats().num_waiting == 0
+        assert len(script.steps()) == (moment == "within")
+
+
+async def test_drain_lets_running_requests_end(start: Starter) -> None:
+    """New callers are refused, those within get their vectors."""
+    async with start.started_embedder() as (engine, script):
+        with script.paused():
+            running = asyncio.create_task(engine.embed(embedding(1)))
+            await until(script.is_at_gate)
+            draining = asyncio.create_task(engine.drain(60))
+            await begun(draining)
+            with pytest.raises(EngineClosed):
+                await engine.embed(embedding(1))
+            assert not draining.done()
+        assert vectors_of(await running) == [vector_of([1])]
+        await draining
+
+
+async def test_drain_ends_what_does_not_end_in_time(start: Starter) -> None:
+    """Past the time a request ends with EngineClosed, and no batch of it follows."""
+    async with start.started_embedder(max_batch_tokens=64) as (engine, script):
+        with script.paused():
+            running = asyncio.create_task(engine.embed(embedding(*[16] * 100)))
+            await until(script.is_at_gate)
+            await engine.drain(0)
+            with pytest.raises(EngineClosed):
+                await running
+        await until(lambda: engine.stats().num_steps == 1 and engine.stats().num_waiting == 0)
+        await engine.check()
+        assert len(script.steps()) == 1
+
+
+async def test_embedder_closes_before_its_start_and_twice(start: Starter) -> None:
+    """Closing is possible at any time."""
+    engine, _ = start.embedder()
+    await engine.close()
+    engine, _ = start.embedder()
+    engine.start()
+    await engine.embed(embedding(1))
+    await engine.close()
+    await engine.close()
+
+
+async def test_runner_that_breaks_fails_everybody(start: Starter) -> None:
+    """All requests end with EngineFailed, those to come too, and `failed` has the reason."""
+    async with start.started_embedder(link={"restarts": NEVER}) as (engine, script):
+        with script.paused():
+            running = [asyncio.create_task(engine.embed(embedding(1))) for _ in range(2)]
+            await until(script.is_at_gate)
+            script.fail("no memory")
+        for each in running:
+            with pytest.raises(EngineFailed) as caught:
+                await each
+            assert "no memory" in str(caught.value.__cause__)
+        assert "no memory" in str(await engine.failed)
+        with pytest.raises(EngineFailed):
+            await engine.embed(embedding(1))
+
+
+async def test_observer_is_told_of_each_batch(start: Starter) -> None:
+    """The stats after each step, in order, on the loop."""
+    told: list[EngineStats] = []
+
+    class Observer:
+        def on_step(self, stats: EngineStats) -> None:
+            assert asyncio.get_running_loop()
+            told.append(stats)
+
+    async with start.started_embedder(observer=Observer(), max_batch_tokens=64) as (engine, _):
+        await engine.embed(embedding(*[16] * 12))
+    assert [(stats.num_steps, stats.step_sequences) for stats in told] == [(1, 4), (2, 4), (3, 4)]
+
+
+def test_embedder_wants_a_length_that_is_known(start_thread: Starter) -> None:
+    """What the folder decides must be decided before the engine is made."""
+    with pytest.raises(ValueError, match="max_model_len"):
+        start_thread.embedder(max_model_len=None)
