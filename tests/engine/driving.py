@@ -16,8 +16,9 @@ def drive(core: EngineCore, groups: list[SequenceGroup]) -> tuple[list[list[Gene
         core.add(group)
     while core.has_work:
         report = core.step()
-        for group, output in report.outputs:
-            outputs[group.serial].append(output)
+        for serial, output in report.outputs:
+            assert isinstance(output, GenerationOutput)
+            outputs[serial].append(output)
         errors += [error for _, error in report.errors]
     core.check()
     return list(outputs.values()), errors

@@ -66,7 +66,7 @@ def test_runner_keeps_nothing_of_a_request_that_left() -> None:
     group = group_of(request("some prompt of many tokens", prompt_logprobs=LogprobsOptions()))
     core.add(group)
     core.step()
-    core.abort(group)
+    core.abort(group.serial)
     core.step()
     left = weakref.ref(group.sequences[0])
     del group
