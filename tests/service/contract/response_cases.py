@@ -1,83 +1,93 @@
-"""Chats whose responses are recorded in tests/golden/responses, and the rules that every response's events keep."""
+"""Chats whose responses are recorded in tests/golden/responses, and the rules that every response's messages keep."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from google.protobuf import timestamp_pb2
-from sluice.v1 import chat_pb2, logprobs_pb2, response_event_pb2, response_item_pb2, sampling_pb2, usage_pb2
+from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2
 
-from service.pipeline.response_events import ResponseEvents
-
-ChatEvent = chat_pb2.StreamChatResponse
-Event = response_event_pb2.StreamResponseResponse
-
-STARTED = ChatEvent(
-    started=chat_pb2.ChatStarted(
-        id="0af3",
-        created=timestamp_pb2.Timestamp(seconds=1_700_000_000),
-        model="m",
-        system_fingerprint="fp_1",
-        sampling=sampling_pb2.SamplingParams(temperature=0.5, top_p=1, seed=7),
-        stopping=sampling_pb2.StopParams(max_tokens=100),
-    )
+from service.contract.response_renderer import ResponseRenderer
+from service.generation.events import (
+    ChoiceFinished,
+    Completed,
+    Event,
+    Reasoning,
+    SpelledLogprob,
+    Started,
+    Text,
+    ToolArguments,
+    ToolCall,
+    Usage,
 )
-USAGE = ChatEvent(usage=usage_pb2.Usage(prompt_tokens=7, completion_tokens=5, reasoning_tokens=2, cached_tokens=4))
-COMPLETED = ChatEvent(completed=chat_pb2.ChatCompleted())
+from service.generation.output import FinishReason
+from service.generation.parameters import SamplingParams, StopParams
+
+Message = response_event_pb2.StreamResponseResponse
+
+STARTED = Started(
+    id="0af3",
+    created_ns=1_700_000_000 * 10**9,
+    model="m",
+    model_version="",
+    fingerprint="fp_1",
+    sampling=SamplingParams(temperature=0.5, seed=7),
+    stopping=StopParams(max_tokens=100),
+)
+USAGE = Usage(prompt_tokens=7, completion_tokens=5, reasoning_tokens=2, cached_tokens=4)
 
 
-def text(piece: str, *token_ids: int) -> ChatEvent:
-    logprobs = [logprobs_pb2.TokenLogprob(token=f"t{each}", token_id=each, logprob=-0.5) for each in token_ids]
-    return ChatEvent(content_delta=chat_pb2.ContentDelta(text=piece, logprobs=logprobs))
+def text(piece: str, *token_ids: int) -> Text:
+    return Text(0, piece, [SpelledLogprob(each, f"t{each}".encode(), -0.5) for each in token_ids])
 
 
-def thought(piece: str) -> ChatEvent:
-    return ChatEvent(reasoning_delta=chat_pb2.ReasoningDelta(text=piece))
+def reasoning(piece: str) -> Reasoning:
+    return Reasoning(0, piece)
 
 
-def call(index: int, arguments: str = "", **head: Any) -> ChatEvent:
-    return ChatEvent(tool_call_delta=chat_pb2.ToolCallDelta(tool_call_index=index, arguments=arguments, **head))
+def call(index: int, call_id: str = "", name: str = "") -> ToolCall:
+    return ToolCall(0, index, call_id, name)
 
 
-def finished(reason: str) -> ChatEvent:
-    return ChatEvent(choice_finished=chat_pb2.ChoiceFinished(finish_reason=f"FINISH_REASON_{reason}"))
+def arguments(index: int, piece: str) -> ToolArguments:
+    return ToolArguments(0, index, piece)
 
 
-def chat(*deltas: ChatEvent, reason: str = "STOP") -> list[ChatEvent]:
+def chat(*deltas: Event, reason: FinishReason = FinishReason.END_OF_TEXT) -> list[Event]:
     """A whole chat."""
-    return [STARTED, *deltas, finished(reason), USAGE, COMPLETED]
+    return [STARTED, *deltas, ChoiceFinished(0, reason), USAGE, Completed()]
 
 
-TWO_CALLS = (
+TWO_CALLS: tuple[Event, ...] = (
     text("Let me see."),
-    call(0, id="call_a", name="weather"),
-    call(0, '{"city":'),
-    call(0, ' "Oslo"}'),
-    call(1, id="call_b", name="time"),
-    call(1, "{}"),
+    call(0, "call_a", "weather"),
+    arguments(0, '{"city":'),
+    arguments(0, ' "Oslo"}'),
+    call(1, "call_b", "time"),
+    arguments(1, "{}"),
 )
-CHATS: dict[str, tuple[list[ChatEvent], dict[str, Any]]] = {  # by name: the chat's events, and the machine's settings
+_CALLED = FinishReason.TOOL_CALLS
+CHATS: dict[str, tuple[list[Event], dict[str, Any]]] = {  # by name: the chat's events, and fields of the request
     "text": (chat(text("Hel"), text("lo")), {"metadata": {"run": "7"}}),
-    "reasoning": (chat(thought("hm "), thought("so"), text("It is.")), {}),
-    "two_calls": (chat(*TWO_CALLS, reason="TOOL_CALLS"), {}),
-    "one_call_of_two": (chat(*TWO_CALLS, reason="TOOL_CALLS"), {"max_tool_calls": 1}),
-    "cut_off": (chat(thought("hm"), text("It "), reason="LENGTH"), {}),
+    "reasoning": (chat(reasoning("hm "), reasoning("so"), text("It is.")), {}),
+    "two_calls": (chat(*TWO_CALLS, reason=_CALLED), {}),
+    "one_call_of_two": (chat(*TWO_CALLS, reason=_CALLED), {"max_tool_calls": 1}),
+    "cut_off": (chat(reasoning("hm"), text("It "), reason=FinishReason.LENGTH), {}),
     "empty": (chat(), {}),
     "json": (chat(text('{"a"', 1, 2), text(": 1}", 3), text("", 4)), {}),
 }
 
 
-def respond(events: Iterable[ChatEvent], **settings: Any) -> list[Event]:
-    """The response's events, numbered."""
-    machine = ResponseEvents(**settings)
-    made = [each for event in events for each in machine.take(event)]
-    for number, event in enumerate(made):
-        event.sequence_number = number
+def respond(events: Iterable[Event], **fields: Any) -> list[Message]:
+    """The response's messages, numbered. `fields` are the request's."""
+    renderer = ResponseRenderer(response_pb2.CreateResponseRequest(**fields))
+    made = [message for event in events for message in renderer.render([event])]
+    for number, message in enumerate(made):
+        message.sequence_number = number
     return made
 
 
-def check_order(events: Sequence[Event]) -> None:
+def check_order(events: Sequence[Message]) -> None:
     """Fail unless numbers, items, parts and the end follow the contract's order and tell the same."""
     assert [event.sequence_number for event in events] == list(range(len(events)))
     kinds = [event.WhichOneof("event") for event in events]
@@ -99,7 +109,7 @@ def check_order(events: Sequence[Event]) -> None:
     assert list(last.output) == items
 
 
-def _check_item(added: Any, done: Any, inner: Sequence[Event]) -> None:
+def _check_item(added: Any, done: Any, inner: Sequence[Message]) -> None:
     kinds = [event.WhichOneof("event") for event in inner]
     assert all(_place(event) == _place(inner[0]) for event in inner)
     if done.HasField("message"):
@@ -126,6 +136,6 @@ def _check_item(added: Any, done: Any, inner: Sequence[Event]) -> None:
         )
 
 
-def _place(event: Event) -> tuple[str, int]:
+def _place(event: Message) -> tuple[str, int]:
     inner = getattr(event, event.WhichOneof("event") or "")
     return inner.item_id, inner.output_index

@@ -1,37 +1,48 @@
-"""What serving options mean to the engine."""
+"""When the engine must be done with a request."""
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
-from sluice.v1 import serving_pb2
 
-from service.pipeline.serving import Serving, resolve_serving
-
-TRUNCATE = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
+from service.preparation import Preparation
+from tests.service.preparation.fakes import chat, request_of
 
 
-def test_options_have_defaults() -> None:
-    """Nothing given is the ordinary: the deadline is the call's own."""
-    assert resolve_serving(serving_pb2.ServingOptions(), None) == Serving(0, "", None, truncates=False)
-    assert resolve_serving(serving_pb2.ServingOptions(), 7.0).deadline == 7.0
-    error = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_ERROR, priority=5, cache_salt="x")
-    assert resolve_serving(error, 7.0) == Serving(5, "x", 7.0, truncates=False)
+async def test_deadline_is_the_call_s_own(preparation: Preparation) -> None:
+    """Nothing given is the ordinary."""
+    for deadline in (None, 7e9):
+        generation = request_of(await preparation.prepare(chat(), "r", deadline))
+        assert (generation.deadline, generation.truncates_at_deadline) == (deadline, False)
+        assert (generation.priority, generation.cache_salt) == (0, "")
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> float:
+    """An instant far ahead, so that the threads have all time, at which the clock stands."""
+    now = time.monotonic() + 1e6
+    monkeypatch.setattr("service.preparation.time", SimpleNamespace(monotonic=lambda: now))
+    return now
 
 
 @pytest.mark.parametrize(("room_s", "margin_s"), [(1000.0, 1.0), (5.0, 0.5), (1.0, 0.2), (0.2, 0.1)])
-def test_request_that_truncates_ends_before_its_deadline(
-    monkeypatch: pytest.MonkeyPatch, room_s: float, margin_s: float
+async def test_request_that_truncates_ends_before_its_deadline(
+    preparation: Preparation, now: float, room_s: float, margin_s: float
 ) -> None:
     """Time is left to send what there is: a tenth, but a fifth of a second to a second, and half of it at most."""
-    monkeypatch.setattr("service.pipeline.serving.time", SimpleNamespace(monotonic=lambda: 100.0))
-    serving = resolve_serving(TRUNCATE, 100.0 + room_s)
-    assert serving.truncates
-    assert serving.deadline == pytest.approx(100.0 + room_s - margin_s)
+    generation = request_of(await preparation.prepare(chat(truncates=True), "r", now + room_s))
+    assert generation.truncates_at_deadline
+    assert generation.deadline == pytest.approx(now + room_s - margin_s, abs=1e-6)
 
 
-def test_request_that_is_late_already_stays_late() -> None:
+async def test_request_that_is_late_already_stays_late(preparation: Preparation, now: float) -> None:
     """A deadline in the past isn't moved."""
-    assert resolve_serving(TRUNCATE, 1.0).deadline == 1.0
-    assert resolve_serving(TRUNCATE, None).deadline is None
+    assert request_of(await preparation.prepare(chat(truncates=True), "r", now - 1.0)).deadline == now - 1.0
+
+
+async def test_request_without_a_deadline_has_none_to_truncate_at(preparation: Preparation) -> None:
+    """Nothing is made up."""
+    generation = request_of(await preparation.prepare(chat(truncates=True), "r"))
+    assert (generation.deadline, generation.truncates_at_deadline) == (None, True)

@@ -1,51 +1,41 @@
-"""Whole responses over a real chat pipeline: from items to tokens, from tokens to items."""
+"""Whole responses: from items to tokens, from tokens to items."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from google.protobuf import json_format
-from sluice.v1 import model_pb2, response_item_pb2, response_pb2
+from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2
 
-from service.generation.errors import InvalidRequest, UnsupportedModality
-from service.pipeline.chat import ChatPipeline
-from service.pipeline.prepared import Identity
-from service.pipeline.prepared_response import PreparedResponse, prepare_response
-from tests.pipeline.fakes import ADDED, END, outputs_of, pipeline_of, token_id, tokenizer_of
-from tests.pipeline.response_cases import Event, check_order
+from service.answering.kind import RESPONSE
+from service.generation.errors import InvalidRequest, TemplateRefused, UnsupportedModality
+from service.preparation import Preparation
+from tests.service.contract.response_cases import check_order
+from tests.service.output.fakes import outputs_of
+from tests.service.preparation.fakes import END_ID, TOKENIZER, Exchange, exchange, preparation_of
 
-TOKENIZER = tokenizer_of(*ADDED)
-END_ID = token_id(TOKENIZER, END)
-IDENTITY = Identity.now(model_pb2.Model(name="tiny"))
+Response: TypeAlias = Exchange[
+    response_pb2.CreateResponseRequest,
+    response_event_pb2.StreamResponseResponse,
+    response_pb2.CreateResponseResponse,
+]
+
 USER = {"message": {"role": "ROLE_USER", "content": [{"text": "hello"}]}}
 TOOLS = [{"function": {"name": "weather"}}]
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 
 
-@pytest.fixture(scope="module")
-def pipeline() -> Iterator[ChatPipeline]:
-    pipeline = pipeline_of()
-    yield pipeline
-    pipeline.close()
-
-
-async def prepared(pipeline: ChatPipeline, *items: Any, **fields: Any) -> PreparedResponse:
+async def response_of(preparation: Preparation, *items: Any, **fields: Any) -> Response:
     request = response_pb2.CreateResponseRequest()
     json_format.ParseDict({"model": "tiny", "input": items or [USER], **fields}, request)
-    return await prepare_response(pipeline, request, "r", None)
+    return await exchange(preparation, RESPONSE, request)
 
 
-def respond(response: PreparedResponse, text: str, **how: Any) -> response_item_pb2.Response:
+def respond(response: Response, text: str, **how: Any) -> response_item_pb2.Response:
     """What becomes of a model that says `text`; its events must be in order."""
-    outputs = outputs_of(TOKENIZER, [*TOKENIZER.encode(text), END_ID], **how)
-    events: list[Event] = [
-        *response.started(IDENTITY),
-        *(event for output in outputs for event in response.events(output)),
-        *response.completed(),
-    ]
+    events = response.stream(outputs_of(TOKENIZER, [*TOKENIZER.encode(text), END_ID], **how))
     for number, event in enumerate(events):
         event.sequence_number = number
     check_order(events)
@@ -53,6 +43,11 @@ def respond(response: PreparedResponse, text: str, **how: Any) -> response_item_
         if item.HasField("function_call"):
             item.function_call.call_id = ""  # drawn anew each time
     return events[-1].completed.response
+
+
+def prompt_of(response: Response) -> str:
+    (generation,) = response.prepared.requests
+    return TOKENIZER.decode(generation.prompt_token_ids, skip_special_tokens=False)
 
 
 @pytest.mark.parametrize(
@@ -66,10 +61,10 @@ def respond(response: PreparedResponse, text: str, **how: Any) -> response_item_
         ("", ["message "]),
     ],
 )  # fmt: skip
-async def test_response_is_the_same_for_every_grouping(pipeline: ChatPipeline, text: str, items: list[str]) -> None:
+async def test_response_is_the_same_for_every_grouping(preparation: Preparation, text: str, items: list[str]) -> None:
     """However many tokens come in one output, the items, their logprobs and the usage are the same."""
     fields = {"tools": TOOLS, "logprobs": {"topLogprobs": 0}}
-    whole = respond(await prepared(pipeline, **fields), text)
+    whole = respond(await response_of(preparation, **fields), text)
     texts = [
         item.message.content[0].text
         if item.HasField("message")
@@ -81,34 +76,43 @@ async def test_response_is_the_same_for_every_grouping(pipeline: ChatPipeline, t
     rng = random.Random(0)
     for _ in range(20):
         cuts = sorted(rng.sample(range(1, num_tokens + 1), min(3, num_tokens)))
-        other = respond(await prepared(pipeline, **fields), text, cuts=cuts)
+        other = respond(await response_of(preparation, **fields), text, cuts=cuts)
         for response in (whole, other):
             response.sampling.ClearField("seed")
         assert other == whole
 
 
-async def test_logprobs_of_a_message_are_its_tokens(pipeline: ChatPipeline) -> None:
+async def test_logprobs_of_a_message_are_its_tokens(preparation: Preparation) -> None:
     """The tokens listed spell the text."""
-    response = respond(await prepared(pipeline, logprobs={"topLogprobs": 0}), "hello there")
+    response = respond(await response_of(preparation, logprobs={"topLogprobs": 0}), "hello there")
     (part,) = response.output[0].message.content
     assert b"".join(each.bytes for each in part.logprobs).decode() == part.text == "hello there"
 
 
-async def test_answer_can_be_sent_back(pipeline: ChatPipeline) -> None:
+async def test_whole_response_is_the_fold_of_its_stream(preparation: Preparation) -> None:
+    """Nothing is in the one that isn't in the other."""
+    outputs = list(outputs_of(TOKENIZER, [*TOKENIZER.encode("<think>hm</think>Hello."), END_ID]))
+    response = await response_of(preparation)
+    *_, last = response.stream(outputs)
+    assert (await response_of(preparation, sampling={"seed": "1"})).answer(outputs).response.output == (
+        last.completed.response.output
+    )
+
+
+async def test_answer_can_be_sent_back(preparation: Preparation) -> None:
     """A response's items, and an output for its call, are the next request's prompt as the template writes them."""
-    response = respond(await prepared(pipeline, tools=TOOLS), f"<think>hm</think>Let me see.\n{CALL}")
-    thought, message, call = response.output
+    response = respond(await response_of(preparation, tools=TOOLS), f"<think>hm</think>Let me see.\n{CALL}")
+    reasoning, message, call = response.output
     call.function_call.call_id = "1"
     text = {"role": "ROLE_ASSISTANT", "content": [{"text": message.message.content[0].text}]}
     items = [
         USER,
-        {"reasoning": json_format.MessageToDict(thought.reasoning)},
+        {"reasoning": json_format.MessageToDict(reasoning.reasoning)},
         {"message": text},
         {"functionCall": json_format.MessageToDict(call.function_call)},
         {"functionCallOutput": {"callId": "1", "output": "rain"}},
     ]
-    again = await prepared(pipeline, *items, tools=TOOLS)
-    prompt = TOKENIZER.decode(again.generations[0].prompt_token_ids, skip_special_tokens=False)
+    prompt = prompt_of(await response_of(preparation, *items, tools=TOOLS))
     assert "<|im_start|>assistant\n<think>\nhm\n</think>\n\nLet me see.<tool_call>" in prompt
     assert "<|im_start|>tool\nrain<|im_end|>" in prompt
 
@@ -125,42 +129,50 @@ async def test_answer_can_be_sent_back(pipeline: ChatPipeline) -> None:
     ],
 )
 async def test_errors_name_the_items(
-    pipeline: ChatPipeline, item: Any, error: type[InvalidRequest], field: str
+    preparation: Preparation, item: Any, error: type[InvalidRequest], field: str
 ) -> None:
-    """What the chat's own checks find is told by the item and its part."""
+    """What the preparation's checks find is told by the item and its part."""
     with pytest.raises(error) as refusal:
-        await prepared(pipeline, USER, item, instructions="I")
+        await response_of(preparation, USER, item, instructions="I")
     assert refusal.value.field == field
 
 
-async def test_truncated_input_loses_its_oldest_items(pipeline: ChatPipeline) -> None:
+async def test_template_s_refusal_is_the_input_s() -> None:
+    """What the template says of the conversation is told of all items."""
+    preparation = preparation_of("{{ raise_exception('No.') }}")
+    with pytest.raises(TemplateRefused) as refusal:
+        await response_of(preparation)
+    assert refusal.value.field == "input"
+    preparation.close()
+
+
+async def test_truncated_input_loses_its_oldest_items(preparation: Preparation) -> None:
     """An input beyond the context keeps its instructions and what is newest."""
     long = {"message": {"role": "ROLE_USER", "content": [{"text": "word " * 1000}]}}
     options = {"errorBehavior": "ERROR_BEHAVIOR_TRUNCATE"}
-    response = await prepared(pipeline, *[long] * 9, USER, instructions="Be kind.", serving=options)
-    prompt = TOKENIZER.decode(response.generations[0].prompt_token_ids, skip_special_tokens=False)
+    response = await response_of(preparation, *[long] * 9, USER, instructions="Be kind.", serving=options)
+    prompt = prompt_of(response)
     assert prompt.startswith("<|im_start|>system\nBe kind.")
     assert "user\nhello<|im_end|>" in prompt
-    assert len(response.generations[0].prompt_token_ids) < 4096
+    assert len(response.prepared.requests[0].prompt_token_ids) < 4096
 
 
-async def test_prompt_that_is_too_long_is_the_inputs(pipeline: ChatPipeline) -> None:
+async def test_prompt_that_is_too_long_is_the_inputs(preparation: Preparation) -> None:
     """Its length is counted over all items."""
     long = {"message": {"role": "ROLE_USER", "content": [{"text": "word " * 5000}]}}
     with pytest.raises(InvalidRequest) as refusal:
-        await prepared(pipeline, USER, long)
+        await response_of(preparation, USER, long)
     assert refusal.value.field == "input"
 
 
-async def test_prepared_response_has_what_the_engine_and_telemetry_need(pipeline: ChatPipeline) -> None:
-    """It is the chat's request, parameters and reasons; its cost before an error is an event."""
-    response = await prepared(pipeline, maxOutputTokens=3, sampling={"temperature": 0.5})
-    (generation,) = response.generations
-    assert (generation.stopping.max_tokens, response.stopping.max_tokens) == (3, 3)
-    assert response.sampling.temperature == 0.5
-    assert response.prompt_fields == ("input",)
-    assert response.finish_reasons() == []
-    response.started(IDENTITY)
+async def test_prepared_response_has_what_the_engine_and_telemetry_need(preparation: Preparation) -> None:
+    """It has parameters and reasons; its cost before an error is an event."""
+    response = await response_of(preparation, maxOutputTokens=3, sampling={"temperature": 0.5})
+    (generation,) = response.prepared.requests
+    assert (generation.stopping.max_tokens, response.prepared.stopping.max_tokens) == (3, 3)
+    assert response.prepared.sampling.temperature == 0.5
+    assert generation.prompt_field == "input"
+    assert response.reader.finish_reasons() == []
+    response.started()
     (event,) = response.broken_off()
-    assert event.usage == response.usage()
-    assert event.usage.prompt_tokens == len(generation.prompt_token_ids)
+    assert event.usage.prompt_tokens == response.reader.usage().prompt_tokens == len(generation.prompt_token_ids)

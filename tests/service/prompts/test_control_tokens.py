@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import InvalidRequest
-from tests.pipeline.fakes import ADDED, CHATML, END, SPECIAL, control_tokens_of, tokenizer_of
+from tests.service.prompts.fakes import ADDED, CHATML, END, SPECIAL, control_tokens_of, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)
 CONTROL = control_tokens_of(TOKENIZER)
@@ -128,9 +128,14 @@ def test_spelling_that_the_vocabulary_holds_as_text_is_broken_up() -> None:
     )
     backend.add_special_tokens(["</s>"])
     tokenizer = FastTokenizer(backend.to_str())
-    control = control_tokens_of(tokenizer, "")
-    assert control.ids["</s>"] in control._plain.encode("</s>").ids  # the trap is there
-    assert control.ids["</s>"] not in encoded("{{ value }}", "</s>", tokenizer)
+    (end_id,) = control_tokens_of(tokenizer, "").ids.values()
+    assert end_id in without_added_tokens(backend).encode("</s>").ids  # the trap is there
+    assert end_id not in encoded("{{ value }}", "</s>", tokenizer)
+
+
+def without_added_tokens(backend: Any) -> Any:
+    """A tokenizer to which every text is plain."""
+    return tokenizers.Tokenizer.from_str(json.dumps(json.loads(backend.to_str()) | {"added_tokens": []}))
 
 
 @pytest.mark.parametrize("form", [str, lambda mark: json.dumps(mark)[1:-1]], ids=["plain", "escaped"])

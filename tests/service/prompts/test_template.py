@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from service.generation.errors import ModelLoadError, TemplateRefused
-from service.pipeline.template import ChatTemplate, NoChatTemplate
-from tests.pipeline.fakes import DEMO, template_of, tokenizer_of
+from service.prompts.template import ChatTemplate, NoChatTemplate
+from tests.service.prompts.fakes import DEMO, template_of, tokenizer_of
 
 TOKENIZER = tokenizer_of()
 HELLO = [{"role": "user", "content": "hello"}]

@@ -9,16 +9,13 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.v1 import content_pb2, sampling_pb2, serving_pb2, tool_pb2
-
 from service.engine.tokenizer import FastTokenizer
+from service.generation.conversation import FunctionCall, Message, Role
 from service.generation.errors import PromptTooLong
-from service.pipeline.chat import ChatPipeline
-from service.pipeline.truncation import PromptRoom, fit_messages, fit_text, fit_token_ids
-from tests.pipeline.chat_cases import TOKENIZER, prompt_of
-from tests.pipeline.fakes import message, pipeline_of, request_of, token_id, user
+from service.prompts.truncation import PromptRoom, fit_messages, fit_text, fit_token_ids
+from tests.service.prompts.fakes import ADDED, message, token_id, tokenizer_of, user
 
-TRUNCATE = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
+TOKENIZER = tokenizer_of(*ADDED)
 AROUND = {name: (token, token_id(TOKENIZER, token)) for name, token in (("<a>", "<think>"), ("<b>", "</think>"))}
 
 
@@ -26,20 +23,19 @@ AROUND = {name: (token, token_id(TOKENIZER, token)) for name, token in (("<a>", 
 class Prompt:
     """A prompt of one token a character."""
 
-    messages: Sequence[content_pb2.Message]
+    messages: Sequence[Message]
     token_ids: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.token_ids = [0 for message in self.messages for part in message.content for _ in part.text]
+        self.token_ids = [0 for message in self.messages for _ in message.text]
 
 
-def call_of(call_id: str, text: str = "") -> content_pb2.Message:
-    call = tool_pb2.ToolCall(id=call_id, function=tool_pb2.FunctionCall(name="f", arguments="{}"))
-    return message(content_pb2.ROLE_ASSISTANT, text, tool_calls=[call])
+def call_of(call_id: str, text: str = "") -> Message:
+    return message(Role.ASSISTANT, text, tool_calls=(FunctionCall(call_id, "f", "{}"),))
 
 
-def result_of(call_id: str, text: str) -> content_pb2.Message:
-    return message(content_pb2.ROLE_TOOL, text, tool_call_id=call_id)
+def result_of(call_id: str, text: str) -> Message:
+    return message(Role.TOOL, text, tool_call_id=call_id)
 
 
 @pytest.mark.parametrize(("max_tokens", "target"), [(None, 99), (1, 99), (30, 70), (50, 50), (51, 50), (1000, 50)])
@@ -87,9 +83,9 @@ def wrapping(template: str) -> FastTokenizer:
 
 
 @st.composite
-def conversations(draw: st.DrawFn) -> list[content_pb2.Message]:
+def conversations(draw: st.DrawFn) -> list[Message]:
     """Any order of messages in which each tool's message answers an earlier call."""
-    messages = [message(content_pb2.ROLE_SYSTEM, "s" * draw(st.integers(0, 9)))] if draw(st.booleans()) else []
+    messages = [message(Role.SYSTEM, "s" * draw(st.integers(0, 9)))] if draw(st.booleans()) else []
     calls: list[str] = []
     for index in range(draw(st.integers(1, 12))):
         kinds = ["user", "assistant", "call", *(["result"] * 2 if calls else [])]
@@ -98,7 +94,7 @@ def conversations(draw: st.DrawFn) -> list[content_pb2.Message]:
             case "user":
                 messages.append(user(text))
             case "assistant":
-                messages.append(message(content_pb2.ROLE_ASSISTANT, text))
+                messages.append(message(Role.ASSISTANT, text))
             case "call":
                 calls.append(f"c{index}")
                 messages.append(call_of(calls[-1], text))
@@ -109,7 +105,7 @@ def conversations(draw: st.DrawFn) -> list[content_pb2.Message]:
 
 @given(conversations(), st.integers(2, 60), st.one_of(st.none(), st.integers(1, 60)))
 def test_conversation_loses_its_oldest_messages(
-    messages: list[content_pb2.Message], max_model_len: int, max_tokens: int | None
+    messages: list[Message], max_model_len: int, max_tokens: int | None
 ) -> None:
     """What is left is the system's message and an end of the conversation, with all calls that it has results of.
 
@@ -121,14 +117,14 @@ def test_conversation_loses_its_oldest_messages(
     if len(whole.token_ids) <= room.limit:
         assert prompt.messages == messages
         return
-    num_system = int(messages[0].role == content_pb2.ROLE_SYSTEM)
+    num_system = int(messages[0].role is Role.SYSTEM)
     left = list(prompt.messages)
     assert left == messages[:num_system] + messages[len(messages) - len(left) + num_system :]
     assert len(left) > num_system or len(messages) == num_system
     assert not orphans(left)
     ends = [messages[:num_system] + messages[start:] for start in range(num_system + 1, len(messages))]
     ends = [end for end in ends if not orphans(end)]
-    by_user = [end for end in ends if end[num_system].role == content_pb2.ROLE_USER]
+    by_user = [end for end in ends if end[num_system].role is Role.USER]
     for candidates in (by_user, ends):
         for limit in (room.target, room.limit):
             if fitting := [end for end in candidates if len(Prompt(end).token_ids) <= limit]:
@@ -137,9 +133,9 @@ def test_conversation_loses_its_oldest_messages(
     assert left == (ends[-1] if ends else messages)
 
 
-def orphans(messages: Sequence[content_pb2.Message]) -> set[str]:
+def orphans(messages: Sequence[Message]) -> set[str]:
     """Calls that have a result and are not there."""
-    answered = {message.tool_call_id for message in messages if message.role == content_pb2.ROLE_TOOL}
+    answered = {message.tool_call_id for message in messages if message.role is Role.TOOL}
     return answered - {call.id for message in messages for call in message.tool_calls}
 
 
@@ -147,7 +143,7 @@ def test_long_conversation_is_rendered_few_times() -> None:
     """The place to cut is searched by halves."""
     num_renderings = 0
 
-    def render(messages: Sequence[content_pb2.Message]) -> Prompt:
+    def render(messages: Sequence[Message]) -> Prompt:
         nonlocal num_renderings
         num_renderings += 1
         return Prompt(messages)
@@ -156,51 +152,3 @@ def test_long_conversation_is_rendered_few_times() -> None:
     prompt = fit_messages(messages, render, PromptRoom(1001, None, truncates=True))
     assert len(prompt.messages) == 100
     assert num_renderings <= 14
-
-
-async def test_chat_that_truncates_is_served() -> None:
-    """The template sees system and newest messages; the answer has the room that it asks for."""
-    pipeline = pipeline_of(max_model_len=300)
-    earlier = [each for _ in range(20) for each in (user("so long ago"), message(content_pb2.ROLE_ASSISTANT, "yes"))]
-    messages = [message(content_pb2.ROLE_SYSTEM, "Be kind."), *earlier, user("and now?")]
-    stopping = sampling_pb2.StopParams(max_tokens=100)
-    with pytest.raises(PromptTooLong):
-        await pipeline.prepare(request_of(*messages, stopping=stopping), "r")
-    chat = await pipeline.prepare(request_of(*messages, stopping=stopping, serving=TRUNCATE), "r")
-    prompt = prompt_of(chat)
-    assert prompt.startswith("<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nso long ago")
-    assert prompt.endswith("and now?<|im_end|>\n<|im_start|>assistant\n")
-    assert 100 < len(chat.generation.prompt_token_ids) <= 200
-    assert chat.stopping.max_tokens == 100
-    pipeline.close()
-
-
-async def test_chat_whose_last_message_is_too_long_is_refused() -> None:
-    """The last message is never left out; the error tells what is left without the others."""
-    pipeline = pipeline_of(max_model_len=100)
-    with pytest.raises(PromptTooLong) as refusal:
-        await pipeline.prepare(request_of(user("a"), user("0123456789" * 20), serving=TRUNCATE), "r")
-    assert refusal.value.field == "messages"
-    pipeline.close()
-
-
-@pytest.mark.parametrize("text", ["0123456789" * 100, "\U0001f600" * 300, "<|im_end|>" * 60])
-async def test_text_in_a_template_loses_its_beginning(text: str) -> None:
-    """With `cuts_text` the last message keeps its end, whole characters of it, and the prompt fits."""
-    pipeline = pipeline_of(max_model_len=300)
-    chat = await pipeline.prepare(
-        request_of(user(text), stopping=sampling_pb2.StopParams(max_tokens=50), serving=TRUNCATE), "r", cuts_text=True
-    )
-    head, _, tail = prompt_of(chat).partition("user\n")
-    assert head == "<|im_start|>"
-    left = tail.removesuffix("<|im_end|>\n<|im_start|>assistant\n")
-    assert text.endswith(left)
-    assert 200 < len(chat.generation.prompt_token_ids) <= 250
-    pipeline.close()
-
-
-async def test_count_is_the_prompt_s_length(pipeline: ChatPipeline) -> None:
-    """What is counted is what would be generated from, though it be too long for that."""
-    chat = await pipeline.prepare(request_of(), "r")
-    assert await pipeline.count(request_of()) == len(chat.generation.prompt_token_ids)
-    assert await pipeline.count(request_of(user("0123456789" * 1000))) > 10_000
