@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf import timestamp_pb2
 from sluice.v1 import chat_pb2, content_pb2, logprobs_pb2, sampling_pb2, usage_pb2
 
-from tests.pipeline.fakes import fold
+from tests.service.contract.fakes import fold
 
 Event = chat_pb2.StreamChatResponse
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.pipeline.pieces import Content, Piece
-from service.pipeline.tool_parser import ToolCallParser
-from service.pipeline.tool_syntax import HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, SYNTAXES, ToolSyntax
-from tests.pipeline.fakes import join
+from service.output.pieces import Piece, TextPiece
+from service.output.tool_parser import ToolCallParser
+from service.output.tool_syntax import HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, SYNTAXES, ToolSyntax
+from tests.service.output.fakes import join
 
 Calls = list[tuple[str, str]]
 
@@ -159,7 +159,7 @@ def test_parser_is_chunk_invariant_and_points_at_its_content(
     assert join(whole) == join(cut)
     place = 0
     for piece in cut:
-        if isinstance(piece, Content):
+        if isinstance(piece, TextPiece):
             assert piece.start >= place
             place = piece.start + len(piece.text)
             assert text[piece.start : place] == piece.text
@@ -192,7 +192,7 @@ def test_arguments_are_told_while_they_arrive() -> None:
     parser = ToolCallParser(HERMES, ["f"])
     assert parser.feed('<tool_call>{"name": "f", "arguments": ') == []
     assert join(parser.feed('{"a')) == ("", "", [("f", '{"a')])
-    assert [piece.text for piece in parser.feed('": 1') if not isinstance(piece, Content)] == ['": 1']  # type: ignore[union-attr]
+    assert [piece.text for piece in parser.feed('": 1') if not isinstance(piece, TextPiece)] == ['": 1']  # type: ignore[union-attr]
     assert parser.num_held == 0
 
 
