@@ -1,4 +1,4 @@
-"""Schemas made ready for generation: always narrower, and blamed at the right place."""
+"""Schemas made ready for generation: always narrower."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.pipeline.schema import blame, prepare_schema
+from service.constraints.schema import prepare_schema
 
 CLOSED = {"additionalProperties": False}
 
@@ -66,14 +66,3 @@ def test_given_schema_is_not_changed() -> None:
     schema: dict[str, Any] = {"properties": {"a": {"properties": {}}}}
     prepare_schema(schema, strict=False)
     assert schema == {"properties": {"a": {"properties": {}}}}
-
-
-def test_property_that_is_called_like_a_keyword_is_not_blamed() -> None:
-    """A refusal names the keyword, not a property of the same name."""
-    schema: dict[str, Any] = {"properties": {"not": {"not": {}}}}
-    assert "at /properties/not/not " in blame(schema, 'Unimplemented keys: ["not"]')
-
-
-def test_refusal_without_a_keyword_is_told_as_it_is() -> None:
-    """What can't be traced keeps the compiler's words."""
-    assert blame({}, "Unsatisfiable schema: x\nmore") == "Unsatisfiable schema: x"

@@ -58,9 +58,7 @@ def test_every_field_is_asked() -> None:
     }
     request = json_format.ParseDict(fields, chat_pb2.ChatRequest())
     assert {each.name for each, _ in request.ListFields()} == {each.name for each in request.DESCRIPTOR.fields}
-    said = Message(
-        Role.USER, (TextPart("hi"),), field="messages[0]", tool_call_field="messages[0].tool_call_id"
-    )
+    said = Message(Role.USER, (TextPart("hi"),), field="messages[0]", tool_call_field="messages[0].tool_call_id")
     conversation = Conversation(
         messages=(said,),
         tools=(Function("f", "d", "{}", strict=True, field="tools[0].function"),),

@@ -51,13 +51,9 @@ def complete(message: Any) -> None:
     """Fill in what the service always tells, and the recordings don't."""
     match message:
         case sampling_pb2.SamplingParams():
-            given = sampling_pb2.SamplingParams.FromString(message.SerializeToString())
-            message.CopyFrom(sampling_message(SamplingParams()))
-            message.MergeFrom(given)
+            _fill_in(message, sampling_message(SamplingParams()))
         case sampling_pb2.StopParams():
-            given = sampling_pb2.StopParams.FromString(message.SerializeToString())
-            message.CopyFrom(stopping_message(StopParams()))
-            message.MergeFrom(given)
+            _fill_in(message, stopping_message(StopParams()))
         case logprobs_pb2.TokenLogprob():
             message.bytes = message.token.encode()
         case _:
@@ -65,6 +61,11 @@ def complete(message: Any) -> None:
                 if field.message_type is not None and not field.message_type.GetOptions().map_entry:
                     for each in value if field.is_repeated else [value]:
                         complete(each)
+
+
+def _fill_in(message: Any, defaults: Any) -> None:
+    defaults.MergeFrom(message)
+    message.CopyFrom(defaults)
 
 
 @pytest.mark.parametrize("name", CHATS)

@@ -47,9 +47,7 @@ def events_of(
     return [event for output in outputs_of(tokenizer, token_ids, **how) for event in choice.read(output)]
 
 
-def answer_of(
-    choice: ChoiceReader, token_ids: Sequence[int], tokenizer: FastTokenizer = TOKENIZER, **how: Any
-) -> Told:
+def answer_of(choice: ChoiceReader, token_ids: Sequence[int], tokenizer: FastTokenizer = TOKENIZER, **how: Any) -> Told:
     answer = told(events_of(choice, token_ids, tokenizer, **how))[0]
     assert all(answer.call_ids)
     return answer

@@ -127,9 +127,7 @@ async def test_prompt_that_is_too_long_is_named(preparation: Preparation, *, is_
         await completion_of(preparation, *prompts, use_raw_prompt=is_raw)
     assert refusal.value.field == "prompts[1]"
     stopping = sampling_pb2.StopParams(max_tokens=96)
-    completion = await completion_of(
-        preparation, *prompts, use_raw_prompt=is_raw, serving=TRUNCATE, stopping=stopping
-    )
+    completion = await completion_of(preparation, *prompts, use_raw_prompt=is_raw, serving=TRUNCATE, stopping=stopping)
     assert 3900 < len(completion.prepared.requests[1].prompt_token_ids) <= 4000
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from service.generation.constraint import ReasoningMarkers
 from service.generation.conversation import Function, FunctionCall, ImagePart, Message, Role, TextPart
 from service.generation.errors import InvalidRequest, UnsupportedModality
@@ -16,9 +17,7 @@ MARKERS = ReasoningMarkers("<think>", "</think>")
 
 
 def turns(*messages: Message, default: str | None = None, parse_arguments: bool = True) -> list[dict[str, Any]]:
-    return template_messages(
-        messages, default_system_prompt=default, markers=MARKERS, parse_arguments=parse_arguments
-    )
+    return template_messages(messages, default_system_prompt=default, markers=MARKERS, parse_arguments=parse_arguments)
 
 
 def test_text_parts_are_joined() -> None:

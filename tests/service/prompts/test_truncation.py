@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from service.engine.tokenizer import FastTokenizer
 from service.generation.conversation import FunctionCall, Message, Role
 from service.generation.errors import PromptTooLong
