@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+from service.engine.retry import retry_after_s
 from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, InvalidRequest
 
 _Result = TypeVar("_Result")
@@ -84,4 +85,4 @@ class Workers:
 
     def _busy(self) -> EngineOverloaded:
         message = "the threads that prepare requests are busy with others"
-        return EngineOverloaded(message, self.limits.max_work_s)
+        return EngineOverloaded(message, retry_after_s(self.limits.max_work_s))

@@ -1,0 +1,37 @@
+"""Grammars as the engine enforces them, and a model without any sense."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+from service.engine.constraints.grammar import GrammarCompiler
+from tests.engine.constraints.fakes import babble, control_ids_of
+
+from service.engine.tokenizer import FastTokenizer
+from service.generation.constraint import Grammar
+from service.generation.errors import ConstraintFailed
+from tests.service.prompts.fakes import END, token_id
+
+
+@cache
+def compiler_of(tokenizer: FastTokenizer) -> GrammarCompiler:
+    return GrammarCompiler(tokenizer, control_ids_of(tokenizer), [token_id(tokenizer, END)])
+
+
+def said_under(grammar: Grammar, tokenizer: FastTokenizer, seed: int) -> str:
+    """What a model that takes any allowed token says. Raises UnsupportedConstraint."""
+    constraint = compiler_of(tokenizer).compile(grammar)
+    said = babble(constraint, tokenizer, token_id(tokenizer, END), random.Random(seed), max_tokens=12_000)
+    return b"".join(tokenizer.token_bytes(token) for token in said[:-1]).decode(errors="replace")
+
+
+def accepts(grammar: Grammar, tokenizer: FastTokenizer, text: str) -> bool:
+    """Whether a text may be said. Raises UnsupportedConstraint."""
+    constraint = compiler_of(tokenizer).compile(grammar)
+    try:
+        for token in tokenizer.encode(text):
+            constraint.accept(token)
+    except ConstraintFailed:
+        return False
+    return True

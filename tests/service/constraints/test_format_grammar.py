@@ -1,0 +1,109 @@
+"""Grammars of output formats: what they let through is what was asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from service.constraints.grammar import format_grammar
+from service.generation.constraint import Grammar
+from service.generation.errors import InvalidRequest, UnsupportedConstraint
+from service.generation.output_format import JsonObject, JsonSchema, Regex, TextChoice
+from tests.service.constraints.fakes import accepts, said_under
+from tests.service.prompts.fakes import ADDED, tokenizer_of
+
+TOKENIZER = tokenizer_of(*ADDED)
+FIELD = "output_constraint.json_schema.schema"
+
+
+def schema_grammar(schema: Any, *, strict: bool = False) -> Grammar:
+    return format_grammar(JsonSchema(json.dumps(schema), strict, FIELD))
+
+
+def said(grammar: Grammar, seed: int) -> str:
+    return said_under(grammar, TOKENIZER, seed)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_json_matches_its_schema(seed: int) -> None:
+    """Whatever tokens are drawn."""
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string", "maxLength": 5}, "b": {"enum": ["<|im_end|>", 7, None]}},
+        "required": ["a", "b"],
+    }
+    jsonschema.validate(json.loads(said(schema_grammar(schema), seed)), schema, jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_json_object_is_always_an_object(seed: int) -> None:
+    """`JsonObject` gives some JSON object."""
+    assert isinstance(json.loads(said(format_grammar(JsonObject("f")), seed)), dict)
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ('{"a": 1}', True),
+        ('{\n  "a": 1\n}', True),
+        ('{  "a": 1}', False),
+        ('{\n\n"a": 1}', False),
+        ('{"a": 1} ', False),
+    ],
+)
+def test_white_space_is_bounded(text: str, *, fits: bool) -> None:
+    """Between two parts of JSON stands a space at most, or one line end with its indentation."""
+    grammar = schema_grammar({"type": "object", "properties": {"a": {"type": "integer"}}})
+    assert accepts(grammar, TOKENIZER, text) is fits
+
+
+def test_format_that_cannot_be_enforced_is_an_annotation_unless_strict() -> None:
+    """A schema with an unknown format compiles, and is refused by name if it is strict."""
+    schema = {"type": "object", "properties": {"id": {"type": "string", "format": "iri"}}}
+    assert accepts(schema_grammar(schema), TOKENIZER, '{"id": "x y"}')
+    with pytest.raises(UnsupportedConstraint, match="the keyword format at /properties/id/format") as refusal:
+        said(schema_grammar(schema, strict=True), 0)
+    assert refusal.value.field == FIELD
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("{", "line 1, column 2"),
+        ("[1]", "an object or a boolean"),
+        ("NaN", "NaN"),
+        ("[" * 50_000, "deep"),
+        ('{"items":' * 120 + "{}" + "}" * 120, "deep"),
+    ],
+)
+def test_schema_that_is_no_json_is_an_invalid_field(schema: str, words: str) -> None:
+    """A schema's text that can't be read is the caller's error, told with its place."""
+    with pytest.raises(InvalidRequest, match=words) as refusal:
+        format_grammar(JsonSchema(schema, strict=False, field=FIELD))
+    assert refusal.value.field == FIELD
+
+
+def test_caller_cannot_loosen_the_compiler() -> None:
+    """The compiler's own options inside a caller's schema have no effect."""
+    with pytest.raises(UnsupportedConstraint):
+        said(schema_grammar({"not": {}, "x-guidance": {"lenient": True}}), 0)
+
+
+@pytest.mark.parametrize("pattern", ["a[^\\s\\S]", "[^\\s\\S]", "("])
+def test_regex_that_nothing_matches_is_refused_by_its_field(pattern: str) -> None:
+    """Nor one that is none."""
+    with pytest.raises(UnsupportedConstraint) as refusal:
+        said(format_grammar(Regex(pattern, "output_constraint.regex")), 0)
+    assert refusal.value.field == "output_constraint.regex"
+
+
+@pytest.mark.parametrize(
+    "texts", [["yes", "no"], ["a", "ab"], ['"\n\\', "é"], ["<|im_end|>", "</tool_call>"], ["\0", "\x7f", "ü"]]
+)
+def test_choice_is_one_of_the_texts(texts: list[str]) -> None:
+    """The text is one of those given, and each of them can come, control tokens' spellings too."""
+    grammar = format_grammar(TextChoice(texts, "f"))
+    assert {said(grammar, seed) for seed in range(40)} == set(texts)

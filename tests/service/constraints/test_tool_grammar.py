@@ -1,0 +1,150 @@
+"""Grammars of tool calls: what they let through is what the family's parser reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from service.constraints.grammar import ToolRules, format_grammar, tool_grammar
+from service.engine.tokenizer import FastTokenizer
+from service.generation.constraint import Grammar
+from service.generation.conversation import Function
+from service.generation.errors import InvalidRequest, UnsupportedConstraint
+from service.generation.output_format import OutputFormat, TextChoice
+from service.output.tool_parser import ToolCallParser
+from service.output.tool_syntax import HERMES, SYNTAXES, ToolSyntax
+from tests.service.constraints.fakes import accepts, said_under
+from tests.service.output.fakes import join
+from tests.service.prompts.fakes import END, control_tokens_of, tokenizer_of
+
+MARKERS = ("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>")
+WITH_TOKENS = tokenizer_of(*MARKERS)
+SPELLED = tokenizer_of()
+PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "maxLength": 8},
+        "days": {"type": "integer", "minimum": 0, "maximum": 99},
+        "unit": {"enum": ["C", "F"]},
+    },
+    "required": ["city", "unit"],
+}
+
+
+def function(name: str, parameters: str = "", index: int = 0, **fields: Any) -> Function:
+    return Function(name, parameters=parameters, field=f"tools[{index}].function", **fields)
+
+
+WEATHER = function("weather", json.dumps(PARAMETERS), strict=True)
+PING = function("ping", index=1)
+TOOLS = [WEATHER, PING]
+
+every_syntax = pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=SYNTAXES)
+either_tokenizer = pytest.mark.parametrize("tokenizer", [WITH_TOKENS, SPELLED], ids=["tokens", "spelled"])
+
+
+def grammar_of(rules: ToolRules, tokenizer: FastTokenizer, content: OutputFormat | None = None) -> Grammar:
+    ids = control_tokens_of(tokenizer, "".join(MARKERS)).ids
+    return tool_grammar(rules, ids, format_grammar(content) if content else None)
+
+
+def parsed(syntax: ToolSyntax, text: str) -> tuple[str, list[tuple[str, str]]]:
+    parser = ToolCallParser(syntax, ["weather", "ping"])
+    _, content, calls = join(parser.feed(text) + parser.close())
+    return content, calls
+
+
+def check(calls: list[tuple[str, str]]) -> None:
+    for name, arguments in calls:
+        jsonschema.validate(json.loads(arguments), PARAMETERS if name == "weather" else {"type": "object"})
+
+
+@every_syntax
+@either_tokenizer
+def test_required_calls_are_calls_and_nothing_else(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
+    """Whatever is drawn, there is at least one call, each matches its schema, and no text is left over."""
+    rules = ToolRules(TOOLS, syntax, required=True, single=False, field="tools")
+    for seed in range(8):
+        content, calls = parsed(syntax, said_under(grammar_of(rules, tokenizer), tokenizer, seed))
+        assert content == ""
+        assert calls
+        check(calls)
+
+
+@every_syntax
+@either_tokenizer
+def test_single_call_is_one_call(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
+    """Without parallel calls there is exactly one where one is required, and the grammar ends by itself."""
+    rules = ToolRules(TOOLS[:1], syntax, required=True, single=True, field="tools")
+    for seed in range(8):
+        content, calls = parsed(syntax, said_under(grammar_of(rules, tokenizer), tokenizer, seed))
+        assert (content, [name for name, _ in calls]) == ("", ["weather"])
+        check(calls)
+
+
+@every_syntax
+@either_tokenizer
+def test_free_text_may_lead_to_calls_that_match(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
+    """Where the model decides, there is text, or calls that match, and never a call that doesn't."""
+    rules = ToolRules(TOOLS, syntax, required=False, single=True, field="tools")
+    for seed in range(25):
+        _, calls = parsed(syntax, said_under(grammar_of(rules, tokenizer), tokenizer, seed))
+        assert len(calls) <= 1
+        check(calls)
+
+
+@every_syntax
+def test_free_text_reaches_calls(syntax: ToolSyntax) -> None:
+    """The model can call at once, and after text where the family does so."""
+    rules = ToolRules([PING], syntax, required=False, single=False, field="tools")
+    call = {
+        "hermes": '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>',
+        "llama3": '{"name": "ping", "parameters": {}}',
+        "mistral": '[TOOL_CALLS][{"name": "ping", "arguments": {}}]',
+        "mistral-named": "[TOOL_CALLS]ping[ARGS]{}",
+        "json": '{"name": "ping", "arguments": {}}',
+    }[syntax.name]
+    for tokenizer in (WITH_TOKENS, SPELLED):
+        for text in [call] if syntax.bare else [call, "Let me see. " + call]:
+            assert accepts(grammar_of(rules, tokenizer), tokenizer, text + END)
+
+
+def test_content_is_constrained_beside_calls() -> None:
+    """With an output constraint and tools, the answer is either matching content or calls."""
+    content = TextChoice(("yes", "no"), "output_constraint.choice.texts")
+    rules = ToolRules(TOOLS, HERMES, required=False, single=False, field="tools")
+    seen = set()
+    for seed in range(40):
+        text, calls = parsed(HERMES, said_under(grammar_of(rules, WITH_TOKENS, content), WITH_TOKENS, seed))
+        assert bool(calls) != (text in ("yes", "no"))
+        check(calls)
+        seen.add(bool(calls))
+    assert seen == {True, False}
+
+
+def test_schema_at_fault_is_named_by_its_tool() -> None:
+    """Of several tools, the one whose schema can't be enforced is named."""
+    bad = function("bad", '{"type": "object", "properties": {"a": {"uniqueItems": true}}}', index=1)
+    rules = ToolRules([WEATHER, bad], HERMES, required=True, single=False, field="tools")
+    with pytest.raises(UnsupportedConstraint, match="the keyword uniqueItems at /properties/a/uniqueItems") as refusal:
+        said_under(grammar_of(rules, WITH_TOKENS), WITH_TOKENS, 0)
+    assert refusal.value.field == "tools[1].function.parameters"
+
+
+def test_tool_that_is_not_strict_needs_no_enforceable_schema() -> None:
+    """Where the model is free to call, only strict tools' schemas are enforced."""
+    loose = function("ping", '{"type": "object", "not": {"required": ["x"]}}', index=1)
+    rules = ToolRules([WEATHER, loose], HERMES, required=False, single=False, field="tools")
+    assert said_under(grammar_of(rules, WITH_TOKENS), WITH_TOKENS, 0) is not None
+
+
+@pytest.mark.parametrize("parameters", ["[]", '{"type": "string"}', "{"])
+def test_parameters_that_are_no_object_schema_are_refused(parameters: str) -> None:
+    """A function's parameters are a schema of an object."""
+    rules = ToolRules([function("f", parameters, index=3)], HERMES, required=True, single=True, field="tools")
+    with pytest.raises(InvalidRequest) as refusal:
+        tool_grammar(rules, {}, None)
+    assert refusal.value.field == "tools[3].function.parameters"

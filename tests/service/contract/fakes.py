@@ -1,0 +1,47 @@
+"""Messages of the contract, and what a chat's stream adds up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sluice.v1 import chat_pb2, completion_pb2, content_pb2, prompt_pb2, tool_pb2
+
+from service.contract.chat_fold import ChatFold
+
+
+def user(text: str) -> content_pb2.Message:
+    return message(content_pb2.ROLE_USER, text)
+
+
+def message(role: content_pb2.Role, *texts: str, **fields: Any) -> content_pb2.Message:
+    return content_pb2.Message(role=role, content=[content_pb2.ContentPart(text=text) for text in texts], **fields)
+
+
+def function(name: str, parameters: str = "", **fields: Any) -> tool_pb2.Tool:
+    return tool_pb2.Tool(function=tool_pb2.FunctionDefinition(name=name, parameters=parameters, **fields))
+
+
+def chat_request(*messages: content_pb2.Message, **fields: Any) -> chat_pb2.ChatRequest:
+    return chat_pb2.ChatRequest(model="tiny", messages=messages or [user("hello")], **fields)
+
+
+def completion_request(*prompts: str | list[int], **fields: Any) -> completion_pb2.CompleteRequest:
+    return completion_pb2.CompleteRequest(
+        model="tiny",
+        prompts=[
+            prompt_pb2.Prompt(text=prompt)
+            if isinstance(prompt, str)
+            else prompt_pb2.Prompt(token_ids=prompt_pb2.TokenIds(ids=prompt))
+            for prompt in prompts or ("hello",)
+        ],
+        **fields,
+    )
+
+
+def fold(messages: Iterable[chat_pb2.StreamChatResponse]) -> chat_pb2.ChatResponse:
+    """The whole answer that a chat's stream tells."""
+    folding = ChatFold()
+    for each in messages:
+        folding.add(each)
+    return folding.response

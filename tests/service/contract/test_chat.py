@@ -1,0 +1,166 @@
+"""Chats between messages and values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+from sluice.v1 import chat_pb2, content_pb2, sampling_pb2, tool_pb2
+
+from service.contract.chat import to_answer_request
+from service.contract.conversation import to_output_format
+from service.generation.answer_request import AnswerRequest
+from service.generation.conversation import (
+    Conversation,
+    FilePart,
+    Function,
+    FunctionCall,
+    ImagePart,
+    Message,
+    ReasoningEffort,
+    Role,
+    TextPart,
+    ToolChoice,
+    ToolMode,
+)
+from service.generation.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextChoice
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from tests.service.contract.fakes import chat_request, function, message, user
+
+
+def conversation_of(request: chat_pb2.ChatRequest) -> Conversation:
+    (conversation,) = to_answer_request(request).prompts
+    assert isinstance(conversation, Conversation)
+    return conversation
+
+
+def test_every_field_is_asked() -> None:
+    """Whatever a chat's request has is a value of what is asked."""
+    fields: dict[str, Any] = {
+        "model": "m",
+        "messages": [{"role": "ROLE_USER", "content": [{"text": "hi"}]}],
+        "sampling": {"temperature": 0.5, "seed": "7"},
+        "stopping": {"maxTokens": 9},
+        "n": 3,
+        "logprobs": {"topLogprobs": 2},
+        "outputConstraint": {"jsonObject": {}},
+        "tools": [{"function": {"name": "f", "description": "d", "parameters": "{}", "strict": True}}],
+        "toolChoice": {"mode": "TOOL_CHOICE_MODE_REQUIRED"},
+        "parallelToolCalls": False,
+        "reasoningEffort": "REASONING_EFFORT_HIGH",
+        "serving": {
+            "priority": -3,
+            "cacheSalt": "s",
+            "deployment": "d",
+            "errorBehavior": "ERROR_BEHAVIOR_TRUNCATE",
+        },
+    }
+    request = json_format.ParseDict(fields, chat_pb2.ChatRequest())
+    assert {each.name for each, _ in request.ListFields()} == {each.name for each in request.DESCRIPTOR.fields}
+    said = Message(Role.USER, (TextPart("hi"),), field="messages[0]", tool_call_field="messages[0].tool_call_id")
+    conversation = Conversation(
+        messages=(said,),
+        tools=(Function("f", "d", "{}", strict=True, field="tools[0].function"),),
+        tool_choice=ToolChoice(ToolMode.REQUIRED),
+        parallel_tool_calls=False,
+        reasoning_effort=ReasoningEffort.HIGH,
+    )
+    assert to_answer_request(request) == AnswerRequest(
+        model="m",
+        prompts=(conversation,),
+        prompts_field="messages",
+        deployment="d",
+        sampling=SamplingParams(temperature=0.5, seed=7),
+        stopping=StopParams(max_tokens=9),
+        n=3,
+        logprobs=LogprobsOptions(2),
+        output_format=JsonObject("output_constraint.json_object"),
+        priority=-3,
+        cache_salt="s",
+        truncates=True,
+    )
+
+
+def test_nothing_given_is_the_default() -> None:
+    """What the request leaves out is left to the model."""
+    request = chat_request()
+    asked = to_answer_request(request)
+    assert asked == AnswerRequest("tiny", asked.prompts, "messages")
+    assert conversation_of(request) == Conversation(conversation_of(request).messages)
+
+
+def test_message_has_all_that_was_sent() -> None:
+    """Parts, calls, name and reasoning, and the paths of what may be wrong with them."""
+    call = tool_pb2.ToolCall(id="1", function=tool_pb2.FunctionCall(name="f", arguments="{broken"))
+    sent = message(content_pb2.ROLE_ASSISTANT, "a", name="n", reasoning="", tool_calls=[call])
+    sent.content.add().image_url.url = "https://x/y.png"
+    sent.content.add().file.file_id = "id"
+    sent.content.add().file.url = "https://x/y.pdf"
+    answered = message(content_pb2.ROLE_TOOL, "42", tool_call_id="1")
+    first, second, third = conversation_of(chat_request(user("hi"), sent, answered)).messages
+    assert (first.name, first.reasoning, first.tool_calls) == (None, None, ())
+    assert second == Message(
+        Role.ASSISTANT,
+        (
+            TextPart("a"),
+            ImagePart("https://x/y.png", "messages[1].content[1].image_url"),
+            FilePart("messages[1].content[2].file", file_id="id"),
+            FilePart("messages[1].content[3].file", url="https://x/y.pdf"),
+        ),
+        tool_calls=(FunctionCall("1", "f", "{broken"),),
+        name="n",
+        reasoning="",
+        field="messages[1]",
+        tool_call_field="messages[1].tool_call_id",
+    )
+    assert (third.role, third.tool_call_id, third.tool_call_field) == (Role.TOOL, "1", "messages[2].tool_call_id")
+
+
+@pytest.mark.parametrize("role", [role for role in content_pb2.Role.values() if role])
+def test_roles_are_all_of_the_contract(role: content_pb2.Role) -> None:
+    """Each has the name that templates use."""
+    (said,) = conversation_of(chat_request(message(role, "x"))).messages
+    assert said.role.value == content_pb2.Role.Name(role).removeprefix("ROLE_").lower()
+
+
+@pytest.mark.parametrize("effort", chat_pb2.ReasoningEffort.values())
+def test_efforts_are_all_of_the_contract(effort: chat_pb2.ReasoningEffort) -> None:
+    """Unspecified leaves it to the template."""
+    asked = conversation_of(chat_request(reasoning_effort=effort)).reasoning_effort
+    name = chat_pb2.ReasoningEffort.Name(effort).removeprefix("REASONING_EFFORT_").lower()
+    assert (asked.value if asked else "unspecified") == name
+
+
+@pytest.mark.parametrize("mode", tool_pb2.ToolChoiceMode.values())
+def test_tool_modes_are_all_of_the_contract(mode: tool_pb2.ToolChoiceMode) -> None:
+    """Unspecified is automatic."""
+    asked = conversation_of(chat_request(tools=[function("f")], tool_choice=tool_pb2.ToolChoice(mode=mode)))
+    name = tool_pb2.ToolChoiceMode.Name(mode).removeprefix("TOOL_CHOICE_MODE_").lower()
+    assert asked.tool_choice == ToolChoice(ToolMode("auto" if name == "unspecified" else name))
+
+
+@pytest.mark.parametrize(
+    ("constraint", "wanted"),
+    [
+        (sampling_pb2.OutputConstraint(json_object={}), JsonObject("output_constraint.json_object")),
+        (
+            sampling_pb2.OutputConstraint(json_schema={"name": "x", "schema": "{", "strict": True}),
+            JsonSchema("{", strict=True, field="output_constraint.json_schema.schema"),
+        ),
+        (sampling_pb2.OutputConstraint(regex="a+"), Regex("a+", "output_constraint.regex")),
+        (
+            sampling_pb2.OutputConstraint(choice={"texts": ["a", "b"]}),
+            TextChoice(("a", "b"), "output_constraint.choice.texts"),
+        ),
+    ],
+)
+def test_output_formats_have_their_paths(constraint: sampling_pb2.OutputConstraint, wanted: OutputFormat) -> None:
+    """Each kind is a value that knows what the request calls it."""
+    assert to_output_format(constraint) == wanted
+
+
+def test_output_formats_are_all_of_the_contract() -> None:
+    """No kind was forgotten in the test before."""
+    kinds = sampling_pb2.OutputConstraint.DESCRIPTOR.oneofs_by_name["constraint"].fields
+    assert [each.name for each in kinds] == ["json_object", "json_schema", "regex", "choice"]

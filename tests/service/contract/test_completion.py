@@ -1,0 +1,77 @@
+"""Completions' requests as values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf import json_format
+from sluice.v1 import completion_pb2, logprobs_pb2
+
+from service.contract.completion import to_answer_request
+from service.generation.answer_request import AnswerRequest
+from service.generation.conversation import Conversation, Message, RawText, RawTokens, Role, TextPart
+from service.generation.output_format import Regex
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from tests.service.contract.fakes import completion_request
+
+
+def test_every_field_is_asked() -> None:
+    """Whatever a completion's request has is a value of what is asked, but for what only its answer has."""
+    fields: dict[str, Any] = {
+        "model": "m",
+        "prompts": [{"text": "hi"}, {"tokenIds": {"ids": [1, 2]}}],
+        "useRawPrompt": True,
+        "echo": True,
+        "suffix": "!",
+        "sampling": {"temperature": 0.5, "seed": "7"},
+        "stopping": {"maxTokens": 9},
+        "n": 3,
+        "logprobs": {"topLogprobs": 2},
+        "outputConstraint": {"regex": "a"},
+        "serving": {
+            "priority": -3,
+            "cacheSalt": "s",
+            "deployment": "d",
+            "errorBehavior": "ERROR_BEHAVIOR_TRUNCATE",
+        },
+    }
+    request = json_format.ParseDict(fields, completion_pb2.CompleteRequest())
+    assert {each.name for each, _ in request.ListFields()} == {each.name for each in request.DESCRIPTOR.fields}
+    assert to_answer_request(request) == AnswerRequest(
+        model="m",
+        prompts=(RawText("hi", "prompts[0]"), RawTokens([1, 2], "prompts[1]")),
+        prompts_field="prompts",
+        deployment="d",
+        sampling=SamplingParams(temperature=0.5, seed=7),
+        stopping=StopParams(max_tokens=9),
+        n=3,
+        logprobs=LogprobsOptions(2),
+        prompt_logprobs=LogprobsOptions(2),
+        output_format=Regex("a", "output_constraint.regex"),
+        priority=-3,
+        cache_salt="s",
+        truncates=True,
+        wants_prompt_texts=True,
+    )
+
+
+def test_nothing_given_is_the_default() -> None:
+    """A prompt is raw, and nothing is told of it."""
+    asked = to_answer_request(completion_request("hi"))
+    assert asked == AnswerRequest("tiny", (RawText("hi", "prompts[0]"),), "prompts")
+
+
+def test_prompts_have_logprobs_only_with_an_echo() -> None:
+    """An echo without logprobs has none, and neither have logprobs without an echo."""
+    options = logprobs_pb2.LogprobsOptions()
+    assert to_answer_request(completion_request(logprobs=options)).prompt_logprobs is None
+    assert to_answer_request(completion_request(echo=True)).prompt_logprobs is None
+    assert to_answer_request(completion_request(echo=True, logprobs=options)).prompt_logprobs == LogprobsOptions()
+
+
+def test_prompt_in_the_template_is_a_user_s_message() -> None:
+    """A text is; it may lose its beginning, and errors of all its parts are the prompt's. Tokens stay raw."""
+    first, second = to_answer_request(completion_request([1], "hi", use_raw_prompt=False)).prompts
+    assert first == RawTokens([1], "prompts[0]")
+    said = Message(Role.USER, (TextPart("hi"),), field="prompts[1]")
+    assert second == Conversation((said,), field="prompts[1]", template_field="use_raw_prompt", cuts_text=True)

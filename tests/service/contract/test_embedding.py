@@ -1,0 +1,46 @@
+"""Embeddings between messages and values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf import json_format
+from sluice.v1 import embedding_pb2
+
+from service.contract.embedding import embedding_messages, to_texts
+from service.generation.conversation import RawText, RawTokens
+from service.generation.embedding import TextsToEmbed
+
+
+def test_every_field_is_asked() -> None:
+    """Whatever a request has is a value of what is asked."""
+    fields: dict[str, Any] = {
+        "model": "m",
+        "inputs": [{"text": "a"}, {"tokenIds": {"ids": [1, 2]}}],
+        "instruction": "i",
+        "dimensions": 3,
+        "serving": {"priority": -3, "deployment": "d", "errorBehavior": "ERROR_BEHAVIOR_TRUNCATE"},
+    }
+    request = json_format.ParseDict(fields, embedding_pb2.EmbedRequest())
+    assert {each.name for each, _ in request.ListFields()} == {each.name for each in request.DESCRIPTOR.fields}
+    assert to_texts(request) == TextsToEmbed(
+        model="m",
+        inputs=(RawText("a", "inputs[0]"), RawTokens([1, 2], "inputs[1]")),
+        deployment="d",
+        instruction="i",
+        dimensions=3,
+        priority=-3,
+        truncates=True,
+    )
+
+
+def test_nothing_given_is_the_default() -> None:
+    """The model's own dimensions, and no instruction."""
+    assert to_texts(embedding_pb2.EmbedRequest(model="m")) == TextsToEmbed("m", ())
+
+
+def test_vectors_are_told_in_order() -> None:
+    """Each with its index."""
+    first, second = embedding_messages([[1.0, 2.0], [3.0, 4.0]])
+    assert (first.index, list(first.values)) == (0, [1.0, 2.0])
+    assert (second.index, list(second.values)) == (1, [3.0, 4.0])

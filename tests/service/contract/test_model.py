@@ -1,0 +1,83 @@
+"""Models and endpoints between values and messages."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from sluice.v1 import endpoint_pb2, model_pb2
+
+from service.contract.model import EndpointJson, endpoint_message, model_message
+from service.registry.description import Endpoint, ModelDescription, ServedEntity, Task
+
+ENTITIES = (ServedEntity("a", "small", 90), ServedEntity("b", "large", 10))
+ENDPOINT = Endpoint("e", Task.CHAT, ENTITIES, 1_500_000_000, 2_500_000_000, config_version=3)
+MODEL = ModelDescription(
+    name="m",
+    created_ns=1_500_000_000,
+    tasks=(Task.CHAT, Task.COMPLETION),
+    architecture="LlamaForCausalLM",
+    max_model_len=64,
+    vocab_size=100,
+    num_parameters=7,
+    dtype="bfloat16",
+    fingerprint="fp",
+    supports_tools=True,
+    supports_reasoning=True,
+    version="3",
+    embedding_dimensions=4,
+)
+
+
+def test_model_is_told_whole() -> None:
+    """Every field of the contract has the description's value."""
+    message = model_message(MODEL)
+    assert {field.name for field, _ in message.ListFields()} == {field.name for field in message.DESCRIPTOR.fields}
+    assert list(message.tasks) == [model_pb2.TASK_CHAT, model_pb2.TASK_COMPLETION]
+    assert (message.created.seconds, message.created.nanos) == (1, 500_000_000)
+    assert message.system_fingerprint == "fp"
+    same = {field.name for field in dataclasses.fields(MODEL)} & {field.name for field in message.DESCRIPTOR.fields}
+    for name in same - {"tasks"}:
+        assert getattr(message, name) == getattr(MODEL, name)
+
+
+@pytest.mark.parametrize("task", Task)
+def test_tasks_are_all_of_the_contract(task: Task) -> None:
+    """By name and number: the stored form of an endpoint has the number."""
+    message = endpoint_message(dataclasses.replace(ENDPOINT, task=task))
+    assert (model_pb2.Task.Name(message.task), message.task) == (f"TASK_{task.name}", task.value)
+    assert len(Task) == len(model_pb2.Task.values()) - 1
+
+
+@pytest.mark.parametrize("endpoint", [ENDPOINT, dataclasses.replace(ENDPOINT, task=None)])
+def test_endpoints_come_back_from_their_file(endpoint: Endpoint) -> None:
+    """As they were."""
+    assert EndpointJson().load(EndpointJson().dump([endpoint])) == [endpoint]
+
+
+def test_model_s_own_endpoint_says_so() -> None:
+    """All of its traffic is the model's."""
+    message = endpoint_message(Endpoint.of_model(MODEL))
+    entity = endpoint_pb2.ServedEntity(name="m", model="m", traffic_percentage=100)
+    assert (message.is_model, message.task, list(message.entities)) == (True, model_pb2.TASK_CHAT, [entity])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "a JSON object"),
+        ('{"endpoint": []}', "endpoint"),
+        ("[" * 100_000, "nested too deeply"),
+        ("{", "Expecting"),
+        ('{"endpoints": [{"name": "e"}]}', "'e': "),
+        (
+            json.dumps({"endpoints": [{"name": "e", "entities": [{"name": "a", "model": "m"}]}]}),
+            "the endpoint 'e': .*100",
+        ),
+    ],
+)
+def test_file_that_holds_something_else_is_refused(text: str, words: str) -> None:
+    """With what is wrong, and the endpoint's name."""
+    with pytest.raises(ValueError, match=words):
+        EndpointJson().load(text)

@@ -1,0 +1,214 @@
+"""What each renderer makes of each kind of event, and what it leaves out on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import pytest
+from sluice.v1 import chat_pb2, completion_pb2, response_pb2, text_generation_pb2
+
+from service.contract.answer import FINISH_REASONS, logprob_messages, usage_message
+from service.contract.chat import ChatRenderer
+from service.contract.completion import CompletionRenderer
+from service.contract.response_renderer import ResponseRenderer
+from service.contract.text_generation import TextGenerationRenderer
+from service.generation.events import (
+    ChoiceFinished,
+    Completed,
+    Event,
+    PromptLogprobs,
+    Reasoning,
+    SpelledLogprob,
+    Started,
+    Text,
+    Tokens,
+    ToolArguments,
+    ToolCall,
+    Usage,
+)
+from service.generation.output import FinishReason, Timings
+from service.generation.parameters import SamplingParams, StopParams
+
+STARTED = Started(
+    "i", 1_500_000_000, "m", "3", "fp", SamplingParams(seed=7), StopParams(max_tokens=9), n=1, prompt_texts=("hi",)
+)
+LOGPROB = SpelledLogprob(5, "é".encode()[:1], -0.5, (SpelledLogprob(6, b"a", -0.25),))
+TOKENS = Tokens(0, (5,), (4.0,), Timings(1.0, 2.0, 4.0, None), 3)
+# Of each kind of event: what comes before it, and the event.
+EVENTS: dict[type, tuple[Sequence[Event], Event]] = {
+    Started: ((), STARTED),
+    Tokens: ((STARTED,), TOKENS),
+    PromptLogprobs: ((STARTED,), PromptLogprobs(0, (LOGPROB,))),
+    Text: ((STARTED,), Text(0, "a", (LOGPROB,))),
+    Reasoning: ((STARTED,), Reasoning(0, "hm")),
+    ToolCall: ((STARTED,), ToolCall(0, 0, "id", "f")),
+    ToolArguments: ((STARTED, ToolCall(0, 0, "id", "f")), ToolArguments(0, 0, "{}")),
+    ChoiceFinished: ((STARTED, Text(0, "a")), ChoiceFinished(0, FinishReason.LENGTH)),
+    Usage: ((STARTED,), Usage(1, 2, 3, 4)),
+    Completed: ((STARTED, Text(0, "a"), ChoiceFinished(0, FinishReason.END_OF_TEXT)), Completed()),
+}
+ITEM = ["output_item_added", "content_part_added", "output_text_delta"]
+ITEM_END = ["output_text_done", "content_part_done", "output_item_done"]
+# The messages of each, by kind. What has none is left out on purpose, or is told with another event.
+CHAT: dict[type, list[str]] = {
+    Started: ["started"],
+    Tokens: [],  # a chat has no times
+    PromptLogprobs: [],  # nor does it tell of its prompt
+    Text: ["content_delta"],
+    Reasoning: ["reasoning_delta"],
+    ToolCall: ["tool_call_delta"],
+    ToolArguments: ["tool_call_delta"],
+    ChoiceFinished: ["choice_finished"],
+    Usage: ["usage"],
+    Completed: ["completed"],
+}
+COMPLETION: dict[type, list[str]] = {
+    Started: ["started"],
+    Tokens: ["delta"],  # the first of a choice, with the prompt's text
+    PromptLogprobs: ["delta"],  # with the prompt's text
+    Text: ["delta"],
+    Reasoning: ["delta"],  # only the prompt's text: of an answer the content counts
+    ToolCall: ["delta"],
+    ToolArguments: [],
+    ChoiceFinished: ["choice_finished"],
+    Usage: ["usage"],
+    Completed: ["completed"],
+}
+RESPONSE: dict[type, list[str]] = {
+    Started: ["created", "in_progress"],
+    Tokens: [],
+    PromptLogprobs: [],
+    Text: ITEM,
+    Reasoning: ["output_item_added", "reasoning_text_delta"],
+    ToolCall: ["output_item_added"],
+    ToolArguments: ["function_call_arguments_delta"],
+    ChoiceFinished: ITEM_END,
+    Usage: ["usage"],  # of a stream that breaks off here
+    Completed: ["completed"],
+}
+TEXT_GENERATION: dict[type, list[str]] = {
+    Started: ["started"],
+    Tokens: ["delta"],  # one for each output, with its times
+    PromptLogprobs: ["delta"],
+    Text: ["delta"],
+    Reasoning: ["delta"],  # a raw prompt's answer is read as text, so that there is none
+    ToolCall: ["delta"],
+    ToolArguments: ["delta"],
+    ChoiceFinished: ["finished"],
+    Usage: ["usage"],
+    Completed: ["completed"],
+}
+OUTPUT = (PromptLogprobs, Text, Reasoning, ToolCall, ToolArguments, ChoiceFinished)  # told after the tokens of a step
+
+
+def renderer_of(name: str) -> Any:
+    match name:
+        case "chat":
+            return ChatRenderer(chat_pb2.ChatRequest())
+        case "completion":
+            return CompletionRenderer(completion_pb2.CompleteRequest(echo=True))
+        case "response":
+            return ResponseRenderer(response_pb2.CreateResponseRequest())
+        case _:
+            return TextGenerationRenderer(text_generation_pb2.GenerateTextRequest())
+
+
+def rendered(renderer: Any, event: Event) -> list[Any]:
+    """The messages of an event as it comes: after its step's tokens, if it is read from a step's output."""
+    return list(renderer.render([TOKENS, event] if isinstance(event, OUTPUT) else [event]))
+
+
+TABLES = {"chat": CHAT, "completion": COMPLETION, "response": RESPONSE, "text_generation": TEXT_GENERATION}
+every_renderer = pytest.mark.parametrize("name", TABLES)
+
+
+@every_renderer
+def test_every_kind_of_event_has_its_place(name: str) -> None:
+    """A new one must be rendered, or knowingly left out, by each renderer."""
+    assert set(EVENTS) == set(get_args(Event)) == set(TABLES[name])
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
+@every_renderer
+def test_event_has_its_messages(name: str, kind: type) -> None:
+    """Those of the table, whatever came before it."""
+    renderer = renderer_of(name)
+    before, event = EVENTS[kind]
+    for each in before:
+        rendered(renderer, each)
+    assert [message.WhichOneof("event") for message in rendered(renderer, event)] == TABLES[name][kind]
+
+
+@every_renderer
+def test_start_tells_who_answers_and_how(name: str) -> None:
+    """Identity, time and parameters, with every default."""
+    first = rendered(renderer_of(name), STARTED)[0]
+    told = first.created.response if name == "response" else first.started
+    assert (told.id, told.model) == ("i", "m")
+    assert (told.sampling.seed, told.sampling.top_p, told.stopping.max_tokens) == (7, 1.0, 9)
+    if name == "text_generation":
+        assert told.model_version == "3"
+    else:
+        assert (told.system_fingerprint, told.created.seconds, told.created.nanos) == ("fp", 1, 500_000_000)
+
+
+@every_renderer
+def test_cost_is_told_field_by_field(name: str) -> None:
+    """The contract's usage has the event's names."""
+    renderer = renderer_of(name)
+    rendered(renderer, STARTED)
+    (message,) = rendered(renderer, Usage(1, 2, 3, 4))
+    usage = message.usage
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.reasoning_tokens, usage.cached_tokens) == (1, 2, 3, 4)
+    assert usage_message(Usage(1, 2, 3, 4)) == usage
+
+
+def test_usage_has_all_of_the_contract() -> None:
+    """Neither has a number that the other lacks."""
+    assert [field.name for field in usage_message(Usage(0)).DESCRIPTOR.fields] == list(Usage._fields)
+
+
+def test_chat_s_messages_have_what_their_events_say() -> None:
+    """Indices, texts, names and logprobs."""
+    renderer = ChatRenderer(chat_pb2.ChatRequest())
+    text, reasoning, call, arguments, finished = renderer.render(
+        [
+            Text(2, "a", (LOGPROB,)),
+            Reasoning(2, "hm"),
+            ToolCall(2, 1, "id", "f"),
+            ToolArguments(2, 1, "{}"),
+            ChoiceFinished(2, FinishReason.STOP_SEQUENCE, "!"),
+        ]
+    )
+    delta = text.content_delta
+    assert (delta.choice_index, delta.text, list(delta.logprobs)) == (2, "a", logprob_messages([LOGPROB]))
+    assert (reasoning.reasoning_delta.choice_index, reasoning.reasoning_delta.text) == (2, "hm")
+    head, rest = call.tool_call_delta, arguments.tool_call_delta
+    assert (head.choice_index, head.tool_call_index, head.id, head.name) == (2, 1, "id", "f")
+    assert not head.arguments
+    assert (rest.choice_index, rest.tool_call_index, rest.arguments) == (2, 1, "{}")
+    assert not rest.HasField("id")
+    assert not rest.HasField("name")
+    end = finished.choice_finished
+    assert (end.choice_index, end.finish_reason, end.stop_sequence) == (2, chat_pb2.FINISH_REASON_STOP, "!")
+
+
+def test_end_without_a_stop_sequence_has_none() -> None:
+    """Empty isn't the same as none."""
+    (message,) = ChatRenderer(chat_pb2.ChatRequest()).render([ChoiceFinished(0, FinishReason.END_OF_TEXT)])
+    assert not message.choice_finished.HasField("stop_sequence")
+
+
+@pytest.mark.parametrize("reason", FinishReason)
+def test_every_finish_reason_has_the_contract_s(reason: FinishReason) -> None:
+    """A stop string and the end of the text are one to callers."""
+    name = "stop" if reason in {FinishReason.END_OF_TEXT, FinishReason.STOP_SEQUENCE} else reason.value
+    assert chat_pb2.FinishReason.Name(FINISH_REASONS[reason]) == f"FINISH_REASON_{name.upper()}"
+
+
+def test_logprob_carries_text_bytes_and_candidates() -> None:
+    """Half a character appears as U+FFFD, with its exact bytes."""
+    (told,) = logprob_messages([LOGPROB])
+    assert (told.token, told.token_id, told.logprob, told.bytes) == ("\ufffd", 5, -0.5, b"\xc3")
+    assert [(top.token, top.token_id, top.bytes, top.logprob) for top in told.top_logprobs] == [("a", 6, b"a", -0.25)]

@@ -1,0 +1,181 @@
+"""An answer's events as a response's messages: recorded to the message, and in order for every answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import text_format
+from hypothesis import given
+from hypothesis import strategies as st
+from sluice.v1 import chat_pb2, logprobs_pb2, response_item_pb2, response_pb2, sampling_pb2
+
+from service.contract.parameters import sampling_message, stopping_message
+from service.contract.response_renderer import ResponseFold, ResponseRenderer
+from service.generation.events import Event
+from service.generation.output import FinishReason
+from service.generation.parameters import SamplingParams, StopParams
+from tests.service.contract.response_cases import (
+    CHATS,
+    STARTED,
+    TWO_CALLS,
+    USAGE,
+    Message,
+    arguments,
+    call,
+    chat,
+    check_order,
+    reasoning,
+    respond,
+    text,
+)
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "responses"
+COMPLETED_STATUS = response_item_pb2.RESPONSE_STATUS_COMPLETED
+INCOMPLETE_STATUS = response_item_pb2.RESPONSE_STATUS_INCOMPLETE
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_messages_are_golden(name: str) -> None:
+    """Each answer becomes exactly the recorded messages; what a recording leaves out of the parameters is default."""
+    events, fields = CHATS[name]
+    blocks = (GOLDEN / f"{name}.textproto").read_text().split("\n---\n")
+    wanted = [text_format.Parse(block, Message()) for block in blocks]
+    for message in wanted:
+        complete(message)
+    assert respond(events, **fields) == wanted
+
+
+def complete(message: Any) -> None:
+    """Fill in what the service always tells, and the recordings don't."""
+    match message:
+        case sampling_pb2.SamplingParams():
+            _fill_in(message, sampling_message(SamplingParams()))
+        case sampling_pb2.StopParams():
+            _fill_in(message, stopping_message(StopParams()))
+        case logprobs_pb2.TokenLogprob():
+            message.bytes = message.token.encode()
+        case _:
+            for field, value in message.ListFields():
+                if field.message_type is not None and not field.message_type.GetOptions().map_entry:
+                    for each in value if field.is_repeated else [value]:
+                        complete(each)
+
+
+def _fill_in(message: Any, defaults: Any) -> None:
+    defaults.MergeFrom(message)
+    message.CopyFrom(defaults)
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_whole_response_is_what_the_last_message_has(name: str) -> None:
+    """The renderer's own response, and the fold of the stream, are the terminal message's."""
+    events, fields = CHATS[name]
+    renderer = ResponseRenderer(response_pb2.CreateResponseRequest(**fields))
+    folding = ResponseFold()
+    messages = [message for event in events for message in renderer.render([event])]
+    for message in messages:
+        folding.add(message)
+    last = messages[-1]
+    assert renderer.response == getattr(last, last.WhichOneof("event") or "").response
+    assert folding.response.response == renderer.response
+    check_order(respond(events, **fields))
+
+
+def test_cost_before_an_error_is_told() -> None:
+    """A stream that breaks off ends with its usage; in one that ends well the response has it."""
+    *_, last = respond([STARTED, text("a"), USAGE])
+    assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (7, 5)
+    kinds = [message.WhichOneof("event") for message in respond(chat(text("a")))]
+    assert "usage" not in kinds
+
+
+@pytest.mark.parametrize("deltas", [(reasoning("h"),), (text("a"),), TWO_CALLS, ()])
+def test_cut_off_response_is_incomplete_and_so_is_its_last_item(deltas: tuple[Event, ...]) -> None:
+    """The items before stay complete, and no empty message is made up."""
+    events = respond(chat(*deltas, reason=FinishReason.LENGTH))
+    check_order(events)
+    response = events[-1].incomplete.response
+    assert response.status == INCOMPLETE_STATUS
+    assert response.incomplete_reason == chat_pb2.FINISH_REASON_LENGTH
+    statuses = [item.status for item in response.output]
+    assert statuses == [*[COMPLETED_STATUS] * (len(statuses) - 1), INCOMPLETE_STATUS][-len(statuses) :] or not deltas
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_calls_beyond_the_limit_are_left_out(limit: int) -> None:
+    """The first ones stay, and text after those left out goes on where the last item was none of them."""
+    calls = [event for index in range(3) for event in (call(index, f"c{index}", "f"), arguments(index, "{}"))]
+    events = chat(*calls, text("so"), reason=FinishReason.TOOL_CALLS)
+    response = respond(events, max_tool_calls=limit)[-1].completed.response
+    kinds = [item.WhichOneof("item") for item in response.output]
+    assert kinds == ["function_call"] * limit + ["message"]
+    assert [item.function_call.call_id for item in response.output[:-1]] == [f"c{index}" for index in range(limit)]
+
+
+def test_reasoning_alone_gets_an_empty_message() -> None:
+    """An answer that ends by itself can be sent back as a turn."""
+    response = respond(chat(reasoning("hm")))[-1].completed.response
+    assert [item.WhichOneof("item") for item in response.output] == ["reasoning", "message"]
+    assert [part.text for part in response.output[1].message.content] == [""]
+
+
+def test_logprobs_without_text_wait_for_the_message() -> None:
+    """Tokens that make no character yet open no message; they are told with its first text."""
+    events = respond(chat(reasoning("h"), text("", 1), text("é", 2), text("", 3)))
+    check_order(events)
+    deltas = [event.output_text_delta for event in events if event.HasField("output_text_delta")]
+    assert [(delta.delta, [each.token_id for each in delta.logprobs]) for delta in deltas] == [("é", [1, 2]), ("", [3])]
+
+
+deltas = st.lists(
+    st.one_of(
+        st.tuples(st.just("text"), st.text(min_size=1, max_size=6)),
+        st.tuples(st.just("reasoning"), st.text(min_size=1, max_size=6)),
+        st.tuples(st.just("call"), st.text(max_size=6)),
+    ),
+    max_size=8,
+)
+
+
+def pieces_of(whole: str, cuts: st.DataObject) -> list[str]:
+    """A text in pieces, none of them empty."""
+    places = sorted(cuts.draw(st.sets(st.integers(1, max(1, len(whole) - 1)))) | {len(whole)})
+    return [whole[begin:end] for begin, end in zip([0, *places], places, strict=False) if begin < end]
+
+
+def rechunked(parts: list[tuple[str, str]], cuts: st.DataObject) -> list[Event]:
+    """The deltas of a chat, each text in pieces of any size."""
+    events: list[Event] = []
+    num_calls = 0
+    for kind, whole in parts:
+        pieces = pieces_of(whole, cuts)
+        match kind:
+            case "text":
+                events += [text(piece) for piece in pieces]
+            case "reasoning":
+                events += [reasoning(piece) for piece in pieces]
+            case _:
+                events.append(call(num_calls, f"c{num_calls}", "f"))
+                events += [arguments(num_calls, piece) for piece in pieces]
+                num_calls += 1
+    return events
+
+
+@given(deltas, st.data(), st.sampled_from(FinishReason), st.none() | st.integers(1, 3))
+def test_every_chunking_has_the_same_response(
+    parts: list[tuple[str, str]], cuts: st.DataObject, reason: FinishReason, limit: int | None
+) -> None:
+    """However a chat's texts are cut, order holds and what is done is the same."""
+    runs = [respond(chat(*rechunked(parts, cuts), reason=reason), max_tool_calls=limit) for _ in range(2)]
+    for events in runs:
+        check_order(events)
+    done = [[event for event in events if event.WhichOneof("event") not in DELTAS] for events in runs]
+    for events in done:
+        for event in events:
+            event.sequence_number = 0
+    assert done[0] == done[1]
+
+
+DELTAS = {"output_text_delta", "reasoning_text_delta", "function_call_arguments_delta"}

@@ -1,0 +1,195 @@
+"""What crosses between the event loop and an engine can be pickled, and is the same after."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import importlib
+import inspect
+import pickle
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import service.generation
+from service.generation import errors
+from service.generation.answer_request import AnswerRequest
+from service.generation.constraint import Constraint, Grammar, ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.generation.conversation import (
+    Conversation,
+    FilePart,
+    Function,
+    FunctionCall,
+    ImagePart,
+    Message,
+    RawText,
+    RawTokens,
+    ReasoningEffort,
+    Role,
+    TextPart,
+    ToolChoice,
+    ToolMode,
+)
+from service.generation.embedding import EmbeddingOutput, EmbeddingRequest, TextsToEmbed
+from service.generation.events import (
+    ChoiceFinished,
+    Completed,
+    PromptLogprobs,
+    Reasoning,
+    SpelledLogprob,
+    Started,
+    Text,
+    Tokens,
+    ToolArguments,
+    ToolCall,
+    Usage,
+)
+from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.output_format import JsonObject, JsonSchema, Regex, TextChoice
+from service.generation.parameters import LogprobsOptions, Range, SamplingParams, StopParams
+from service.generation.request import GenerationRequest
+from service.generation.stats import EngineStats
+
+SAMPLING = SamplingParams(temperature=0.5, top_k=3, seed=2**64 - 1, logit_bias={5: -1.0})
+STOPPING = StopParams(9, 2, ("a",), (3,), ignore_eos=True)
+LOGPROBS = LogprobsOptions(4)
+MARKERS = ReasoningMarkers("<think>", "</think>")
+LIMIT = ReasoningLimit(MARKERS, ReasoningStart.OPEN, 7, must_open=True)
+GRAMMAR = Grammar("start: /a/\n", "f", schemas={"f": "{}"})
+TIMINGS = Timings(1.0, 2.0, 3.0, None, num_preemptions=1)
+LOGPROB = TokenLogprob(1, -0.5, ((2, -1.5),))
+SPELLED = SpelledLogprob(1, b"\xc3", -0.5, (SpelledLogprob(2, b"a", -1.5),))
+CALL = FunctionCall("1", "f", "{}")
+IMAGE, FILE = ImagePart("u", "f"), FilePart("f", file_id="i")
+MESSAGE = Message(Role.ASSISTANT, (TextPart("a"), IMAGE, FILE), (CALL,), "", "n", "r", "f", "g")
+FUNCTION = Function("f", "d", "{}", strict=True, field="tools[0].function")
+CHOICE = ToolChoice(ToolMode.REQUIRED, "f")
+CONVERSATION = Conversation((MESSAGE,), (FUNCTION,), CHOICE, reasoning_effort=ReasoningEffort.LOW)
+FORMAT = JsonSchema("{}", strict=True, field="f")
+
+VALUES: list[Any] = [
+    SAMPLING,
+    STOPPING,
+    LOGPROBS,
+    Range(at_least=0.0, below=2.0),
+    MARKERS,
+    LIMIT,
+    GRAMMAR,
+    Constraint(GRAMMAR, LIMIT),
+    TextPart("a"),
+    IMAGE,
+    FILE,
+    CALL,
+    MESSAGE,
+    FUNCTION,
+    CHOICE,
+    CONVERSATION,
+    RawText("a", "f"),
+    RawTokens([1, 2], "f"),
+    JsonObject("f"),
+    FORMAT,
+    Regex("a", "f"),
+    TextChoice(("a", "b"), "f"),
+    AnswerRequest("m", (CONVERSATION,), "f", sampling=SAMPLING, stopping=STOPPING, output_format=FORMAT),
+    GenerationRequest("r", [1], SAMPLING, STOPPING, 2, LOGPROBS, LOGPROBS, Constraint(GRAMMAR, LIMIT), 3.5),
+    TIMINGS,
+    LOGPROB,
+    GenerationOutput(0, (1,), (2.0,), "a", TIMINGS, 1, (1,), (LOGPROB,), (LOGPROB,), FinishReason.STOP_SEQUENCE, "!"),
+    EngineStats(num_waiting=1, step_time_s=0.5),
+    TextsToEmbed("m", (RawText("a", "f"),), dimensions=3),
+    Started("i", 1, "m", "v", "fp", SAMPLING, STOPPING, 2, 1, ("a",)),
+    Tokens(0, (1,), (2.0,), TIMINGS, 1),
+    SPELLED,
+    PromptLogprobs(0, (SPELLED,)),
+    Text(0, "a", (SPELLED,)),
+    Reasoning(0, "a"),
+    ToolCall(0, 1, "i", "f"),
+    ToolArguments(0, 1, "{}"),
+    ChoiceFinished(0, FinishReason.LENGTH, None),
+    Usage(1, 2, 3, 4),
+    Completed(),
+]
+OF_ARRAYS: list[Any] = [
+    EmbeddingRequest("r", [np.array([1, 2], dtype=np.int64)], 3.5, -1),
+    EmbeddingOutput([np.array([0.5, 1.5], dtype=np.float32)], 1.0, 2.0, 3.0),
+]
+ERRORS: list[errors.EngineError] = [
+    errors.EngineError("a"),
+    errors.InvalidRequest("f", "m"),
+    errors.PromptTooLong("f", 9, 8),
+    errors.UnsupportedModality("f", "m"),
+    errors.TemplateRefused("f", "m"),
+    errors.UnsupportedConstraint("f", "m"),
+    errors.UnsupportedFeature("f", "m"),
+    errors.UnsupportedTask("m"),
+    errors.EngineOverloaded("m", 2.5),
+    errors.DeadlineExceeded("m"),
+    errors.EngineClosed("m"),
+    errors.EngineRestarting("m", 2.5),
+    errors.EngineFailed("m"),
+    errors.SequenceError("m"),
+    errors.ConstraintFailed("m"),
+    errors.ModelLoadError("m"),
+]
+
+
+def copy_of(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))  # noqa: S301  its own
+
+
+def kinds() -> Iterator[type]:
+    """All classes that the package defines."""
+    for module in pkgutil.iter_modules(service.generation.__path__, "service.generation."):
+        for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if kind.__module__ == module.name:
+                yield kind
+
+
+def test_every_kind_of_value_is_tried_here() -> None:
+    """A new one needs its place in the lists above."""
+    tried = {type(value) for value in (*VALUES, *OF_ARRAYS, *ERRORS)}
+    assert tried == {kind for kind in kinds() if not issubclass(kind, enum.Enum)}
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_value_is_equal_to_its_copy(value: Any) -> None:
+    """All of it is."""
+    copy = copy_of(value)
+    assert (copy, type(copy)) == (value, type(value))
+
+
+@pytest.mark.parametrize("value", OF_ARRAYS, ids=lambda value: type(value).__name__)
+def test_arrays_are_equal_to_their_copies(value: Any) -> None:
+    """To the type of their numbers."""
+    copy = copy_of(value)
+    for field in dataclasses.fields(value):
+        given, copied = getattr(value, field.name), getattr(copy, field.name)
+        if isinstance(given, list):
+            assert [(each.dtype, each.tolist()) for each in copied] == [(each.dtype, each.tolist()) for each in given]
+        else:
+            assert copied == given
+
+
+@pytest.mark.parametrize("kind", [kind for kind in kinds() if issubclass(kind, enum.Enum)])
+def test_members_stay_the_same_objects(kind: type[enum.Enum]) -> None:
+    """They may be compared by identity on both sides."""
+    assert all(copy_of(member) is member for member in kind)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_error_has_its_class_text_and_attributes(error: errors.EngineError) -> None:
+    """What the caller is told is told from the copy."""
+    copy = copy_of(error)
+    assert (type(copy), str(copy), copy.args, vars(copy)) == (type(error), str(error), error.args, vars(error))
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_values_are_immutable(value: Any) -> None:
+    """Nobody changes what another side holds."""
+    names = [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else value._fields
+    for name in names:
+        with pytest.raises(AttributeError):
+            setattr(value, name, None)

@@ -1,0 +1,147 @@
+"""What an engine tells of given tokens, and what pieces and events add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from service.engine.detokenizer import Detokenizer
+from service.engine.tokenizer import FastTokenizer
+from service.generation.events import (
+    ChoiceFinished,
+    Event,
+    Reasoning,
+    SpelledLogprob,
+    Text,
+    ToolArguments,
+    ToolCall,
+)
+from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.parameters import StopParams
+from service.output.pieces import ArgumentsPiece, CallPiece, Piece, ReasoningPiece, TextPiece
+
+
+def outputs_of(
+    tokenizer: FastTokenizer,
+    token_ids: Sequence[int],
+    *,
+    cuts: Iterable[int] = (),
+    stopping: StopParams = StopParams(),  # noqa: B008  immutable
+    reason: FinishReason = FinishReason.END_OF_TEXT,
+    hides_special: bool = True,
+    choice_index: int = 0,
+    request_index: int = 0,
+) -> Iterator[GenerationOutput]:
+    """What the engine tells of these tokens, one output from each cut to the next; the last token ends the text.
+
+    Without cuts there is one output a token. Each token has the logprob -1 - its place.
+    """
+    detokenizer = Detokenizer(tokenizer, stopping.stop, skip_special_tokens=hides_special)
+    text_ends = text_ends_of(tokenizer, token_ids, reason=reason, hides_special=hides_special)
+    cuts = list(cuts) or list(range(1, len(token_ids)))
+    begin = 0
+    for end in [*cuts, len(token_ids)]:
+        text, taken = "", begin
+        finish = None
+        for place in range(begin, end):
+            taken += 1
+            is_last = place == len(token_ids) - 1
+            if not (is_last and reason is FinishReason.END_OF_TEXT):
+                text += detokenizer.append(token_ids[place])
+            if detokenizer.stop_sequence is not None:
+                finish = FinishReason.STOP_SEQUENCE
+                break
+            if is_last:
+                finish = reason
+                text += detokenizer.flush()
+        yield GenerationOutput(
+            choice_index,
+            token_ids=tuple(token_ids[begin:taken]),
+            token_times=[float(place) for place in range(begin, taken)],
+            text=text,
+            timings=Timings(0.0, 0.0, 0.0, None if finish is None else float(taken - 1)),
+            batch_size=1,
+            text_ends=text_ends[begin:taken],
+            logprobs=[TokenLogprob(token_ids[place], -1.0 - place) for place in range(begin, taken)],
+            finish_reason=finish,
+            stop_sequence=detokenizer.stop_sequence,
+            request_index=request_index,
+        )
+        if finish is not None:
+            return
+        begin = end
+
+
+def text_ends_of(
+    tokenizer: FastTokenizer,
+    token_ids: Sequence[int],
+    *,
+    reason: FinishReason = FinishReason.END_OF_TEXT,
+    hides_special: bool = True,
+) -> list[int]:
+    """How many characters the tokens make up to each of them, as the engine counts: nothing is held back from it."""
+    detokenizer = Detokenizer(tokenizer, skip_special_tokens=hides_special)
+    ends = []
+    num_characters = 0
+    for place, token_id in enumerate(token_ids):
+        if place < len(token_ids) - 1 or reason is not FinishReason.END_OF_TEXT:
+            num_characters += len(detokenizer.append(token_id))
+        ends.append(num_characters)
+    return ends
+
+
+def join(pieces: Iterable[Piece]) -> tuple[str, str, list[tuple[str, str]]]:
+    """The reasoning, the content and the calls that pieces tell."""
+    reasoning = content = ""
+    calls: list[tuple[str, str]] = []
+    for piece in pieces:
+        match piece:
+            case ReasoningPiece(text):
+                reasoning += text
+            case TextPiece(text, _):
+                content += text
+            case CallPiece(name):
+                calls.append((name, ""))
+            case ArgumentsPiece(text):
+                calls[-1] = (calls[-1][0], calls[-1][1] + text)
+    return reasoning, content, calls
+
+
+@dataclass
+class Told:
+    """What the events of one choice add up to."""
+
+    reasoning: str = ""
+    text: str = ""
+    calls: list[tuple[str, str]] = field(default_factory=list)  # name, arguments
+    call_ids: list[str] = field(default_factory=list, compare=False)  # drawn anew each time
+    logprobs: list[SpelledLogprob] = field(default_factory=list)
+    reason: FinishReason | None = None
+    stop_sequence: str | None = None
+
+    def add(self, event: Event) -> None:
+        match event:
+            case Text(_, text, logprobs):
+                self.text += text
+                self.logprobs += logprobs
+            case Reasoning(_, text):
+                self.reasoning += text
+            case ToolCall(_, call_index, call_id, name):
+                assert call_index == len(self.calls)
+                self.calls.append((name, ""))
+                self.call_ids.append(call_id)
+            case ToolArguments(_, call_index, text):
+                name, arguments = self.calls[call_index]
+                self.calls[call_index] = (name, arguments + text)
+            case ChoiceFinished(_, reason, stop_sequence):
+                assert self.reason is None
+                self.reason, self.stop_sequence = reason, stop_sequence
+
+
+def told(events: Iterable[Event]) -> dict[int, Told]:
+    """By choice."""
+    choices: dict[int, Told] = {}
+    for event in events:
+        if isinstance(event, Text | Reasoning | ToolCall | ToolArguments | ChoiceFinished):
+            choices.setdefault(event.choice_index, Told()).add(event)
+    return choices

@@ -1,0 +1,127 @@
+"""The answers to several prompts, read together: indices, usage, reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from service.generation.constraint import ReasoningStart
+from service.generation.events import ChoiceFinished, Event, PromptLogprobs, SpelledLogprob, Text, Tokens, Usage
+from service.generation.output import FinishReason, GenerationOutput, TokenLogprob
+from service.generation.parameters import LogprobsOptions
+from service.generation.request import GenerationRequest
+from service.output.answer import AnswerReader
+from service.output.choice import AnswerForm
+from service.output.reasoning import KNOWN_MARKERS
+from service.output.tool_syntax import HERMES
+from tests.service.output.fakes import outputs_of, told
+from tests.service.prompts.fakes import ADDED, END, token_id, tokenizer_of
+
+TOKENIZER = tokenizer_of(*ADDED)
+END_ID = token_id(TOKENIZER, END)
+PLAIN = AnswerForm()
+CHAT = AnswerForm(KNOWN_MARKERS[0], ReasoningStart.MAY_OPEN, HERMES, ["f"])
+CALL = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
+
+
+def requests_of(*prompts: Sequence[int], **fields: Any) -> list[GenerationRequest]:
+    return [GenerationRequest("r", prompt, **fields) for prompt in prompts]
+
+
+def said(text: str, request_index: int = 0, choice_index: int = 0, **how: Any) -> list[GenerationOutput]:
+    """What the engine tells, all at once unless it is cut."""
+    token_ids = [*TOKENIZER.encode(text), END_ID]
+    how.setdefault("cuts", [len(token_ids)])
+    return list(outputs_of(TOKENIZER, token_ids, request_index=request_index, choice_index=choice_index, **how))
+
+
+def read(reader: AnswerReader, *outputs: GenerationOutput) -> list[Event]:
+    return [event for output in outputs for event in reader.read(output)]
+
+
+def test_choices_are_counted_over_all_prompts() -> None:
+    """Prompt p's choice c of n is p·n + c, in every event of it."""
+    reader = AnswerReader(requests_of([1], [2], [3], n=2), [PLAIN] * 3, TOKENIZER)
+    for prompt_index in (2, 0, 1):
+        for choice_index in (1, 0):
+            (output,) = said(f"{prompt_index}{choice_index}", prompt_index, choice_index)
+            events = reader.read(output)
+            assert [type(event) for event in events] == [Tokens, Text, ChoiceFinished]
+            index = prompt_index * 2 + choice_index
+            assert told(events)[index].text == f"{prompt_index}{choice_index}"
+            first = events[0]
+            assert isinstance(first, Tokens)
+            assert first.choice_index == index
+
+
+def test_tokens_come_first_and_are_the_engine_s() -> None:
+    """Each output begins with what the step made, whether or not anything can be read of it yet."""
+    reader = AnswerReader(requests_of([1]), [CHAT], TOKENIZER)
+    for output in said("<think>hm</think>Hello", cuts=()):
+        first, *rest = reader.read(output)
+        expected = Tokens(0, output.token_ids, output.token_times, output.timings, output.batch_size)
+        assert first == expected
+        assert not any(isinstance(event, Tokens) for event in rest)
+
+
+def test_usage_is_the_sum_over_prompts_and_choices() -> None:
+    """Each prompt and its cached part counts once, each choice's tokens for themselves, from the first output on."""
+    reader = AnswerReader(requests_of([1, 2, 3], [4], n=2), [CHAT, PLAIN], TOKENIZER)
+    assert reader.usage() == Usage(prompt_tokens=4)
+    reasoned = "<think>hm</think>"
+    first, second = said(reasoned + "a")[0], said("b", choice_index=1)[0]
+    read(reader, replace(first, num_cached_tokens=2), replace(second, num_cached_tokens=2))
+    read(reader, *said(reasoned, request_index=1), *said("c", 1, 1))
+    num_reasoned = len(TOKENIZER.encode(reasoned))
+    assert reader.usage() == Usage(
+        prompt_tokens=4,
+        completion_tokens=(num_reasoned + 2) + 2 + (num_reasoned + 1) + 2,
+        reasoning_tokens=num_reasoned,  # the plain prompt's answer has markers for text
+        cached_tokens=2,
+    )
+
+
+def test_finish_reasons_are_those_of_the_choices_that_ended() -> None:
+    """In the order of the choices, whichever ended first; calls are a reason of their own."""
+    reader = AnswerReader(requests_of([1], [2], n=2), [CHAT, PLAIN], TOKENIZER)
+    assert reader.finish_reasons() == []
+    read(reader, *said(CALL, 1, 1))
+    assert reader.finish_reasons() == [FinishReason.END_OF_TEXT]  # a plain answer calls nothing
+    read(reader, *said("cut", 0, 1, reason=FinishReason.LENGTH))
+    read(reader, *said(CALL))
+    assert reader.finish_reasons() == [FinishReason.TOOL_CALLS, FinishReason.LENGTH, FinishReason.END_OF_TEXT]
+    read(reader, *said("x", 1, 0))
+    assert len(reader.finish_reasons()) == 4
+
+
+def test_calls_are_numbered_within_their_choice() -> None:
+    """Each with an id of its own."""
+    reader = AnswerReader(requests_of([1], n=2), [CHAT], TOKENIZER)
+    choices = told(read(reader, *said(CALL + CALL), *said(CALL, choice_index=1)))
+    assert [len(choices[index].calls) for index in (0, 1)] == [2, 1]
+    ids = [call_id for choice in choices.values() for call_id in choice.call_ids]
+    assert len(set(ids)) == 3
+
+
+def test_prompt_logprobs_are_told_once_a_prompt() -> None:
+    """Before anything of its answers, where they were asked for."""
+    prompts = [TOKENIZER.encode("ab"), TOKENIZER.encode("c")]
+    reader = AnswerReader(requests_of(*prompts, n=2, prompt_logprobs=LogprobsOptions()), [PLAIN] * 2, TOKENIZER)
+    (first,), (second,) = said("x"), said("y", choice_index=1)
+    a, b = prompts[0]
+    events = reader.read(replace(first, prompt_logprobs=[TokenLogprob(b, -1.5)]))
+    assert events[1] == PromptLogprobs(0, [SpelledLogprob(a, b"a", 0.0), SpelledLogprob(b, b"b", -1.5)])
+    rest = [*reader.read(second), *read(reader, *said("z", 1), *said("z", 1, 1))]
+    assert [event.prompt_index for event in rest if isinstance(event, PromptLogprobs)] == [1]
+
+
+def test_only_hidden_tokens_make_no_text() -> None:
+    """Where the engine shows special tokens, they are read as text; where it hides them, they have none."""
+    requests = requests_of([1], logprobs=LogprobsOptions()) + requests_of(
+        [2], logprobs=LogprobsOptions(), skip_special_tokens=False
+    )
+    reader = AnswerReader(requests, [PLAIN] * 2, TOKENIZER)
+    choices = told(read(reader, *said("a<|im_start|>b"), *said("a<|im_start|>b", 1, hides_special=False)))
+    assert [choices[index].text for index in (0, 1)] == ["ab", "a<|im_start|>b"]
+    assert [len(choices[index].logprobs) for index in (0, 1)] == [2, 3]

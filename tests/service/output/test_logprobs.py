@@ -1,0 +1,67 @@
+"""The logprobs of content tokens, and of prompts."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.generation.events import SpelledLogprob
+from service.generation.output import TokenLogprob
+from service.output.logprobs import ContentLogprobs, spelled_prompt_logprobs
+from service.output.token_ranges import TextRange
+from tests.service.prompts.fakes import ADDED, tokenizer_of
+
+TOKENIZER = tokenizer_of(*ADDED)
+
+
+def logprobs_of(ranges: list[tuple[int, int]], content: list[tuple[int, int]], num_decided: int) -> list[int]:
+    """The places of the tokens that are told."""
+    logprobs = ContentLogprobs(TOKENIZER)
+    for place, each in enumerate(ranges):
+        logprobs.add_token(TextRange(*each), TokenLogprob(place, -1.0))
+    for each in content:
+        logprobs.add_content(TextRange(*each))
+    return [logprob.token_id for logprob in logprobs.take(num_decided)]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "content", "num_decided", "told"),
+    [
+        ([(0, 2), (2, 4)], [(0, 4)], 4, [0, 1]),
+        ([(0, 2), (2, 4)], [(0, 2)], 2, [0]),  # the second is held back
+        ([(0, 2), (2, 4)], [(0, 3)], 3, [0]),  # half of the second is told: it waits for its last character
+        ([(0, 2), (2, 4)], [(0, 3)], 4, [0, 1]),  # half of the second is content: it is a content token
+        ([(0, 2), (2, 4)], [(2, 4)], 4, [1]),  # the first was reasoning
+        ([(0, 2), (2, 4), (4, 6)], [(0, 2), (4, 6)], 6, [0, 2]),  # a call between two contents
+        ([(0, 2), (2, 2), (2, 4)], [(0, 4)], 4, [0, 2]),  # a hidden token
+        ([(0, 1), (0, 1), (1, 2)], [(0, 2)], 2, [0, 1, 2]),  # two tokens of one character
+    ],
+)
+def test_logprobs_belong_to_content_tokens(
+    ranges: list[tuple[int, int]], content: list[tuple[int, int]], num_decided: int, told: list[int]
+) -> None:
+    """A token with a content character is a content token, told when its last character is decided."""
+    assert logprobs_of(ranges, content, num_decided) == told
+
+
+def test_logprob_carries_bytes_and_candidates() -> None:
+    """Half a character has its exact bytes."""
+    single = {TOKENIZER.token_bytes(token): token for token in range(TOKENIZER.vocab_size)}
+    first, plain = single["é".encode()[:1]], single[b"a"]
+    logprobs = ContentLogprobs(TOKENIZER)
+    logprobs.add_token(TextRange(0, 1), TokenLogprob(first, -0.5, top=((plain, -0.25), (first, -0.5))))
+    logprobs.add_content(TextRange(0, 1))
+    candidates = (SpelledLogprob(plain, b"a", -0.25), SpelledLogprob(first, b"\xc3", -0.5))
+    assert logprobs.take(1) == [SpelledLogprob(first, b"\xc3", -0.5, candidates)]
+
+
+def test_prompt_s_first_token_has_zero() -> None:
+    """Nothing comes before it; those after it have what the engine found."""
+    first, second = (TOKENIZER.encode(letter)[0] for letter in "ab")
+    found = spelled_prompt_logprobs(TOKENIZER, [first, second], [TokenLogprob(second, -2.0)])
+    assert found == [SpelledLogprob(first, b"a", 0.0), SpelledLogprob(second, b"b", -2.0)]
+
+
+def test_prompt_that_was_not_computed_has_none() -> None:
+    """One that was cut off has nothing made up."""
+    assert spelled_prompt_logprobs(TOKENIZER, TOKENIZER.encode("ab"), []) == []
+    assert len(spelled_prompt_logprobs(TOKENIZER, TOKENIZER.encode("a"), [])) == 1

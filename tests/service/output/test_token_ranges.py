@@ -1,0 +1,56 @@
+"""Tokens to characters."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.output.token_ranges import TokenRanges
+from tests.service.output.fakes import outputs_of, text_ends_of
+from tests.service.prompts.fakes import ADDED, END, token_id, tokenizer_of
+
+TOKENIZER = tokenizer_of(*ADDED)
+END_ID = token_id(TOKENIZER, END)
+
+
+def byte_tokens(data: bytes) -> list[int]:
+    single = {TOKENIZER.token_bytes(token): token for token in range(TOKENIZER.vocab_size)}
+    return [single[bytes([byte])] for byte in data]
+
+
+def ranges_of(token_ids: Sequence[int]) -> list[tuple[int, int]]:
+    ranges = TokenRanges(TOKENIZER, TOKENIZER.special_token_ids)
+    ends = text_ends_of(TOKENIZER, [*token_ids, END_ID])
+    return [ranges.append(token, end) for token, end in zip(token_ids, ends, strict=False)]
+
+
+def test_ranges_of_plain_text_lie_end_to_end() -> None:
+    """Each token has its own characters."""
+    token_ids = TOKENIZER.encode("the name")
+    ends = list(itertools.accumulate(len(TOKENIZER.token_bytes(token)) for token in token_ids))
+    assert ranges_of(token_ids) == list(itertools.pairwise([0, *ends]))
+
+
+def test_tokens_that_share_a_character_all_have_it() -> None:
+    """Four tokens of one byte each make one character, which is that of all four; the next token has the next one."""
+    assert ranges_of(byte_tokens("😀a".encode())) == [(0, 1), (0, 1), (0, 1), (0, 1), (1, 2)]
+
+
+def test_hidden_tokens_have_nothing() -> None:
+    """A special token that isn't in the text has no characters."""
+    assert ranges_of([token_id(TOKENIZER, "<|im_start|>"), *byte_tokens(b"a")]) == [(0, 0), (0, 1)]
+
+
+@given(data=st.binary(max_size=30))
+def test_ranges_count_the_engine_s_characters(data: bytes) -> None:
+    """For any bytes, the characters counted are those that the engine's text has before its end is flushed."""
+    token_ids = byte_tokens(data)
+    ranges = TokenRanges(TOKENIZER, TOKENIZER.special_token_ids)
+    text = ""
+    for token, output in zip(token_ids, outputs_of(TOKENIZER, [*token_ids, END_ID]), strict=False):
+        ranges.append(token, output.text_ends[0])
+        text += output.text
+        assert ranges.num_characters == len(text)

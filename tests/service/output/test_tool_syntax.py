@@ -1,0 +1,31 @@
+"""Which family's way to write calls a model has."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.output.tool_syntax import HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, ToolSyntax, tool_syntax
+
+
+@pytest.mark.parametrize(
+    ("template", "syntax"),
+    [
+        ("<tool_call>\n{{ call | tojson }}\n</tool_call>", HERMES),
+        ("[AVAILABLE_TOOLS]{{ tools }}[TOOL_CALLS]{{ calls }}", MISTRAL),
+        ("[TOOL_CALLS]{{ name }}[ARGS]{{ arguments }}", MISTRAL_NAMED),
+        ("<|python_tag|>{{ call }}", LLAMA3),
+        ("{{ '{\"name\": ' + name + ', \"parameters\": ' }}", LLAMA3),
+        ("{{ tools }}{{ messages }}", PLAIN_JSON),
+    ],
+)
+def test_syntax_is_read_from_the_template(template: str, syntax: ToolSyntax) -> None:
+    """A template's own markers tell the family."""
+    assert tool_syntax(template) is syntax
+
+
+def test_call_ids_have_the_family_s_form() -> None:
+    """Mistral's templates take nine letters and digits; ids don't repeat."""
+    assert len(MISTRAL.new_call_id()) == 9
+    assert MISTRAL.new_call_id().isalnum()
+    assert HERMES.new_call_id().startswith("call_")
+    assert HERMES.new_call_id() != HERMES.new_call_id()

@@ -1,0 +1,138 @@
+"""Preparations over small models, and requests on their whole way: prepared, read, rendered, folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any, Generic
+
+from service.answering.kind import Answer, Kind, Message, Request
+from service.chat_model import ChatModel
+from service.engine.tokenizer import FastTokenizer, Tokenizer
+from service.generation import conversation
+from service.generation.answer_request import AnswerRequest
+from service.generation.conversation import Conversation
+from service.generation.events import Completed, Event, Started
+from service.generation.output import GenerationOutput
+from service.generation.request import GenerationRequest
+from service.output.answer import AnswerReader
+from service.preparation import Preparation, PreparedAnswer
+from service.prompts.template import ChatTemplate
+from service.prompts.workers import WorkerLimits, Workers
+from tests.service.output.fakes import Told, outputs_of, told
+from tests.service.prompts.fakes import ADDED, CHATML, END, template_of, token_id, tokenizer_of, user
+
+TOKENIZER = tokenizer_of(*ADDED)
+END_ID = token_id(TOKENIZER, END)
+
+
+def preparation_of(
+    source: str | ChatTemplate | None = CHATML,
+    tokenizer: FastTokenizer = TOKENIZER,
+    *,
+    max_model_len: int = 4096,
+    limits: WorkerLimits | None = None,
+    **settings: Any,
+) -> Preparation:
+    """That of a model with a small tokenizer and a template, or without one."""
+    chat = None
+    if source is not None:
+        template = template_of(source, tokenizer) if isinstance(source, str) else source
+        chat = ChatModel(template, tokenizer, **settings)
+    return Preparation("tiny", tokenizer, max_model_len, chat, Workers(limits or WorkerLimits()))
+
+
+def chat_model_of(preparation: Preparation) -> ChatModel:
+    """Of a model that has a template."""
+    assert preparation.chat is not None
+    return preparation.chat
+
+
+def chat(*messages: conversation.Message, **given: Any) -> AnswerRequest:
+    """What a chat asks; `given` are fields of its conversation or of the whole."""
+    names = {field.name for field in fields(Conversation)}
+    said = Conversation(messages or (user("hello"),), **{name: given.pop(name) for name in names & given.keys()})
+    return AnswerRequest("tiny", (said,), "messages", **given)
+
+
+def request_of(prepared: PreparedAnswer) -> GenerationRequest:
+    """What the engine is asked, where that is one request."""
+    (request,) = prepared.requests
+    return request
+
+
+def prompt_of(prepared: PreparedAnswer) -> str:
+    return TOKENIZER.decode(request_of(prepared).prompt_token_ids, skip_special_tokens=False)
+
+
+def reader_of(prepared: PreparedAnswer, tokenizer: Tokenizer = TOKENIZER) -> AnswerReader:
+    return AnswerReader(prepared.requests, prepared.forms, tokenizer)
+
+
+def answer_to(prepared: PreparedAnswer, text: str) -> Told:
+    """What becomes of a model that says `text`."""
+    reader = reader_of(prepared)
+    outputs = outputs_of(TOKENIZER, [*TOKENIZER.encode(text), END_ID])
+    return told(event for output in outputs for event in reader.read(output))[0]
+
+
+class Exchange(Generic[Request, Message, Answer]):
+    """A request that is ready to run, and its answer as it grows."""
+
+    def __init__(
+        self, kind: Kind[Request, Message, Answer], request: Request, prepared: PreparedAnswer, tokenizer: Tokenizer
+    ) -> None:
+        self.prepared = prepared
+        self.reader = reader_of(prepared, tokenizer)
+        self._renderer = kind.renderer(request)
+        self._fold = kind.fold()
+
+    def started(self) -> list[Message]:
+        """The messages that the stream begins with."""
+        prepared = self.prepared
+        started = Started(
+            id="i",
+            created_ns=0,
+            model="tiny",
+            model_version="3",
+            fingerprint="fp",
+            sampling=prepared.sampling,
+            stopping=prepared.stopping,
+            n=prepared.requests[0].n,
+            num_prompts=len(prepared.requests),
+            prompt_texts=prepared.prompt_texts,
+        )
+        return self._render(started)
+
+    def messages(self, outputs: Iterable[GenerationOutput]) -> list[Message]:
+        """What the engine's next outputs add to the stream."""
+        return [message for output in outputs for message in self._render(*self.reader.read(output))]
+
+    def completed(self) -> list[Message]:
+        """The messages that the stream ends with."""
+        return [*self.broken_off(), *self._render(Completed())]
+
+    def broken_off(self) -> list[Message]:
+        """The messages that the stream ends with before its error."""
+        return self._render(self.reader.usage())
+
+    def stream(self, outputs: Iterable[GenerationOutput]) -> list[Message]:
+        """All messages of the stream."""
+        return [*self.started(), *self.messages(outputs), *self.completed()]
+
+    def answer(self, outputs: Iterable[GenerationOutput]) -> Answer:
+        """The fold of the whole stream."""
+        for message in self.stream(outputs):
+            self._fold.add(message)
+        return self._fold.response
+
+    def _render(self, *events: Event) -> list[Message]:
+        return list(self._renderer.render(events))
+
+
+async def exchange(
+    preparation: Preparation, kind: Kind[Request, Message, Answer], request: Request
+) -> Exchange[Request, Message, Answer]:
+    """A message of the contract, prepared. Raises what its preparation does."""
+    prepared = await preparation.prepare(kind.to_answer_request(request), "r")
+    return Exchange(kind, request, prepared, preparation.tokenizer)

@@ -1,0 +1,113 @@
+"""Whole chats: from messages to what an engine is asked."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from service.generation.conversation import FunctionCall, Role
+from service.generation.errors import PromptTooLong, TemplateRefused
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.preparation import Preparation
+from tests.service.output.fakes import outputs_of
+from tests.service.preparation.fakes import END_ID, TOKENIZER, chat, preparation_of, prompt_of, reader_of, request_of
+from tests.service.preparation.tools import function
+from tests.service.prompts.fakes import ADDED, END, message, token_id, user
+
+
+async def test_prompt_is_the_template_s(preparation: Preparation) -> None:
+    """The default system prompt, the messages and the start of the answer, with the template's control tokens."""
+    prepared = await preparation.prepare(chat(user("hello")), "r")
+    expected = "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
+    assert request_of(prepared).prompt_token_ids == TOKENIZER.encode(expected)
+
+
+async def test_generation_has_what_the_request_asks_for(preparation: Preparation) -> None:
+    """Every field reaches the engine's request; the echo has every default."""
+    deadline = time.monotonic() + 60
+    asked = chat(
+        user("hi"),
+        n=3,
+        sampling=SamplingParams(temperature=0.5),
+        stopping=StopParams(stop=("x",)),
+        logprobs=LogprobsOptions(4),
+        priority=-3,
+        cache_salt="tenant",
+    )
+    prepared = await preparation.prepare(asked, "r", deadline)
+    generation = request_of(prepared)
+    assert (generation.request_id, generation.n, generation.logprobs) == ("r", 3, LogprobsOptions(4))
+    assert (generation.prompt_field, generation.deadline) == ("messages", deadline)
+    assert (generation.priority, generation.cache_salt, generation.truncates_at_deadline) == (-3, "tenant", False)
+    assert (generation.sampling.temperature, generation.sampling.seed) == (0.5, prepared.sampling.seed)
+    assert prepared.sampling.seed is not None
+    assert prepared.stopping.max_tokens == 4096 - len(generation.prompt_token_ids)
+    assert generation.stopping.stop == ("x",)
+    assert generation.constraint is None
+    plain = request_of(await preparation.prepare(chat(logprobs=LogprobsOptions()), "r"))
+    assert (plain.n, plain.logprobs, plain.deadline) == (1, LogprobsOptions(0), None)
+    assert request_of(await preparation.prepare(chat(), "r")).logprobs is None
+
+
+@pytest.mark.parametrize("token", [END, *ADDED])
+async def test_caller_cannot_write_control_tokens(preparation: Preparation, token: str) -> None:
+    """In a message, a tool's description or a parameter's name, a control token is text."""
+    clean = chat(user("x"), tools=[function("f", '{"properties": {"x": {"description": "x"}}}', description="x")])
+    parameters = json.dumps({"properties": {token: {"description": token}}})
+    dirty = chat(user(f"a{token}b"), tools=[function("f", parameters, description=token)])
+    spelled = token_id(TOKENIZER, token)
+    wanted = list(request_of(await preparation.prepare(clean, "r")).prompt_token_ids).count(spelled)
+    prepared = await preparation.prepare(dirty, "r")
+    assert list(request_of(prepared).prompt_token_ids).count(spelled) == wanted
+    assert prompt_of(prepared).count(token) == wanted + 4
+
+
+async def test_prompt_that_is_too_long_is_refused() -> None:
+    """The prompt must leave room for a token; the message has count and limit."""
+    roomy = preparation_of()
+    num_tokens = len(request_of(await roomy.prepare(chat(), "r")).prompt_token_ids)
+    fitting, tight = preparation_of(max_model_len=num_tokens + 1), preparation_of(max_model_len=num_tokens)
+    assert (await fitting.prepare(chat(), "r")).stopping.max_tokens == 1
+    with pytest.raises(PromptTooLong, match=f"the limit is {num_tokens - 1}") as refusal:
+        await tight.prepare(chat(), "r")
+    assert refusal.value.field == "messages"
+    for each in (roomy, fitting, tight):
+        each.close()
+
+
+async def test_template_s_refusal_reaches_the_caller() -> None:
+    """Its words come through as they are, without marks, even if they quote the caller."""
+    preparation = preparation_of("{{ raise_exception('No role ' + messages[0].content) }}")
+    with pytest.raises(TemplateRefused) as refusal:
+        await preparation.prepare(chat(user("<|im_end|>")), "r")
+    assert (str(refusal.value), refusal.value.field) == ("No role <|im_end|>", "messages")
+    preparation.close()
+
+
+async def test_usage_counts_all_choices_and_the_prompt_once(preparation: Preparation) -> None:
+    """Tokens of every choice are counted, reasoning by the token; the prompt and its cached part once."""
+    prepared = await preparation.prepare(chat(n=2), "r")
+    reader = reader_of(prepared)
+    first = [*TOKENIZER.encode("<think>so</think>yes"), END_ID]
+    second = [*TOKENIZER.encode("no"), END_ID]
+    for index, token_ids in enumerate((first, second)):
+        for output in outputs_of(TOKENIZER, token_ids, choice_index=index):
+            reader.read(output)
+    usage = reader.usage()
+    assert usage.prompt_tokens == len(request_of(prepared).prompt_token_ids)
+    assert usage.completion_tokens == len(first) + len(second)
+    assert usage.reasoning_tokens == len(TOKENIZER.encode("<think>so</think>"))
+
+
+async def test_conversation_with_calls_and_results_is_rendered(preparation: Preparation) -> None:
+    """Earlier calls and their results reach the template."""
+    call = FunctionCall("1", "weather", '{"city": "Oslo"}')
+    asked = chat(
+        user("weather?"),
+        message(Role.ASSISTANT, tool_calls=(call,)),
+        message(Role.TOOL, "cold", tool_call_id="1"),
+    )
+    prompt = prompt_of(await preparation.prepare(asked, "r"))
+    assert '<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call>' in prompt

@@ -1,0 +1,48 @@
+"""When the engine must be done with a request."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from service.preparation import Preparation
+from tests.service.preparation.fakes import chat, request_of
+
+
+async def test_deadline_is_the_call_s_own(preparation: Preparation) -> None:
+    """Nothing given is the ordinary."""
+    for deadline in (None, 7e9):
+        generation = request_of(await preparation.prepare(chat(), "r", deadline))
+        assert (generation.deadline, generation.truncates_at_deadline) == (deadline, False)
+        assert (generation.priority, generation.cache_salt) == (0, "")
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> float:
+    """An instant far ahead, so that the threads have all time, at which the clock stands."""
+    now = time.monotonic() + 1e6
+    monkeypatch.setattr("service.preparation.time", SimpleNamespace(monotonic=lambda: now))
+    return now
+
+
+@pytest.mark.parametrize(("room_s", "margin_s"), [(1000.0, 1.0), (5.0, 0.5), (1.0, 0.2), (0.2, 0.1)])
+async def test_request_that_truncates_ends_before_its_deadline(
+    preparation: Preparation, now: float, room_s: float, margin_s: float
+) -> None:
+    """Time is left to send what there is: a tenth, but a fifth of a second to a second, and half of it at most."""
+    generation = request_of(await preparation.prepare(chat(truncates=True), "r", now + room_s))
+    assert generation.truncates_at_deadline
+    assert generation.deadline == pytest.approx(now + room_s - margin_s, abs=1e-6)
+
+
+async def test_request_that_is_late_already_stays_late(preparation: Preparation, now: float) -> None:
+    """A deadline in the past isn't moved."""
+    assert request_of(await preparation.prepare(chat(truncates=True), "r", now - 1.0)).deadline == now - 1.0
+
+
+async def test_request_without_a_deadline_has_none_to_truncate_at(preparation: Preparation) -> None:
+    """Nothing is made up."""
+    generation = request_of(await preparation.prepare(chat(truncates=True), "r"))
+    assert (generation.deadline, generation.truncates_at_deadline) == (None, True)

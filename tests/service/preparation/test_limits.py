@@ -1,0 +1,135 @@
+"""What a request's preparation may cost, and whom."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from service.engine.tokenizer import FastTokenizer
+from service.generation.answer_request import AnswerRequest
+from service.generation.conversation import RawText
+from service.generation.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest, TemplateRefused
+from service.preparation import Preparation
+from service.prompts.template import ChatTemplate
+from service.prompts.workers import WorkerLimits
+from tests.service.preparation.fakes import TOKENIZER, chat, preparation_of, request_of
+from tests.service.prompts.fakes import CHATML, template_of, user
+
+
+class StuckTemplate(ChatTemplate):
+    """A template that hangs on one message until it is released."""
+
+    def __init__(self, release: threading.Event) -> None:
+        self._inner = template_of(CHATML, TOKENIZER)
+        self.source, self.variables = self._inner.source, self._inner.variables
+        self._release = release
+        self.entered = threading.Event()
+
+    def render(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+        variables: dict[str, Any],
+        *,
+        field: str = "messages",
+    ) -> str:
+        if messages[-1]["content"] == "stuck":
+            self.entered.set()
+            self._release.wait(30)
+        return self._inner.render(messages, tools, variables, field=field)
+
+
+class StuckTokenizer(FastTokenizer):
+    """A tokenizer that hangs on one text until it is released."""
+
+    def __init__(self, release: threading.Event) -> None:
+        super().__init__(TOKENIZER.json)
+        self._release = release
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        if text == "stuck":
+            self._release.wait(30)
+        return super().encode(text, add_special_tokens=add_special_tokens)
+
+
+def raw(text: str) -> AnswerRequest:
+    return AnswerRequest("tiny", (RawText(text, "prompts[0]"),), "prompts")
+
+
+async def test_endless_template_ends_its_request_only() -> None:
+    """A template that never ends is left to its thread; the loop goes on, and so do other requests."""
+    release = threading.Event()
+    preparation = preparation_of(StuckTemplate(release), limits=WorkerLimits(max_work_s=0.2))
+    try:
+        with pytest.raises(TemplateRefused, match=r"longer than 0\.2 s") as refusal:
+            await preparation.prepare(chat(user("stuck")), "r")
+        assert refusal.value.field == "messages"
+        assert request_of(await preparation.prepare(chat(user("fine")), "r")).prompt_token_ids
+    finally:
+        release.set()
+        preparation.close()
+
+
+async def test_busy_threads_are_not_the_fault_of_who_waits_for_them() -> None:
+    """Who gets no thread in time is told to come back."""
+    release = threading.Event()
+    template = StuckTemplate(release)
+    preparation = preparation_of(template, limits=WorkerLimits(max_work_s=0.3, num_threads=1))
+    stuck = asyncio.create_task(preparation.prepare(chat(user("stuck")), "r"))
+    await asyncio.to_thread(template.entered.wait)
+    with pytest.raises(EngineOverloaded, match="busy") as refusal:
+        await preparation.prepare(chat(user("fine")), "r")
+    assert refusal.value.retry_after_s == 1
+    with pytest.raises(TemplateRefused):
+        await stuck
+    release.set()
+    preparation.close()
+
+
+async def test_who_gets_a_thread_late_is_prepared() -> None:
+    """Waiting for a thread costs nothing of the time that the work may take."""
+    release = threading.Event()
+    template = StuckTemplate(release)
+    preparation = preparation_of(template, limits=WorkerLimits(num_threads=1))
+    stuck = asyncio.create_task(preparation.prepare(chat(user("stuck")), "r"))
+    await asyncio.to_thread(template.entered.wait)
+    waiting = asyncio.create_task(preparation.prepare(chat(user("fine")), "r"))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    release.set()
+    for each in (stuck, waiting):
+        assert request_of(await each).prompt_token_ids
+    preparation.close()
+
+
+async def test_encoding_has_a_time_limit() -> None:
+    """Prompts that take too long to encode are the request's fault; the loop goes on meanwhile."""
+    release = threading.Event()
+    preparation = preparation_of(None, StuckTokenizer(release), limits=WorkerLimits(max_work_s=0.1))
+    with pytest.raises(InvalidRequest, match=r"longer than 0\.1 s") as refusal:
+        await preparation.prepare(raw("stuck"), "r")
+    assert refusal.value.field == "prompts"
+    release.set()
+    preparation.close()
+
+
+@pytest.mark.parametrize("asked", [chat(), raw("hello")], ids=["chat", "raw"])
+async def test_deadline_ends_the_preparation(preparation: Preparation, asked: AnswerRequest) -> None:
+    """A request whose deadline has passed isn't prepared."""
+    with pytest.raises(DeadlineExceeded):
+        await preparation.prepare(asked, "r", -1.0)
+
+
+async def test_loop_runs_while_a_template_does() -> None:
+    """Nothing of the preparation's work holds up the loop."""
+    release = threading.Event()
+    preparation = preparation_of(StuckTemplate(release))
+    preparing = asyncio.create_task(preparation.prepare(chat(user("stuck")), "r"))
+    await asyncio.sleep(0.01)
+    assert not preparing.done()
+    release.set()
+    await preparing
+    preparation.close()

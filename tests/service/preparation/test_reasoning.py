@@ -1,0 +1,82 @@
+"""How much whole chats let a model reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.generation.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.generation.conversation import ReasoningEffort
+from service.generation.output_format import Regex
+from service.preparation import Preparation
+from tests.service.preparation.fakes import answer_to, chat, chat_model_of, preparation_of, prompt_of, request_of
+from tests.service.prompts.fakes import CHATML
+
+MARKERS = ReasoningMarkers("<think>", "</think>")
+UNSWITCHED = CHATML.split("{%- if enable_thinking")[0]  # shows earlier reasoning, and has no switch for more
+
+
+@pytest.mark.parametrize(
+    ("effort", "ends_with", "limit"),
+    [
+        (None, "assistant\n", None),
+        (ReasoningEffort.NONE, "<think>\n\n</think>\n\n", None),
+        (ReasoningEffort.LOW, "assistant\n", 4),
+        (ReasoningEffort.MEDIUM, "assistant\n", 40),
+        (ReasoningEffort.HIGH, "assistant\n", "none"),
+    ],
+)
+async def test_effort_is_switch_and_budget(
+    preparation: Preparation, effort: ReasoningEffort | None, ends_with: str, limit: int | str | None
+) -> None:
+    """The effort reaches the template's switch, opens the reasoning and bounds its tokens."""
+    prepared = await preparation.prepare(chat(reasoning_effort=effort), "r")
+    assert prompt_of(prepared).endswith(ends_with)
+    wanted = None
+    if limit is not None:
+        budget = limit if isinstance(limit, int) else None
+        wanted = Constraint(reasoning=ReasoningLimit(MARKERS, ReasoningStart.MAY_OPEN, budget, must_open=True))
+    assert request_of(prepared).constraint == wanted
+
+
+async def test_template_that_opens_the_reasoning_itself() -> None:
+    """Where the prompt ends with the opening marker, the answer begins inside the reasoning; NONE closes it at once."""
+    preparation = preparation_of(UNSWITCHED + "{{ '<think>\n' }}")
+    assert not chat_model_of(preparation).supports_reasoning
+    answer = answer_to(await preparation.prepare(chat(), "r"), "so\n</think>\n\nHi")
+    assert (answer.reasoning, answer.text) == ("so", "Hi")
+    prepared = await preparation.prepare(chat(reasoning_effort=ReasoningEffort.NONE), "r")
+    assert request_of(prepared).constraint == Constraint(reasoning=ReasoningLimit(MARKERS, ReasoningStart.OPEN, 0))
+    preparation.close()
+
+
+async def test_reasoning_is_not_forced_on_a_model_without_a_switch() -> None:
+    """A template that only shows earlier reasoning tells nothing of whether the model reasons: it may, it needn't."""
+    preparation = preparation_of(UNSWITCHED)
+    prepared = await preparation.prepare(chat(reasoning_effort=ReasoningEffort.LOW), "r")
+    limit = ReasoningLimit(MARKERS, ReasoningStart.MAY_OPEN, budget=512, must_open=False)
+    assert request_of(prepared).constraint == Constraint(reasoning=limit)
+    preparation.close()
+
+
+async def test_effort_is_ignored_by_a_model_that_does_not_reason() -> None:
+    """A template without reasoning takes any effort and answers as ever."""
+    preparation = preparation_of("{{ messages[0].content }}")
+    prepared = await preparation.prepare(chat(reasoning_effort=ReasoningEffort.HIGH), "r")
+    assert request_of(prepared).constraint is None
+    assert answer_to(prepared, "<think>a</think>b").text == "<think>a</think>b"
+    preparation.close()
+
+
+async def test_answer_s_grammar_waits_for_the_reasoning(preparation: Preparation) -> None:
+    """Where the model may reason first, the engine is told that the format holds after it; else from the start."""
+    wanted = Regex("yes", "output_constraint.regex")
+    free = request_of(await preparation.prepare(chat(output_format=wanted), "r")).constraint
+    closed = chat(output_format=wanted, reasoning_effort=ReasoningEffort.NONE)
+    at_once = request_of(await preparation.prepare(closed, "r")).constraint
+    assert free is not None
+    assert at_once is not None
+    assert free.grammar == at_once.grammar
+    assert free.grammar is not None
+    assert free.grammar.field == "output_constraint.regex"
+    assert free.reasoning == ReasoningLimit(MARKERS, ReasoningStart.MAY_OPEN)
+    assert at_once.reasoning is None

@@ -1,0 +1,98 @@
+"""Tools of whole chats: what may be said, and what becomes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.generation.conversation import ReasoningEffort, ToolChoice, ToolMode
+from service.generation.errors import InvalidRequest, UnsupportedFeature
+from service.generation.output import FinishReason
+from service.generation.output_format import JsonObject
+from service.generation.parameters import LogprobsOptions
+from service.preparation import Preparation
+from tests.service.output.fakes import Told, outputs_of, told
+from tests.service.preparation.fakes import (
+    answer_to,
+    chat,
+    chat_model_of,
+    preparation_of,
+    prompt_of,
+    reader_of,
+    request_of,
+)
+from tests.service.preparation.tools import NAMED, NONE, REQUIRED, WEATHER, function
+from tests.service.prompts.fakes import END, token_id, tokenizer_of
+
+
+async def test_tools_are_shown_unless_none_may_be_called(preparation: Preparation) -> None:
+    """With `none`, the model sees no tools, and what looks like a call is text."""
+    shown = await preparation.prepare(chat(tools=[WEATHER]), "r")
+    hidden = await preparation.prepare(chat(tools=[WEATHER], tool_choice=NONE), "r")
+    assert ("weather" in prompt_of(shown), "weather" in prompt_of(hidden)) == (True, False)
+    call = '<tool_call>\n{"name": "weather", "arguments": {}}\n</tool_call>'
+    assert answer_to(shown, call).reason is FinishReason.TOOL_CALLS
+    assert answer_to(hidden, call).text == call
+
+
+async def test_tools_need_a_template_that_takes_them() -> None:
+    """A model that can't be shown tools refuses them."""
+    preparation = preparation_of("{{ messages[0].content }}")
+    assert not chat_model_of(preparation).supports_tools
+    with pytest.raises(UnsupportedFeature) as refusal:
+        await preparation.prepare(chat(tools=[WEATHER]), "r")
+    assert (refusal.value.field, refusal.value.reason) == ("tools", "UNSUPPORTED_FEATURE")
+    preparation.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "is_constrained"),
+    [
+        ({}, False),
+        ({"tools": [WEATHER]}, False),
+        ({"tools": [WEATHER], "parallel_tool_calls": True}, False),
+        ({"tools": [WEATHER], "parallel_tool_calls": False}, True),
+        ({"tools": [function("f", strict=True)]}, True),
+        ({"tools": [WEATHER], "tool_choice": REQUIRED}, True),
+        ({"tools": [WEATHER], "tool_choice": NAMED}, True),
+        ({"tools": [function("f", strict=True)], "tool_choice": NONE}, False),
+        ({"output_format": JsonObject("f")}, True),
+        ({"reasoning_effort": ReasoningEffort.LOW}, True),
+        ({"reasoning_effort": ReasoningEffort.NONE}, False),
+    ],
+)
+async def test_only_what_needs_a_constraint_has_one(
+    preparation: Preparation, given: dict[str, Any], *, is_constrained: bool
+) -> None:
+    """Free answers cost no mask."""
+    prepared = await preparation.prepare(chat(**given), "r")
+    assert (request_of(prepared).constraint is not None) is is_constrained
+
+
+async def test_named_function_must_be_there(preparation: Preparation) -> None:
+    """A choice that names no tool of the request is refused here too."""
+    with pytest.raises(InvalidRequest) as refusal:
+        await preparation.prepare(chat(tools=[WEATHER], tool_choice=ToolChoice(ToolMode.REQUIRED, "other")), "r")
+    assert refusal.value.field == "tool_choice.function_name"
+
+
+async def test_markers_that_are_special_tokens_are_shown_to_the_parser() -> None:
+    """Where a family writes calls with a special token, the engine is asked to show it."""
+    tokenizer = tokenizer_of(special=("<|im_end|>", "<|python_tag|>"))
+    preparation = preparation_of("{{ tools }}{{ messages[0].content }}{# <|python_tag|> #}<|python_tag|>", tokenizer)
+    assert request_of(await preparation.prepare(chat(), "r")).skip_special_tokens
+
+    async def answer(text: str, **given: Any) -> Told:
+        prepared = await preparation.prepare(chat(tools=[WEATHER], **given), "r")
+        assert not request_of(prepared).skip_special_tokens
+        reader = reader_of(prepared, tokenizer)
+        said = [*tokenizer.encode(text), token_id(tokenizer, END)]
+        outputs = outputs_of(tokenizer, said, hides_special=False)
+        return told(event for output in outputs for event in reader.read(output))[0]
+
+    called = await answer('<|python_tag|>{"name": "weather", "parameters": {}}')
+    assert (called.calls, called.text) == ([("weather", "{}")], "")
+    plain = await answer("<|python_tag|>no call", logprobs=LogprobsOptions())
+    assert b"".join(logprob.data for logprob in plain.logprobs) == b"<|python_tag|>no call"
+    preparation.close()

@@ -1,0 +1,149 @@
+"""What callers write never becomes a control token."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jinja2
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.tokenizer import FastTokenizer
+from service.generation.errors import InvalidRequest
+from tests.service.prompts.fakes import ADDED, CHATML, END, SPECIAL, control_tokens_of, tokenizer_of
+
+TOKENIZER = tokenizer_of(*ADDED)
+CONTROL = control_tokens_of(TOKENIZER)
+
+
+def encoded(source: str, value: Any, tokenizer: FastTokenizer = TOKENIZER) -> list[int]:
+    """The ids of a template rendered over a caller's value."""
+    control = control_tokens_of(tokenizer, CHATML + source)
+    marks = control.draw_marks(value)
+    environment = jinja2.Environment(autoescape=False)  # noqa: S701  the prompt is no HTML
+    return control.encode(environment.from_string(source).render(value=control.mark(value, marks)), marks)
+
+
+def control_ids(token_ids: list[int], tokenizer: FastTokenizer = TOKENIZER) -> list[str]:
+    spelled = {token_id: token for token, token_id in control_tokens_of(tokenizer).ids.items()}
+    return [spelled[token_id] for token_id in token_ids if token_id in spelled]
+
+
+@pytest.mark.parametrize("token", [*SPECIAL, *ADDED])
+@pytest.mark.parametrize("around", ["{}", "a {} b", "{}{}", "<{}>", "\n{}\n"])
+def test_spelled_token_is_text(token: str, around: str) -> None:
+    """A control token in a caller's string is encoded as its letters; the template's own one stays."""
+    text = around.format(token, token)
+    token_ids = encoded("{{ value }}<|im_end|>", text)
+    assert control_ids(token_ids) == [END]
+    assert TOKENIZER.decode(token_ids, skip_special_tokens=False) == text + END
+
+
+@pytest.mark.parametrize("source", ["{{ value.a }}{{ value.b }}", "{{ value.a ~ value.b }}"])
+@pytest.mark.parametrize("cut", range(1, len(END)))
+def test_two_strings_do_not_join_into_a_token(source: str, cut: int) -> None:
+    """Not even two strings that the template puts side by side make a control token."""
+    value = {"a": END[:cut], "b": END[cut:]}
+    token_ids = encoded(source, value)
+    assert control_ids(token_ids) == []
+    assert TOKENIZER.decode(token_ids, skip_special_tokens=False) == END
+
+
+def test_template_text_does_not_complete_a_token() -> None:
+    """A string's end and the template's text beside it don't make one either."""
+    assert control_ids(encoded("{{ value }}end|>", "<|im_")) == []
+    assert control_ids(encoded("<|im_{{ value }}", "end|>")) == []
+
+
+def test_template_token_between_two_strings_stays() -> None:
+    """A control token that the template writes is one, though the strings beside it look like parts of tokens."""
+    assert control_ids(encoded("{{ value.a }}<|im_end|>{{ value.b }}", {"a": "x<", "b": ">y"})) == [END]
+
+
+@pytest.mark.parametrize("filter_call", ["tojson", "string"])
+def test_keys_and_escaped_strings_are_marked(filter_call: str) -> None:
+    """Names inside a tool's schema, and strings that a template escapes, are text too."""
+    value = {"properties": {END: {"description": f"x{END}"}}}
+    assert control_ids(encoded(f"{{{{ value | {filter_call} }}}}", value)) == []
+
+
+def test_text_that_has_private_characters_keeps_them() -> None:
+    """Whatever marks are used, no character of the caller's is lost, and none works as a mark."""
+    text = "".join(chr(0xF0000 + n) for n in range(4)) + END + json.dumps(chr(0xF0004)) + repr(chr(0xF0005))
+    token_ids = encoded("{{ value }}", text)
+    assert control_ids(token_ids) == []
+    assert TOKENIZER.decode(token_ids, skip_special_tokens=False) == text
+
+
+@given(
+    parts=st.lists(
+        st.sampled_from(
+            [*SPECIAL, *ADDED, "\U000f0000", "\\U000f0001", "<", "|", ">", "im_end", "/think", " ", "é", "\n"]
+        ),
+        max_size=8,
+    )
+)
+def test_any_text_keeps_its_characters_and_makes_no_token(parts: list[str]) -> None:
+    """Encoding never changes the text, and never yields a control token from it."""
+    text = "".join(parts)
+    token_ids = encoded("{{ value }}", text)
+    assert control_ids(token_ids) == []
+    assert TOKENIZER.decode(token_ids, skip_special_tokens=False) == text
+
+
+def test_harmless_text_is_encoded_as_ever() -> None:
+    """Without anything that looks like a control token, the ids are those of the whole prompt."""
+    text = "the name and {the} arguments: a < b\nthink"
+    assert encoded("<|im_start|>{{ value }}<|im_end|>", text) == TOKENIZER.encode(f"<|im_start|>{text}<|im_end|>")
+
+
+def test_added_token_that_the_template_does_not_write_is_a_word() -> None:
+    """Added tokens such as HTML tags or line ends are ordinary vocabulary, not control tokens."""
+    tokenizer = tokenizer_of(*ADDED, "<table>", "\n\n")
+    assert encoded("{{ value }}", "a<table>\n\n", tokenizer) == tokenizer.encode("a<table>\n\n")
+
+
+def test_sentencepiece_prompt_has_no_spaces_where_it_is_cut() -> None:
+    """A tokenizer that begins every text with a space doesn't do so inside the prompt."""
+    pieces = ["<unk>", END, "▁", *"abcdefimn_<|>/", "\n"]
+    backend = tokenizers.Tokenizer(
+        tokenizers.models.BPE({piece: n for n, piece in enumerate(pieces)}, [], unk_token=pieces[0])
+    )
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    backend.decoder = tokenizers.decoders.Metaspace(prepend_scheme="first")
+    backend.add_special_tokens([END])
+    tokenizer = FastTokenizer(backend.to_str())
+    token_ids = encoded("ab{{ value }}c", END, tokenizer)
+    assert [pieces[token_id] for token_id in token_ids] == ["▁", "a", "b", *END, "c"]
+
+
+def test_spelling_that_the_vocabulary_holds_as_text_is_broken_up() -> None:
+    """A vocabulary in which plain text can become the control token gives it no way to."""
+    pieces = ["<unk>", "</s>", *"s<>/\n", "</", "s>"]
+    backend = tokenizers.Tokenizer(
+        tokenizers.models.Unigram([(piece, -1.0 if len(piece) > 2 else -5.0) for piece in pieces], 0)
+    )
+    backend.add_special_tokens(["</s>"])
+    tokenizer = FastTokenizer(backend.to_str())
+    (end_id,) = control_tokens_of(tokenizer, "").ids.values()
+    assert end_id in without_added_tokens(backend).encode("</s>").ids  # the trap is there
+    assert end_id not in encoded("{{ value }}", "</s>", tokenizer)
+
+
+def without_added_tokens(backend: Any) -> Any:
+    """A tokenizer to which every text is plain."""
+    return tokenizers.Tokenizer.from_str(json.dumps(json.loads(backend.to_str()) | {"added_tokens": []}))
+
+
+@pytest.mark.parametrize("form", [str, lambda mark: json.dumps(mark)[1:-1]], ids=["plain", "escaped"])
+def test_text_that_has_every_mark_is_refused(form: Any) -> None:
+    """A caller who writes all characters that could be marks is told so; one who writes many of them is served."""
+    plane = [form(chr(code)) for code in range(0xF0000, 0xF0000 + 4096)]
+    with pytest.raises(InvalidRequest, match=r"U\+F0000") as refusal:
+        CONTROL.draw_marks([{"role": "user", "content": "".join(plane)}])
+    assert refusal.value.field == "messages"
+    marks = CONTROL.draw_marks([{"role": "user", "content": "".join(plane[:-2])}])
+    assert [ord(mark) for mark in marks] == [0xF0000 + 4094, 0xF0000 + 4095]

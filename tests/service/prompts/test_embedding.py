@@ -1,0 +1,176 @@
+"""Texts become the encoder's tokens, and vectors an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.generation.conversation import RawText, RawTokens
+from service.generation.embedding import TextsToEmbed
+from service.generation.errors import InvalidRequest, PromptTooLong
+from service.prompts.embedding import EmbeddingPrompts
+from tests.engine.fakes import ByteTokenizer
+
+BEGIN, FINISH = 256, 257
+
+
+class FramedTokenizer(ByteTokenizer):
+    """Token i is byte i; a text stands between two control tokens where they are asked for."""
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        ids = super().encode(text)
+        return [BEGIN, *ids, FINISH] if add_special_tokens else ids
+
+
+@pytest.fixture
+async def prompts() -> AsyncIterator[EmbeddingPrompts]:
+    """Of texts up to 8 tokens, two of which are the tokenizer's, and vectors of 4 components."""
+    prompts = EmbeddingPrompts(FramedTokenizer(), 8, 4)
+    yield prompts
+    prompts.close()
+
+
+def asked(*inputs: str | list[int], **fields: Any) -> TextsToEmbed:
+    given = [
+        RawText(each, f"inputs[{index}]") if isinstance(each, str) else RawTokens(each, f"inputs[{index}]")
+        for index, each in enumerate(inputs)
+    ]
+    return TextsToEmbed("m", given, **fields)
+
+
+async def tokens(prompts: EmbeddingPrompts, *inputs: str | list[int], **fields: Any) -> list[list[int]]:
+    prepared = await prompts.prepare(asked(*inputs, **fields), "r")
+    return [each.tolist() for each in prepared.inputs]
+
+
+async def test_texts_are_framed_and_token_ids_are_not(prompts: EmbeddingPrompts) -> None:
+    """A text stands between the tokenizer's own tokens; ids are taken as they are."""
+    assert await tokens(prompts, "ab", [7, 8, 9], "c") == [[BEGIN, 97, 98, FINISH], [7, 8, 9], [BEGIN, 99, FINISH]]
+
+
+async def test_instruction_stands_before_each_text(prompts: EmbeddingPrompts) -> None:
+    """It is part of the text."""
+    assert await tokens(prompts, "a", "b", instruction="x:") == [
+        [BEGIN, *b"x:a", FINISH],
+        [BEGIN, *b"x:b", FINISH],
+    ]
+
+
+async def test_case_is_lowered_where_the_folder_says_so() -> None:
+    """Of instruction and text."""
+    prompts = EmbeddingPrompts(FramedTokenizer(), 8, 4, lowers_case=True)
+    assert await tokens(prompts, "A", instruction="X") == [[BEGIN, *b"xa", FINISH]]
+    prompts.close()
+
+
+async def test_request_keeps_its_deadline_and_priority(prompts: EmbeddingPrompts) -> None:
+    """They are the engine's to heed."""
+    prepared = await prompts.prepare(asked("a", priority=-3), "id", 12.5)
+    assert (prepared.request_id, prepared.deadline, prepared.priority) == ("id", 12.5, -3)
+
+
+async def test_many_inputs_keep_their_order(prompts: EmbeddingPrompts) -> None:
+    """However they are split among the threads."""
+    texts = [str(number) for number in range(1000)]
+    assert await tokens(prompts, *texts) == [[BEGIN, *text.encode(), FINISH] for text in texts]
+
+
+@pytest.mark.parametrize("given", ["abcdefg", [1, 2, 3, 4, 5, 6, 7, 8, 9]])
+async def test_too_long_input_is_refused_or_loses_its_end(prompts: EmbeddingPrompts, given: str | list[int]) -> None:
+    """Both keep what the tokenizer adds; the error has the input's place and the lengths."""
+    with pytest.raises(PromptTooLong) as caught:
+        await prompts.prepare(asked("a", given), "r")
+    assert (caught.value.field, caught.value.num_prompt_tokens, caught.value.max_prompt_tokens) == ("inputs[1]", 9, 8)
+    cut = [BEGIN, *b"abcdef", FINISH] if isinstance(given, str) else [1, 2, 3, 4, 5, 6, 7, 8]
+    assert await tokens(prompts, "a", given, truncates=True) == [[BEGIN, 97, FINISH], cut]
+
+
+@pytest.mark.parametrize("given", ["abcdef", [1, 2, 3, 4, 5, 6, 7, 8]])
+async def test_longest_input_is_taken_whole(prompts: EmbeddingPrompts, given: str | list[int]) -> None:
+    """The limit itself is within."""
+    for truncates in (False, True):
+        assert len((await tokens(prompts, given, truncates=truncates))[0]) == 8
+
+
+@pytest.mark.parametrize(
+    ("inputs", "fields", "field"),
+    [
+        (["a", ""], {}, "inputs[1].text"),
+        (["a", ""], {"instruction": "x"}, "inputs[1].text"),
+        (["a", [1]], {"instruction": "x"}, "instruction"),
+        (["a"], {"dimensions": 5}, "dimensions"),
+    ],
+)
+async def test_bad_request_is_refused(
+    prompts: EmbeddingPrompts, inputs: list[Any], fields: dict[str, Any], field: str
+) -> None:
+    """The error names the field."""
+    with pytest.raises(InvalidRequest) as caught:
+        await prompts.prepare(asked(*inputs, **fields), "r")
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "expected"),
+    [(None, [3, 4, 12, 0]), (4, [3, 4, 12, 0]), (3, [3 / 13, 4 / 13, 12 / 13]), (2, [0.6, 0.8])],
+)
+async def test_dimensions_cut_vectors_to_unit_length(
+    prompts: EmbeddingPrompts, dimensions: int | None, expected: list[float]
+) -> None:
+    """Leading components at unit length; all of them as the model made them."""
+    vectors = [np.array([3, 4, 12, 0], dtype=np.float32), np.zeros(4, dtype=np.float32)]
+    first, second = await prompts.finish(vectors, dimensions, lambda cut: cut)
+    assert first == pytest.approx(expected)
+    assert second == [0] * len(expected)
+
+
+async def test_vectors_are_rendered_on_a_thread(prompts: EmbeddingPrompts) -> None:
+    """There may be millions of numbers: the loop isn't held up."""
+    assert await prompts.finish([], None, lambda _: threading.get_ident()) != threading.get_ident()
+
+
+async def test_long_texts_do_not_hold_up_short_ones() -> None:
+    """While requests of long texts fill the threads, a short one has its turn after a text, not after all."""
+    gate = threading.Semaphore(0)
+    entered = threading.Semaphore(0)
+
+    class Slow(FramedTokenizer):
+        encoded = 0
+
+        def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+            if len(text) > 1:
+                entered.release()
+                assert gate.acquire(timeout=60)
+                self.encoded += 1
+            return super().encode(text[:2], add_special_tokens=add_special_tokens)
+
+    tokenizer = Slow()
+    prompts = EmbeddingPrompts(tokenizer, 8, 4)
+    long = [asyncio.create_task(prompts.prepare(asked(*["x" * 65_536] * 50), "r")) for _ in range(2)]
+    for _ in long:
+        assert await asyncio.to_thread(entered.acquire, timeout=60)  # each has a thread
+    short = asyncio.create_task(prompts.prepare(asked("a"), "r"))
+    await asyncio.sleep(0)  # so that it waits for one
+    gate.release(100)
+    await short
+    assert tokenizer.encoded < 90
+    for each in long:
+        each.cancel()
+    await asyncio.gather(*long, return_exceptions=True)
+    prompts.close()
+
+
+def test_tokenizer_that_respells_its_text_is_refused() -> None:
+    """What it adds could not be told from the text."""
+
+    class Respelling(ByteTokenizer):
+        def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+            return [1, 2] if add_special_tokens else [3]
+
+    with pytest.raises(ValueError, match="changes a text's own tokens"):
+        EmbeddingPrompts(Respelling(), 8, 4)

@@ -1,0 +1,71 @@
+"""Chat templates: rendered by transformers, refused in their own words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.generation.errors import ModelLoadError, TemplateRefused
+from service.prompts.template import ChatTemplate, NoChatTemplate
+from tests.service.prompts.fakes import DEMO, template_of, tokenizer_of
+
+TOKENIZER = tokenizer_of()
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+def test_render_gives_messages_tools_and_variables_to_the_template() -> None:
+    """Everything reaches the template, and the prompt ends where the answer begins."""
+    source = "{{ messages[0].content }}|{{ tools[0].function.name }}|{{ enable_thinking }}|{{ add_generation_prompt }}"
+    template = template_of(source, TOKENIZER)
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    assert template.render(HELLO, tools, {"enable_thinking": False}) == "hello|f|False|True"
+
+
+def test_variables_are_what_the_template_reads_and_does_not_set() -> None:
+    """A template's switches are found, also beside transformers' own tag."""
+    source = (
+        "{% set a = 1 %}{% for m in messages %}{% generation %}{{ m.thinking }}{% endgeneration %}{% endfor %}{{ b }}"
+    )
+    assert template_of(source, TOKENIZER).variables == {"messages", "b"}
+
+
+def test_refusal_has_the_template_s_words() -> None:
+    """What a template raises is what the caller reads."""
+    template = template_of(
+        "{{ raise_exception('After the optional system message, roles must alternate') }}", TOKENIZER
+    )
+    with pytest.raises(TemplateRefused, match="roles must alternate") as refusal:
+        template.render(HELLO, None, {})
+    assert (refusal.value.field, refusal.value.reason) == ("messages", "TEMPLATE_REFUSED")
+
+
+@pytest.mark.parametrize("source", ["{{ messages[9].content.x }}", "{{ 1 + messages }}", "{{ 1 / 0 }}"])
+def test_template_that_breaks_is_a_refusal(source: str) -> None:
+    """A template that fails on a conversation fails that request and nothing else."""
+    with pytest.raises(TemplateRefused):
+        template_of(source, TOKENIZER).render(HELLO, None, {})
+
+
+def test_folder_without_template_is_not_loaded(tmp_path: Path) -> None:
+    """A model that can't chat is told apart from a folder that can't be read, both with the folder's name."""
+    (tmp_path / "tokenizer.json").write_text(TOKENIZER.json)
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    with pytest.raises(NoChatTemplate, match=f"{tmp_path}: .* no chat template"):
+        ChatTemplate.from_folder(tmp_path)
+    with pytest.raises(ModelLoadError, match="none") as caught:
+        ChatTemplate.from_folder(tmp_path / "none")
+    assert not isinstance(caught.value, NoChatTemplate)
+
+
+def test_broken_template_is_not_loaded() -> None:
+    """A template that isn't one is told at start."""
+    with pytest.raises(ModelLoadError, match="can't be read"):
+        template_of("{% for %}", TOKENIZER)
+
+
+def test_bundled_model_s_template_is_loaded_from_its_folder() -> None:
+    """The folder's own template renders a chat."""
+    template = ChatTemplate.from_folder(DEMO)
+    assert "enable_thinking" in template.variables
+    assert template.render(HELLO, None, {"enable_thinking": True}).endswith("hello<|im_end|>\n<|im_start|>assistant\n")

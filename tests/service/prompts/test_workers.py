@@ -1,0 +1,104 @@
+"""The threads that prepare requests: whose fault it is when time runs out."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+
+import pytest
+
+from service.generation.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest
+from service.prompts.workers import WorkerLimits, Workers
+
+TOO_LONG = InvalidRequest("prompt", "it took too long")
+
+
+@pytest.fixture
+async def release() -> AsyncIterator[threading.Event]:
+    """Ends what is stuck."""
+    release = threading.Event()
+    yield release
+    release.set()
+
+
+async def test_work_is_done_on_a_thread_of_its_own() -> None:
+    """The result comes back, and so does what the work raises."""
+    workers = Workers(WorkerLimits())
+    assert await workers.run(threading.get_ident, None, TOO_LONG) != threading.get_ident()
+    with pytest.raises(ZeroDivisionError):
+        await workers.run(lambda: 1 / 0, None, TOO_LONG)
+    workers.close()
+
+
+async def test_early_timer_is_still_the_deadline_s(monkeypatch: pytest.MonkeyPatch, release: threading.Event) -> None:
+    """A loop's timer may fire before the clock shows the deadline: what ended the wait is the deadline all the same."""
+    monkeypatch.setattr("service.prompts.workers.time", SimpleNamespace(monotonic=lambda: 100.0))
+    workers = Workers(WorkerLimits(num_threads=1))
+    for deadline in (100.008, 100.001, 100.0, 99.0):
+        with pytest.raises(DeadlineExceeded):
+            await workers.run(release.wait, deadline, TOO_LONG)  # begun the first time, and waiting for a thread then
+    workers.close()
+
+
+async def test_limit_before_the_deadline_is_the_caller_s(
+    monkeypatch: pytest.MonkeyPatch, release: threading.Event
+) -> None:
+    """Work that takes longer than its limit is refused, though the deadline be near."""
+    monkeypatch.setattr("service.prompts.workers.time", SimpleNamespace(monotonic=lambda: 100.0))
+    workers = Workers(WorkerLimits(max_work_s=0.01))
+    with pytest.raises(InvalidRequest) as refusal:
+        await workers.run(release.wait, 100.02, TOO_LONG)
+    assert refusal.value is TOO_LONG
+    workers.close()
+
+
+async def test_who_gets_no_thread_is_told_when_to_come_back(release: threading.Event) -> None:
+    """In as long as it waited, but not sooner than in a second."""
+    workers = Workers(WorkerLimits(max_work_s=0.01, num_threads=1))
+    begun = threading.Event()
+
+    def work() -> None:
+        begun.set()
+        release.wait(30)
+
+    stuck = asyncio.create_task(workers.run(work, None, TOO_LONG))
+    await asyncio.to_thread(begun.wait)
+    with pytest.raises(EngineOverloaded, match="busy") as refusal:
+        await workers.run(release.wait, None, TOO_LONG)
+    assert refusal.value.retry_after_s == 1.0
+    await asyncio.gather(stuck, return_exceptions=True)
+    workers.close()
+
+
+async def test_work_that_nobody_waits_for_is_not_begun(release: threading.Event) -> None:
+    """Who leaves before there was a thread leaves nothing behind."""
+    workers = Workers(WorkerLimits(num_threads=1))
+    begun = threading.Event()
+    done: list[int] = []
+
+    def work() -> None:
+        begun.set()
+        release.wait(30)
+
+    stuck = asyncio.create_task(workers.run(work, None, TOO_LONG))
+    await asyncio.to_thread(begun.wait)
+    left = asyncio.create_task(workers.run(lambda: done.append(1), None, TOO_LONG))
+    await asyncio.sleep(0)
+    left.cancel()
+    await asyncio.gather(left, return_exceptions=True)
+    release.set()
+    await stuck
+    await workers.run(lambda: done.append(2), None, TOO_LONG)
+    assert done == [2]
+    workers.close()
+
+
+async def test_reading_names_its_field(release: threading.Event) -> None:
+    """A text that takes too long to read is refused under its name."""
+    workers = Workers(WorkerLimits(max_work_s=0.01))
+    with pytest.raises(InvalidRequest, match=r"longer than 0\.01 s") as refusal:
+        await workers.read(release.wait, None, "text")
+    assert refusal.value.field == "text"
+    workers.close()
