@@ -36,9 +36,9 @@ from service.telemetry import Telemetry
 from tests.engine.encoder_fakes import save_encoder
 from tests.engine.fakes import until
 from tests.engine.tiny_models import config, random_model
-from tests.pipeline.fakes import ADDED, CHATML, END, tokenizer_of
-from tests.pipeline.response_cases import check_order
+from tests.service.contract.response_cases import check_order
 from tests.service.fakes import Refusal, settings_of
+from tests.service.prompts.fakes import ADDED, CHATML, END, tokenizer_of
 from tests.service.random_calls import (
     BEGINNINGS,
     ENCODER,

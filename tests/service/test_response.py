@@ -14,7 +14,7 @@ from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2, respo
 from service.generation.errors import PromptTooLong, UnsupportedModality
 from service.health import Phase
 from tests.engine.fakes import until
-from tests.pipeline.response_cases import check_order
+from tests.service.contract.response_cases import check_order
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, refused, rest_of, running
 
 METHODS = ["CreateResponse", "StreamResponse"]
