@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,19 +14,53 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc, model_pb2_grpc
 
 from service.config import ModelSettings
+from service.engine.config import EngineConfig
 from service.engine.embedder import EmbedderFront
+from service.engine.encoder_core import EncoderCore
 from service.engine.port import StepObserver
+from service.engine.thread_link import ThreadLink
+from service.generation.embedding import TokenIds, Vector
 from service.prompts.embedding import EmbeddingPrompts
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedEncoder, ServedModel
 from service.server import Server
 from service.telemetry import Telemetry
-from tests.engine.encoder_fakes import NUM_DIMENSIONS, FramedTokenizer, HandRunner, hand_engine
+from tests.engine.encoder_fakes import NUM_DIMENSIONS, VOCAB_SIZE, FramedTokenizer, HandRunner
 from tests.engine.fakes import until
 from tests.service.fakes import MODEL, ScriptedRunner, scripted_engine, served, settings_of
 from tests.service.plain_preparation import PlainPreparation
 
 ENCODER = "encoder"
+
+
+class GatedRunner(HandRunner):
+    """A runner by hand whose batches wait at a gate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fail_with: BaseException | None = None
+        self.entered = threading.Event()
+        self.gate = threading.Event()  # each batch waits for it
+        self.gate.set()
+        self.max_runs: int | None = None  # the gate closes itself after so many batches
+
+    def run(self, inputs: Sequence[TokenIds]) -> list[Vector]:
+        self.entered.set()
+        if len(self.batches) == self.max_runs:
+            self.gate.clear()
+        assert self.gate.wait(60)
+        if self.fail_with is not None:
+            raise self.fail_with
+        return super().run(inputs)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Batches wait until the end of the block."""
+        self.gate.clear()
+        try:
+            yield
+        finally:
+            self.gate.set()
 
 
 @dataclass
@@ -35,7 +70,7 @@ class RunningEncoder:
     server: Server
     telemetry: Telemetry
     engine: EmbedderFront
-    runner: HandRunner
+    runner: GatedRunner
     spans: InMemorySpanExporter
     embeddings: Any
     models: Any
@@ -58,13 +93,15 @@ async def running_encoder(engine: dict[str, int] | None = None, **settings: Any)
     telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])
     chosen = settings_of(**{"model": {ENCODER: "nowhere", MODEL: "nowhere"}, **settings})
     server = Server(chosen, telemetry)
-    runner = HandRunner()
+    runner = GatedRunner()
     made: list[EmbedderFront] = []
 
     async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
         if model.name == MODEL:
             return served(MODEL, scripted_engine(ScriptedRunner("hello"), observer), PlainPreparation())
-        made.append(hand_engine(runner, observer, **engine or {}))
+        config = EngineConfig(max_model_len=16, **engine or {})
+        link = ThreadLink(EncoderCore(runner, config.max_batch_tokens), name="encoder")
+        made.append(EmbedderFront(link, config, vocab_size=VOCAB_SIZE, observer=observer))
         description = ModelDescription(ENCODER, tasks=[Task.EMBEDDING], embedding_dimensions=NUM_DIMENSIONS)
         tokenizer = FramedTokenizer()
         prompts = EmbeddingPrompts(tokenizer, made[0].max_model_len, NUM_DIMENSIONS)
