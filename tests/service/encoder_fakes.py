@@ -78,7 +78,9 @@ class RunningEncoder:
 
     async def until_idle(self) -> None:
         """Return when nobody is served and nothing waits; fail if that never comes."""
-        await until(lambda: not self.engine.num_open and not self.engine.stats().num_waiting)
+        await until(lambda: not self.engine.num_open)
+        await self.engine.check()  # answered when all mail before it is read
+        await until(lambda: not self.engine.stats().num_waiting)
 
 
 def embed(*texts: str, **fields: Any) -> embedding_pb2.EmbedRequest:

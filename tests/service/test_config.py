@@ -38,7 +38,9 @@ def test_context_length_is_not_for_the_bundled_encoder() -> None:
 
 def test_backend_is_a_setting_of_the_engine() -> None:
     """It is chosen by flag for all models; by itself it is `auto`."""
-    by_itself, forced = (read_settings(flags).served_models()[0] for flags in ([], ["--engine.backend=transformers"]))
+    by_itself, forced = (
+        read_settings(Settings, flags).served_models()[0] for flags in ([], ["--engine.backend=transformers"])
+    )
     assert by_itself.engine is not None
     assert forced.engine is not None
     assert (by_itself.engine.backend, forced.engine.backend) == ("auto", "transformers")

@@ -12,9 +12,12 @@ import pytest
 from sluice.v1 import embedding_pb2, model_pb2, serving_pb2
 
 from service.config import EMBEDDING_NAME, Settings
+from service.contract.embedding import to_texts
+from service.engine.embedder import EmbedderFront
 from service.generation.stats import EngineStats
 from service.health import Phase
 from service.loading import load_model
+from service.registry.description import Task
 from service.registry.models import ServedEncoder
 from tests.engine.encoder_fakes import BEGIN, FINISH, vector_of
 from tests.engine.fakes import until
@@ -286,15 +289,16 @@ async def test_bundled_encoder_is_loaded_by_its_folder() -> None:
     model = load_model(settings, Nobody())
     assert isinstance(model, ServedEncoder)
     description = model.description
-    assert (description.name, list(description.tasks)) == (EMBEDDING_NAME, [model_pb2.TASK_EMBEDDING])
+    assert (description.name, list(description.tasks)) == (EMBEDDING_NAME, [Task.EMBEDDING])
     assert (description.architecture, description.embedding_dimensions) == ("BertModel", 384)
     assert (description.max_model_len, description.vocab_size) == (256, 30522)
     assert description.num_parameters == pytest.approx(22.7e6, rel=0.01)
     texts = embed("A cat sits on the mat.", "There is a kitten on the carpet.", "Interest rates were raised again.")
+    assert isinstance(model.engine, EmbedderFront)
     async with model.engine as engine:
-        encoded = await engine.encode(await model.embeddings.prepare(texts, "r"))
-    cat, kitten, rates = encoded.vectors
+        output = await engine.embed(await model.prompts.prepare(to_texts(texts), "r"))
+    cat, kitten, rates = output.vectors
     assert np.dot(cat, cat) == pytest.approx(1, abs=1e-5)
     assert np.dot(cat, kitten) > 0.4
     assert np.dot(cat, rates) < 0.2
-    model.embeddings.close()
+    model.prompts.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -11,11 +12,11 @@ import pytest
 from google.protobuf import json_format
 from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2, response_pb2_grpc
 
-from service.generation.errors import PromptTooLong, UnsupportedModality
 from service.health import Phase
 from tests.engine.fakes import until
 from tests.service.contract.response_cases import check_order
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, refused, rest_of, running
+from tests.service.preparation.fakes import preparation_of
 
 METHODS = ["CreateResponse", "StreamResponse"]
 
@@ -111,19 +112,24 @@ async def test_bad_request_is_refused_by_its_field(method: str, fields: dict[str
 
 
 @pytest.mark.parametrize(
-    ("error", "field", "rule"),
+    ("item", "field", "rule"),
     [
-        (PromptTooLong("messages", 9, 8), "input", "PROMPT_TOO_LONG"),
-        (UnsupportedModality("messages[1].content[0].file", "no"), "input[0].message.content[0].file", None),
+        (said("long " * 100), "input", "PROMPT_TOO_LONG"),
+        (
+            {"message": {"role": "ROLE_USER", "content": [{"file": {"url": "file.pdf"}}]}},
+            "input[0].message.content[0].file",
+            "UNSUPPORTED_MODALITY",
+        ),
     ],
 )
-async def test_errors_of_the_chat_name_the_items(error: Any, field: str, rule: str | None) -> None:
-    """What the pipeline finds in the chat's messages is told by the caller's items."""
+async def test_errors_of_the_conversation_name_the_items(item: dict[str, Any], field: str, rule: str) -> None:
+    """What preparation finds in the conversation's messages is told by the caller's items."""
     async with running() as run:
-        run.preparation.fail_with = error
-        refusal = await refused(stub_of(run).StreamResponse(asked(instructions="I")))
+        served = run.server.registry.generator(MODEL)
+        run.server.registry.add(replace(served, preparation=preparation_of(max_model_len=128)))
+        refusal = await refused(stub_of(run).StreamResponse(asked(input=[item], instructions="I")))
     assert refusal.events == []
-    assert refusal.fields == [(field, rule or "UNSUPPORTED_MODALITY")]
+    assert refusal.fields == [(field, rule)]
 
 
 async def test_unknown_model_is_not_found() -> None:

@@ -194,7 +194,7 @@ async def test_many_long_texts_hold_up_each_other_only() -> None:
     release = threading.Event()
     async with running() as run:
         readers = run.server.readers
-        readers.limits = replace(readers.limits, max_render_s=0.3)
+        readers.limits = replace(readers.limits, max_work_s=0.3)
         texts = [
             asyncio.create_task(readers.read(release.wait, None, "text")) for _ in range(readers.limits.num_threads)
         ]
