@@ -6,11 +6,10 @@ import random
 from functools import cache
 
 from service.engine.constraints.grammar import GrammarCompiler
-from tests.engine.constraints.fakes import babble, control_ids_of
-
 from service.engine.tokenizer import FastTokenizer
 from service.generation.constraint import Grammar
 from service.generation.errors import ConstraintFailed
+from tests.engine.constraints.fakes import babble, control_ids_of
 from tests.service.prompts.fakes import END, token_id
 
 

@@ -9,13 +9,12 @@ from typing import Any
 
 import jsonschema
 import pytest
-from service.engine.constraints.compiler import ConstraintCompiler
 from sluice.v1 import completion_pb2, sampling_pb2
-from tests.engine.constraints.fakes import allowed_ids, babble, control_ids_of
 
 from service.answering.kind import COMPLETION
 from service.chat_model import ChatModel
 from service.engine.constraint_state import ConstraintState
+from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.tokenizer import FastTokenizer
 from service.generation.constraint import Constraint
 from service.generation.conversation import ReasoningEffort
@@ -26,6 +25,7 @@ from service.generation.request import GenerationRequest
 from service.preparation import Preparation, PreparedAnswer
 from service.prompts.template import ChatTemplate
 from service.prompts.workers import WorkerLimits, Workers
+from tests.engine.constraints.fakes import allowed_ids, babble, control_ids_of
 from tests.service.contract.fakes import completion_request
 from tests.service.output.fakes import Told, outputs_of, told
 from tests.service.preparation.fakes import (
