@@ -1,0 +1,29 @@
+"""Tokens without any generation."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.generation.errors import InvalidRequest
+from service.prompts.tokens import check_token, detokenize
+from tests.service.prompts.fakes import ADDED, END, tokenizer_of
+
+TOKENIZER = tokenizer_of(*ADDED)
+
+
+def test_tokens_become_their_text() -> None:
+    """Control tokens are shown or not; bytes that are no UTF-8 are U+FFFD."""
+    token_ids = TOKENIZER.encode(f"é{END}")
+    assert detokenize(TOKENIZER, token_ids, skip_special_tokens=False) == f"é{END}"
+    assert detokenize(TOKENIZER, token_ids, skip_special_tokens=True) == "é"
+    assert detokenize(TOKENIZER, token_ids[:1], skip_special_tokens=False) in ("é", "\ufffd")
+
+
+def test_unknown_token_is_refused_by_its_place() -> None:
+    """The message has the vocabulary's size."""
+    with pytest.raises(InvalidRequest, match="there is no token 9999") as refusal:
+        detokenize(TOKENIZER, [1, 9999], skip_special_tokens=False)
+    assert refusal.value.field == "token_ids[1]"
+    check_token(99, "f", 100)
+    with pytest.raises(InvalidRequest, match="100 tokens"):
+        check_token(100, "f", 100)
