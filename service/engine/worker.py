@@ -22,7 +22,7 @@ from service.engine.loop import Mailbox, run
 from service.engine.mail import Abort, Add, Check, Compile, Report, Stop
 from service.generation.errors import ModelLoadError, SequenceError
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("service.engine.worker")  # whose own name is __main__
 
 
 class Worker:
@@ -40,7 +40,8 @@ class Worker:
     def run(self) -> int:
         """Load, serve until told to stop, and return the exit status."""
         launch = self._launch.get()
-        logging.basicConfig(level=launch.log_level, handlers=[_ToParent(self._outbox)], force=True)
+        logging.getLogger().setLevel(launch.log_level)
+        logging.getLogger().addHandler(_ToParent(self._outbox))
         status = 1
         try:
             made = launch.recipe.make()

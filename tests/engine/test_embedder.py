@@ -115,6 +115,7 @@ async def test_tokens_that_are_computed_leave_the_queue(start: Starter) -> None:
     async with start.started_embedder(max_queue_tokens=100, max_batch_tokens=64) as (engine, script):
         script.stop_after(2)
         large = asyncio.create_task(engine.embed(embedding(*[16] * 9)))  # 144 tokens, of which 128 are computed
+        await until(script.is_at_gate)
         await until(lambda: engine.stats().num_steps == 2)
         other = asyncio.create_task(engine.embed(embedding(*[16] * 5)))  # 80 behind 16
         await begun(other)
@@ -134,6 +135,7 @@ async def test_request_whose_caller_left_is_not_computed(start: Starter) -> None
             first.cancel()
             waiting.cancel()
             await asyncio.gather(first, waiting, return_exceptions=True)
+            await start.settle()
         assert vectors_of(await engine.embed(embedding(1, token_id=3))) == [vector_of([3])]
         assert engine.stats().num_waiting == 0
         assert [batch[0][0] for batch in script.steps()] == [1, 3]
@@ -182,6 +184,7 @@ async def test_drain_ends_what_does_not_end_in_time(start: Starter) -> None:
             await engine.drain(0)
             with pytest.raises(EngineClosed):
                 await running
+            await start.settle()
         await until(lambda: engine.stats().num_steps == 1 and engine.stats().num_waiting == 0)
         await engine.check()
         assert len(script.steps()) == 1

@@ -182,4 +182,4 @@ async def test_engine_tells_its_observer_of_each_step(start: Starter) -> None:
 def test_engine_wants_sizes_that_are_known(start_thread: Starter, missing: str) -> None:
     """What the model and the memory decide must be decided before the engine is made."""
     with pytest.raises(ValueError, match=missing):
-        start_thread.generator(**{missing: None})
+        start_thread.generator(**{missing: None})  # type: ignore[arg-type]

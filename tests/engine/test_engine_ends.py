@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from service.engine.front import EngineFront
 from service.generation.errors import DeadlineExceeded, EngineClosed, EngineFailed, SequenceError
 from tests.engine.fakes import Clock, read, request, sums, until
 from tests.engine.started_engine import ENDLESS, NEVER, Starter, generate, is_idle, tokens
@@ -123,7 +122,6 @@ async def test_engine_thread_ends_with_its_loop(start_thread: Starter, kind: str
     name = f"forgotten {kind}"
 
     async def leave() -> None:
-        engine: EngineFront[object]
         engine, _ = getattr(start_thread, kind)(link={"beat_s": BEAT_S, "name": name})
         engine.start()
         assert has_thread(name)

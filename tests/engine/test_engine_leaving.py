@@ -22,6 +22,7 @@ async def test_engine_frees_everything_when_the_reader_leaves(start: Starter, nu
             script.close_gate()
             await until(script.is_at_gate)
             num_steps = len(script.steps())
+        await start.settle()
         script.open_gate()
         await until(lambda: is_idle(engine))
         assert len(script.steps()) <= num_steps + 1
@@ -58,6 +59,7 @@ async def test_engine_forgets_a_request_that_left_before_it_was_run(start: Start
             await until(script.is_at_gate)
             async with engine.generate(request("second")):
                 pass
+            await start.settle()
             script.open_gate()
             await read(first)
         await until(lambda: is_idle(engine))

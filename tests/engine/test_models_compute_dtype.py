@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from service.engine.models.compute_dtype import ComputeDtype, choose_compute_dtype
+from service.engine.description import ComputeDtype
+from service.engine.models.compute_dtype import choose_compute_dtype
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 
