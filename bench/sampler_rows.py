@@ -14,17 +14,17 @@ import statistics
 import time
 
 import torch
-from service.pipeline.constraint import GrammarCompiler, GrammarConstraint
-from service.pipeline.control_tokens import ControlTokens
-from service.pipeline.grammar import constraint_grammar
-from sluice.v1 import sampling_pb2
 
 from bench import shapes
+from service.constraints.grammar import format_grammar
+from service.engine.constraints.grammar import GrammarCompiler, GrammarConstraint
 from service.engine.sampler import TorchSampler
 from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.tokenizer import FastTokenizer
+from service.generation.output_format import JsonSchema
 from service.generation.parameters import SamplingParams
 from service.generation.request import GenerationRequest
+from service.prompts.control_tokens import ControlTokens
 
 BATCH_SIZE = 16
 VOCABULARIES = {"demo": None, "152k": shapes.QWEN2_5_0_5B.vocab_size}
@@ -104,9 +104,8 @@ def tokenizer_of(vocab_size: int | None) -> FastTokenizer:
 def constraint_states(tokenizer: FastTokenizer) -> list[GrammarConstraint]:
     """The schema's constraint before each token of the document."""
     control_tokens = ControlTokens(tokenizer, (shapes.DEMO / "chat_template.jinja").read_text())
-    compiler = GrammarCompiler(tokenizer, control_tokens, [min(tokenizer.special_token_ids)])
-    wanted = sampling_pb2.OutputConstraint(json_schema=sampling_pb2.JsonSchema(name="s", schema=json.dumps(SCHEMA)))
-    states = [compiler.compile(constraint_grammar(wanted))]
+    compiler = GrammarCompiler(tokenizer, control_tokens.ids, [min(tokenizer.special_token_ids)])
+    states = [compiler.compile(format_grammar(JsonSchema(json.dumps(SCHEMA), strict=False, field="schema")))]
     for token_id in tokenizer.encode(DOCUMENT)[:-1]:
         states.append(states[-1].fork())
         states[-1].accept(token_id)

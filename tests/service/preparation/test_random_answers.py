@@ -10,15 +10,19 @@ from typing import Any
 
 import jsonschema
 import pytest
-from service.engine.build import build_engine
-from service.engine.engine import Engine
-from service.pipeline.chat import ChatPipeline
-from service.pipeline.template import ChatTemplate
 from sluice.v1 import chat_pb2, sampling_pb2, tool_pb2
 
+from service.answering.kind import CHAT
 from service.engine.config import EngineConfig
+from service.engine.engines import build_engine
+from service.engine.generator import GeneratorFront
+from service.engine.tokenizer import FastTokenizer
+from service.preparation import Preparation
+from service.prompts.template import ChatTemplate
 from tests.engine.constraints.random_schemas import Schema, random_schema
-from tests.pipeline.fakes import DEMO, fold, function, request_of, user
+from tests.service.contract.fakes import chat_request, function, user
+from tests.service.preparation.fakes import chat_model_of, exchange, preparation_of
+from tests.service.prompts.fakes import DEMO
 
 NUM_REQUESTS = 200
 MAX_TOKENS = 96
@@ -26,17 +30,20 @@ Case = tuple[chat_pb2.ChatRequest, dict[str, Schema]]  # a request, and the sche
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[tuple[Engine, ChatPipeline]]:
+async def served() -> AsyncIterator[tuple[GeneratorFront, Preparation]]:
     """The model in an engine whose cache holds a part of what runs at once."""
-    config = EngineConfig(num_blocks=256, max_batch_sequences=16, num_threads=1)
-    built = build_engine(str(DEMO), config)
-    template = ChatTemplate.from_folder(DEMO)
-    pipeline = ChatPipeline("demo", template, built.tokenizer, built.engine.max_model_len, built.eos_token_ids)
+    tokenizer = FastTokenizer.from_folder(DEMO)
+    preparation = preparation_of(ChatTemplate.from_folder(DEMO), tokenizer)
+    built = build_engine(
+        str(DEMO),
+        EngineConfig(num_blocks=256, max_batch_sequences=16, num_threads=1),
+        control_token_ids=chat_model_of(preparation).control_token_ids,
+    )
     async with built.engine as engine:
-        yield engine, pipeline
+        yield engine, preparation
         stats = engine.stats()
         assert (stats.num_running, stats.num_waiting, stats.num_free_blocks) == (0, 0, stats.num_blocks)
-    pipeline.close()
+    preparation.close()
 
 
 def random_case(rng: random.Random) -> Case:
@@ -64,7 +71,7 @@ def random_case(rng: random.Random) -> Case:
         fields["tools"] = [function(name, json.dumps(schema)) for name, schema in schemas.items()]
         fields["tool_choice"] = tool_pb2.ToolChoice(mode=tool_pb2.TOOL_CHOICE_MODE_REQUIRED)
         fields["parallel_tool_calls"] = rng.choice([None, False])
-    return request_of(user(rng.choice(["Hello!", "Give me the data.", "What now?"])), **fields), schemas
+    return chat_request(user(rng.choice(["Hello!", "Give me the data.", "What now?"])), **fields), schemas
 
 
 def _parameters(rng: random.Random) -> Schema:
@@ -72,11 +79,13 @@ def _parameters(rng: random.Random) -> Schema:
     return {"type": "object", "properties": properties, "required": rng.sample(sorted(properties), 1)}
 
 
-async def answer(engine: Engine, pipeline: ChatPipeline, request: chat_pb2.ChatRequest) -> chat_pb2.ChatResponse:
+async def answer(
+    engine: GeneratorFront, preparation: Preparation, request: chat_pb2.ChatRequest
+) -> chat_pb2.ChatResponse:
     """What the product would answer, as the fold of what it would stream."""
-    chat = await pipeline.prepare(request, "r")
-    async with engine.generate(chat.generation) as outputs:
-        return fold([event async for output in outputs for event in chat.events(output)])
+    asked = await exchange(preparation, CHAT, request)
+    async with engine.generate(*asked.prepared.requests) as outputs:
+        return asked.answer([output async for output in outputs])
 
 
 def ends_well(choice: chat_pb2.ChatChoice, schemas: dict[str, Schema], request: chat_pb2.ChatRequest) -> bool:
@@ -98,9 +107,9 @@ def ends_well(choice: chat_pb2.ChatChoice, schemas: dict[str, Schema], request: 
 
 
 @pytest.mark.slow
-async def test_constrained_answers_hold_for_200_random_requests(served: tuple[Engine, ChatPipeline]) -> None:
+async def test_constrained_answers_hold_for_200_random_requests(served: tuple[GeneratorFront, Preparation]) -> None:
     """Schemas and demanded calls, 12 requests at a time: each answer is valid unless cut by its length, as few are."""
-    engine, pipeline = served
+    engine, preparation = served
     rng = random.Random(4)
     cases = [random_case(rng) for _ in range(NUM_REQUESTS)]
     room = asyncio.Semaphore(12)
@@ -108,7 +117,7 @@ async def test_constrained_answers_hold_for_200_random_requests(served: tuple[En
     async def run(case: Case) -> list[bool]:
         request, schemas = case
         async with room:
-            response = await answer(engine, pipeline, request)
+            response = await answer(engine, preparation, request)
         assert len(response.choices) == (request.n or 1)
         return [ends_well(choice, schemas, request) for choice in response.choices]
 
