@@ -48,6 +48,9 @@ class Engine(Protocol):
     def start(self) -> None:
         """Begin to serve, on the running loop."""
 
+    async def check(self) -> None:
+        """Raise EngineError if the engine has lost a cache block, or has given one to two."""
+
     async def drain(self, timeout_s: float) -> None:
         """Refuse new requests, wait until all callers have left, then end what is left with EngineClosed."""
 

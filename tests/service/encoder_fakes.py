@@ -89,7 +89,7 @@ def embed(*texts: str, **fields: Any) -> embedding_pb2.EmbedRequest:
 
 
 @asynccontextmanager
-async def running_encoder(engine: dict[str, int] | None = None, **settings: Any) -> AsyncIterator[RunningEncoder]:
+async def running_encoder(engine: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[RunningEncoder]:
     """The server, stopped at the end."""
     spans = InMemorySpanExporter()
     telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])

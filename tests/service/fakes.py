@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import abc
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -182,7 +183,7 @@ def served(
     name: str,
     engine: GeneratorFront,
     preparation: PlainPreparation,
-    tasks: Sequence[Task] = (Task.CHAT, Task.COMPLETION),
+    tasks: abc.Sequence[Task] = (Task.CHAT, Task.COMPLETION),
 ) -> ServedGenerator:
     """The model as the servicers see it."""
     description = ModelDescription(name, tasks=tasks, architecture="Scripted", fingerprint="fp", max_model_len=128)

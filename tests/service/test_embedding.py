@@ -19,8 +19,9 @@ from service.health import Phase
 from service.loading import load_model
 from service.registry.description import Task
 from service.registry.models import ServedEncoder
-from tests.engine.encoder_fakes import BEGIN, FINISH, vector_of
+from tests.engine.encoder_fakes import BEGIN, FINISH
 from tests.engine.fakes import until
+from tests.engine.vectors import vector_of
 from tests.service.encoder_fakes import ENCODER, RunningEncoder, embed, running_encoder
 from tests.service.fakes import MODEL, refused, request
 from tests.service.test_observation import samples
