@@ -1,7 +1,7 @@
 """What it costs or saves to compute in a process of its own, beside a thread of the service's process.
 
-Run as `python -m bench.engine_worker [demo] [0.5b] [--streams 1 16] [--tokens 96] [--rounds 5]`. No server: the front of
-an engine on an event loop, greedy streams that end by their length. Measured with an idle loop, and with one that
+Run as `python -m bench.engine_worker [demo] [0.5b] [--streams 1 16] [--tokens 96] [--rounds 5]`. No server: an
+engine's front on an event loop, greedy streams that end by their length. Measured with an idle loop, and with one that
 encodes JSON in slices of 20 ms, between which everything that is ready has its turn. A gap is the time between two
 tokens of a stream, as they were sampled and as they came to their reader; the percentiles are of all streams' gaps.
 The rounds alternate between the two; a ratio is process over thread, the median of the rounds' own ratios.
