@@ -1,8 +1,8 @@
 """`python -m service.engine.worker FD`: an engine's side in a process of its own.
 
-Its parent is at the other end of the socket FD: it says what to load, sends mail, stops the process, and the process
-ends with it. The main thread runs the engine; one thread reads mail, and one writes what is told, so that a parent that
-is busy never holds up a step.
+Its parent is at the other end of the socket FD: it says what to load, sends mail and stops the process, which ends with
+it in any case. The main thread runs the engine; one thread reads mail, and one writes what a busy parent doesn't take
+at once, so that it never holds up a step.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from service.engine import wire
 from service.engine.launch import Died, Launch, LoadFailed, Ready
 from service.engine.loop import Mailbox, run
 from service.engine.mail import Abort, Add, Check, Compile, Report, Stop
+from service.engine.outbox import Outbox
 from service.generation.errors import ModelLoadError, SequenceError
 
 _log = logging.getLogger("service.engine.worker")  # whose own name is __main__
@@ -32,10 +33,8 @@ class Worker:
         self._parent = parent
         self._mailbox: Mailbox = queue.SimpleQueue()
         self._launch: queue.SimpleQueue[Launch] = queue.SimpleQueue()
-        self._outbox: queue.SimpleQueue[object] = queue.SimpleQueue()  # None is the end
-        self._writer = threading.Thread(target=self._write, name="writer", daemon=True)
+        self._outbox = Outbox(parent)
         threading.Thread(target=self._read, name="reader", daemon=True).start()
-        self._writer.start()
 
     def run(self) -> int:
         """Load, serve until told to stop, and return the exit status."""
@@ -53,8 +52,7 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 - whatever it is, such as a panic in Rust, callers must be told
             _log.exception("the engine has failed")
             self._outbox.put(Died(f"{type(error).__name__}: {error}"))
-        self._outbox.put(None)
-        self._writer.join()
+        self._outbox.close()
         return status
 
     def _read(self) -> None:
@@ -71,19 +69,12 @@ class Worker:
                 _log.error("mail of an unknown kind: %s", type(message).__name__)
         os._exit(0)  # the parent has gone: nobody waits for anything, not even for the end of a step
 
-    def _write(self) -> None:
-        while (message := self._outbox.get()) is not None:
-            try:
-                self._parent.sendall(wire.pack(message))
-            except OSError:
-                return  # the parent has gone; the reader will notice
-
 
 class _ToParent(logging.handlers.QueueHandler):
     """Sends log records to the parent, whose handlers know where they belong."""
 
-    def __init__(self, outbox: queue.SimpleQueue[object]) -> None:
-        super().__init__(outbox)
+    def __init__(self, outbox: Outbox) -> None:
+        super().__init__(queue.SimpleQueue())
         self._outbox = outbox
 
     def enqueue(self, record: logging.LogRecord) -> None:

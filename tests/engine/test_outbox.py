@@ -1,0 +1,78 @@
+"""Outbox: whole messages in their order, however slowly they are read, and nobody waits."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from service.engine import wire
+from service.engine.outbox import Outbox
+
+
+def test_messages_arrive_in_order_though_nobody_reads_for_a_while() -> None:
+    """Far more than a socket holds is taken at once; read later, all of it is there."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        outbox = Outbox(theirs)
+        messages = [(index, b"x" * 10_000) for index in range(200)]
+        for message in messages:
+            outbox.put(message)
+        received = []
+        for message in wire.receive(ours, wire.Unpacker()):
+            received.append(message)
+            if len(received) == len(messages):
+                break
+        outbox.close()
+    assert received == messages
+
+
+def test_threads_do_not_mix_their_messages() -> None:
+    """Each message is whole, and each thread's are in order."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        outbox = Outbox(theirs)
+
+        def tell(name: int) -> None:
+            for index in range(100):
+                outbox.put((name, index, "y" * 3000))
+
+        threads = [threading.Thread(target=tell, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        received: list[tuple[int, int, str]] = []
+        for message in wire.receive(ours, wire.Unpacker()):
+            received.append(message)
+            if len(received) == 400:
+                break
+        for thread in threads:
+            thread.join()
+        outbox.close()
+    for name in range(4):
+        assert [index for each, index, _ in received if each == name] == list(range(100))
+
+
+def test_parent_that_has_gone_holds_nobody_up() -> None:
+    """What is told then is lost."""
+    ours, theirs = socket.socketpair()
+    outbox = Outbox(theirs)
+    ours.close()
+    for _ in range(100):
+        outbox.put(b"x" * 100_000)
+    outbox.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096])
+def test_unpacker_finds_the_messages_under_every_cut(size: int) -> None:
+    """Bytes in any pieces give the same messages; one that can't be read is told with its serial."""
+    data = wire.pack("first") + wire.pack({"second": 2}, 7) + wire.pack(b"3" * 100)
+    broken = bytearray(wire.pack("broken", 9))
+    broken[16:] = b"\xff" * (len(broken) - 16)
+    data += bytes(broken) + wire.pack("last")
+    unpacker = wire.Unpacker()
+    found = [each for start in range(0, len(data), size) for each in unpacker.feed(data[start : start + size])]
+    assert [*found[:3], found[4]] == ["first", {"second": 2}, b"3" * 100, "last"]
+    assert isinstance(found[3], wire.Unreadable)
+    assert found[3].serial == 9
