@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sluice.v1 import sampling_pb2
 
 from service.telemetry import MetricsPage
+from tests.engine.fakes import until
 from tests.service.fakes import MODEL, Running, ScriptedRunner, refused, request, running
 
 CHAT = f"chat {MODEL}"
@@ -90,6 +91,7 @@ async def test_metrics_tell_errors_apart() -> None:
     async with running() as run:
         run.preparation.fail_with = ValueError()
         await refused(run.chat.Chat(request()))
+        await until(lambda: bool(samples(run, "rpc_server_call_duration_seconds_count")))  # told after the status
         (labels,) = samples(run, "rpc_server_call_duration_seconds_count")
         assert {("rpc_response_status_code", "INTERNAL"), ("rpc_method", "sluice.v1.ChatService/Chat")} < labels
         (labels,) = samples(run, "gen_ai_server_request_duration_seconds_count")
