@@ -1,0 +1,127 @@
+// Products of some rows with a packed weight, tile by tile, and what is done with each tile's results.
+#pragma once
+
+#include "../types.h"
+#include "formats.h"
+
+namespace sluice {
+namespace SLUICE_SET {
+
+constexpr int kMaxTileRows = 12, kMaxTileGroups = 8;
+
+// What a tile needs: results go to out[row][group][16].
+struct Tile {
+  const void* x;
+  size_t x_stride;  // in elements
+  int num_rows;     // may be fewer than the tile's: the last is computed again and dropped by the reader
+  const uint8_t* w;
+  size_t group_bytes;
+  int padded_cols;
+  float* out;
+};
+
+template <class Format, int M, int N>
+void compute_tile(const Tile& tile) {
+  const typename Format::Input* x[M];
+  const typename Format::Weight* w[N];
+  for (int m = 0; m < M; ++m)
+    x[m] = static_cast<const typename Format::Input*>(tile.x) +
+           static_cast<size_t>(m < tile.num_rows ? m : tile.num_rows - 1) * tile.x_stride;
+  for (int n = 0; n < N; ++n)
+    w[n] = reinterpret_cast<const typename Format::Weight*>(tile.w + static_cast<size_t>(n) * tile.group_bytes);
+  Lanes sums[M][N];
+  unroll<M>([&](auto m) __attribute__((always_inline)) {
+    unroll<N>([&](auto n) __attribute__((always_inline)) { sums[m][n] = all16(0); });
+  });
+  multiply<Format, M, N>(sums, x, w, tile.padded_cols / Format::kColumns);
+  unroll<M>([&](auto m) __attribute__((always_inline)) {
+    unroll<N>([&](auto n) __attribute__((always_inline)) { store16(tile.out + (m * N + n) * 16, sums[m][n]); });
+  });
+}
+
+using TileFunction = void (*)(const Tile&);
+
+// The tiles for up to `rows` rows, by how many groups they take: 1, 2, 4, 8; null where registers would not do.
+struct TileRow {
+  int rows;
+  TileFunction by_groups[4];
+};
+
+template <class Format, int M, int N>
+constexpr TileFunction kTile = compute_tile<Format, M, N>;
+
+#if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)
+template <class F>
+constexpr TileRow kTiles[] = {
+    {1, {kTile<F, 1, 1>, kTile<F, 1, 2>, kTile<F, 1, 4>, kTile<F, 1, 8>}},
+    {2, {kTile<F, 2, 1>, kTile<F, 2, 2>, kTile<F, 2, 4>, kTile<F, 2, 8>}},
+    {4, {kTile<F, 4, 1>, kTile<F, 4, 2>, kTile<F, 4, 4>, nullptr}},
+    {6, {kTile<F, 6, 1>, kTile<F, 6, 2>, kTile<F, 6, 4>, nullptr}},
+    {8, {kTile<F, 8, 1>, kTile<F, 8, 2>, nullptr, nullptr}},
+    {12, {kTile<F, 12, 1>, kTile<F, 12, 2>, nullptr, nullptr}},
+};
+#elif defined(SLUICE_SET_avx2)
+template <class F>
+constexpr TileRow kTiles[] = {
+    {1, {kTile<F, 1, 1>, kTile<F, 1, 2>, kTile<F, 1, 4>, nullptr}},
+    {2, {kTile<F, 2, 1>, kTile<F, 2, 2>, nullptr, nullptr}},
+    {4, {kTile<F, 4, 1>, nullptr, nullptr, nullptr}},
+};
+#else
+template <class F>
+constexpr TileRow kTiles[] = {
+    {1, {kTile<F, 1, 1>, kTile<F, 1, 2>, nullptr, nullptr}},
+    {2, {kTile<F, 2, 1>, nullptr, nullptr, nullptr}},
+};
+#endif
+
+template <class Format>
+SLUICE_INLINE const TileRow& tiles_for(int rows) {
+  constexpr int count = sizeof(kTiles<Format>) / sizeof(TileRow);
+  int index = 0;
+  while (index + 1 < count && kTiles<Format>[index].rows < rows) ++index;
+  return kTiles<Format>[index];
+}
+
+// Groups are handed out to threads, and kept in the cache between tiles of rows, in blocks of this many.
+inline int groups_per_block(const Matrix& matrix, int num_rows, int num_threads) {
+  constexpr size_t kNearBytes = 384 * 1024;  // of weights, beside the inputs in a core's second cache
+  int block = kMaxTileGroups;
+  while (block > 2 && num_rows > kMaxTileRows / 2 && block * matrix.group_bytes > kNearBytes) block /= 2;
+  while (block > 2 && matrix.groups < block * 4 * num_threads) block /= 2;
+  return block;
+}
+
+// finish(row, group, sums, count): [count][16] sums of one row, its groups beginning at `group`. A pair of groups that
+// begins at an even one is never divided.
+template <class Format, class Finish>
+void multiply_rows(const Matrix& matrix, const void* x, size_t x_stride, int num_rows, int thread, int num_threads,
+                   const Finish& finish) {
+  alignas(64) float out[kMaxTileRows * kMaxTileGroups * 16];
+  const auto* input = static_cast<const typename Format::Input*>(x);
+  const int block = groups_per_block(matrix, num_rows, num_threads);
+  const int64_t num_blocks = (matrix.groups + block - 1) / block;
+  const int first = static_cast<int>(num_blocks * thread / num_threads) * block;
+  int last = static_cast<int>(num_blocks * (thread + 1) / num_threads) * block;
+  if (last > matrix.groups) last = matrix.groups;
+  for (int from = first; from < last; from += block) {
+    const int to = from + block < last ? from + block : last;
+    for (int row = 0; row < num_rows;) {
+      const TileRow& tiles = tiles_for<Format>(num_rows - row);
+      const int rows = num_rows - row < tiles.rows ? num_rows - row : tiles.rows;
+      for (int group = from; group < to;) {
+        int size = 3;
+        while (tiles.by_groups[size] == nullptr || group + (1 << size) > to) --size;
+        const int count = 1 << size;
+        tiles.by_groups[size]({input + static_cast<size_t>(row) * x_stride, x_stride, rows,
+                               matrix.data + group * matrix.group_bytes, matrix.group_bytes, matrix.padded_cols, out});
+        for (int m = 0; m < rows; ++m) finish(row + m, group, out + m * count * 16, count);
+        group += count;
+      }
+      row += rows;
+    }
+  }
+}
+
+}  // namespace SLUICE_SET
+}  // namespace sluice

@@ -1,0 +1,25 @@
+// What each instruction set offers to the rest: one thread's part of a step.
+#pragma once
+
+#include "../types.h"
+
+namespace sluice {
+
+// Waits until all threads of the step have come here. Compiled once, for every CPU.
+void meet(Barrier& barrier);
+
+using StepFunction = void (*)(const Step& step, int thread);
+
+#define SLUICE_DECLARE_SET(name)                              \
+  namespace name {                                            \
+  void run_step(const Step& step, int thread);                \
+  extern const bool kInputsAreHalf;                           \
+  }
+SLUICE_DECLARE_SET(portable)
+SLUICE_DECLARE_SET(avx2)
+SLUICE_DECLARE_SET(avx512)
+SLUICE_DECLARE_SET(avx512bf16)
+SLUICE_DECLARE_SET(neonbf16)
+#undef SLUICE_DECLARE_SET
+
+}  // namespace sluice

@@ -1,0 +1,214 @@
+// One thread's part of a step: the phases of all layers, with a meeting of the threads after each.
+#pragma once
+
+#include "attention.h"
+#include "linear.h"
+#include "set.h"
+
+namespace sluice {
+namespace SLUICE_SET {
+
+struct Range {
+  int begin, end;
+};
+
+SLUICE_INLINE Range part_of(int count, int thread, int num_threads) {
+  return {static_cast<int>(static_cast<int64_t>(count) * thread / num_threads),
+          static_cast<int>(static_cast<int64_t>(count) * (thread + 1) / num_threads)};
+}
+
+template <class F>
+SLUICE_INLINE void each_sum(const float* sums, int group, int count, const float* bias, F&& f) {
+  for (int n = 0; n < count; ++n) {
+    Lanes sum = load16(sums + n * 16);
+    if (bias != nullptr) sum = sum + load16(bias + (group + n) * 16);
+    f((group + n) * 16, sum);
+  }
+}
+
+SLUICE_INLINE Lanes silu(const Lanes& x) {
+  return map(x, [](V v) __attribute__((always_inline)) { return v / (set1(1.0f) + exp(set1(0.0f) - v)); });
+}
+
+// Weight: the format of the layers' weights; Cached: that of keys and values.
+template <class Weight, class Cached>
+struct ThreadStep {
+  using Input = typename Weight::Input;
+  const Step& step;
+  const Shape& shape;
+  const Weights& weights;
+  const Batch& batch;
+  const int thread;
+  int num_rows;         // of the residual, which ends with the output rows alone
+  float* residual;
+
+  void meet_all() const {
+    if (step.num_threads > 1) meet(*step.barrier);
+  }
+  Range mine(int count) const { return part_of(count, thread, step.num_threads); }
+  float* residual_row(int row) const { return residual + static_cast<size_t>(row) * step.residual_stride; }
+  float* wide_row(int row) const { return step.wide + static_cast<size_t>(row) * step.wide_stride; }
+  Input* input_row(int row) const { return static_cast<Input*>(step.input) + static_cast<size_t>(row) * step.input_stride; }
+  Input* inner_row(int row) const { return static_cast<Input*>(step.inner) + static_cast<size_t>(row) * step.inner_stride; }
+
+  void begin() {
+    const int half = shape.rotary_dim / 2;
+    const Range tokens = mine(batch.num_tokens);
+    for (int token = tokens.begin; token < tokens.end; ++token) {
+      embed(weights, shape, batch.token_ids[token], residual_row(token));
+      float* cosines = step.rotation + static_cast<size_t>(token) * 2 * half;
+      for (int i = 0; i < half; ++i) {
+        const float angle = static_cast<float>(batch.positions[token]) * weights.inverse_frequencies[i];
+        cosines[i] = __builtin_cosf(angle) * shape.rope_factor;
+        cosines[half + i] = __builtin_sinf(angle) * shape.rope_factor;
+      }
+    }
+  }
+
+  void normalize_rows(const float* weight) {
+    const Range rows = mine(num_rows);
+    for (int row = rows.begin; row < rows.end; ++row)
+      normalize(residual_row(row), weight, shape.hidden_size, shape.norm_epsilon, input_row(row));
+  }
+
+  void to_wide(const Matrix& matrix) {
+    multiply_rows<Weight>(matrix, step.input, step.input_stride, num_rows, thread, step.num_threads,
+                          [&](int row, int group, const float* sums, int count) {
+                            float* to = wide_row(row);
+                            each_sum(sums, group, count, matrix.bias,
+                                     [&](int at, const Lanes& sum) { store16(to + at, sum); });
+                          });
+  }
+
+  void add_to_residual(const Matrix& matrix, const void* input, size_t stride) {
+    const Lanes scale = all16(shape.residual_scale);
+    multiply_rows<Weight>(matrix, input, stride, num_rows, thread, step.num_threads,
+                          [&](int row, int group, const float* sums, int count) {
+                            float* to = residual_row(row);
+                            each_sum(sums, group, count, matrix.bias, [&](int at, const Lanes& sum) {
+                              store16(to + at, fma16(sum, scale, load16(to + at)));
+                            });
+                          });
+  }
+
+  void gate_and_up(const Matrix& matrix) {
+    multiply_rows<Weight>(matrix, step.input, step.input_stride, num_rows, thread, step.num_threads,
+                          [&](int row, int group, const float* sums, int count) {
+                            Input* to = inner_row(row);
+                            for (int n = 0; n < count; n += 2) {
+                              Lanes gate = load16(sums + n * 16), up = load16(sums + n * 16 + 16);
+                              if (matrix.bias != nullptr) {
+                                gate = gate + load16(matrix.bias + (group + n) * 16);
+                                up = up + load16(matrix.bias + (group + n) * 16 + 16);
+                              }
+                              store_input(to + (group + n) / 2 * 16, silu(gate) * up);
+                            }
+                          });
+  }
+
+  // Turn queries and keys, and put keys and values into the cache. Shared out by token and kv head.
+  void rotate_and_cache(int index) {
+    const Layer& layer = weights.layers[index];
+    const int group_size = shape.num_heads / shape.num_kv_heads, dim = shape.head_dim, half = shape.rotary_dim / 2;
+    const Range units = mine(batch.num_tokens * shape.num_kv_heads);
+    for (int unit = units.begin; unit < units.end; ++unit) {
+      const int token = unit / shape.num_kv_heads, kv_head = unit % shape.num_kv_heads;
+      float* heads = wide_row(token);
+      const float* cosines = step.rotation + static_cast<size_t>(token) * 2 * half;
+      for (int g = 0; g <= group_size; ++g) {
+        const bool is_key = g == group_size;
+        float* head = heads + (is_key ? shape.num_heads + kv_head : kv_head * group_size + g) * dim;
+        const float* norm = is_key ? layer.key_norm : layer.query_norm;
+        if (norm != nullptr) head_norm(head, norm, dim, shape.norm_epsilon);
+        if (layer.has_rope) rotate(head, cosines, cosines + half, half);
+      }
+      const int sequence = step.sequence_of[token], end = batch.row_offsets[sequence + 1];
+      const int slot = batch.context_lengths[sequence] - end + token;
+      const bool clears = token + 1 == end && slot % 16 <= token - batch.row_offsets[sequence];
+      const float* key = heads + (shape.num_heads + kv_head) * dim;
+      write_slot<Cached>(head_of(step, index, sequence, kv_head), slot, key, key + shape.num_kv_heads * dim, dim, clears);
+    }
+  }
+
+  void attend_all(int index) {
+    const Range units = mine(step.num_pieces * shape.num_kv_heads);
+    uint8_t* scratch = step.scratch + static_cast<size_t>(thread) * step.scratch_bytes;
+    for (int unit = units.begin; unit < units.end; ++unit)
+      attend<Cached>(step, index, step.pieces[unit / shape.num_kv_heads], unit % shape.num_kv_heads, scratch,
+                     static_cast<Input*>(step.input), step.input_stride);
+  }
+
+  // After the last attention only the output rows are of use. They move to the residual's and the input's other half.
+  void keep_output_rows() {
+    float* kept = residual + static_cast<size_t>(batch.num_tokens) * step.residual_stride;
+    Input* kept_input = input_row(batch.num_tokens);
+    const Range rows = mine(batch.num_rows);
+    for (int row = rows.begin; row < rows.end; ++row) {
+      const int token = batch.output_rows[row];
+      copy(kept + static_cast<size_t>(row) * step.residual_stride, residual_row(token), step.residual_stride);
+      copy(kept_input + static_cast<size_t>(row) * step.input_stride, input_row(token), step.input_stride);
+    }
+    residual = kept;
+    num_rows = batch.num_rows;
+  }
+
+  template <class T>
+  static void copy(T* to, const T* from, int count) {
+    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
+  }
+
+  void layer(int index) {
+    const Layer& layer = weights.layers[index];
+    normalize_rows(layer.attention_norm);
+    meet_all();
+    to_wide(layer.qkv);
+    meet_all();
+    rotate_and_cache(index);
+    meet_all();
+    attend_all(index);
+    meet_all();
+    const void* attended = step.input;
+    if (index + 1 == shape.num_layers) {
+      attended = input_row(batch.num_tokens);
+      keep_output_rows();
+      meet_all();
+    }
+    add_to_residual(layer.output, attended, step.input_stride);
+    meet_all();
+    normalize_rows(layer.mlp_norm);
+    meet_all();
+    gate_and_up(layer.gate_up);
+    meet_all();
+    add_to_residual(layer.down, step.inner, step.inner_stride);
+    meet_all();
+  }
+
+  void logits() {
+    normalize_rows(weights.norm);
+    meet_all();
+    const Lanes scale = all16(shape.logits_scale);
+    multiply_rows<Weight>(weights.head, step.input, step.input_stride, num_rows, thread, step.num_threads,
+                          [&](int row, int group, const float* sums, int count) {
+                            float* to = batch.logits + static_cast<size_t>(row) * shape.vocab_size;
+                            each_sum(sums, group, count, nullptr, [&](int at, const Lanes& sum) {
+                              const Lanes value = sum * scale;
+                              if (at + 16 <= shape.vocab_size) return store16(to + at, value);
+                              alignas(64) float lanes[16];
+                              store16(lanes, value);
+                              for (int i = 0; at + i < shape.vocab_size; ++i) to[at + i] = lanes[i];
+                            });
+                          });
+  }
+};
+
+template <class Weight, class Cached>
+void run(const Step& step, int thread) {
+  ThreadStep<Weight, Cached> mine{step, *step.shape, *step.weights, step.batch, thread, step.batch.num_tokens, step.residual};
+  mine.begin();
+  mine.meet_all();
+  for (int index = 0; index < step.shape->num_layers; ++index) mine.layer(index);
+  if (step.batch.num_rows > 0) mine.logits();
+}
+
+}  // namespace SLUICE_SET
+}  // namespace sluice
