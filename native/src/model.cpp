@@ -1,6 +1,7 @@
 #include "model.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "places.h"
@@ -68,43 +69,47 @@ Model::Model(const Options& options) : options_(options), layers_(options.shape.
   std::copy(options_.inverse_frequencies.begin(), options_.inverse_frequencies.end(), weights_.inverse_frequencies);
   if (!shape.is_tied) {
     weights_.rows_type = options_.type == Type::Float32 ? Type::Float32 : Type::BFloat16;
+    rows_ = plan_matrix(weights_.rows_type, shape.vocab_size, shape.hidden_size);
     const size_t element = weights_.rows_type == Type::Float32 ? 4 : 2;
     row_memory_ = Arena(element * shape.vocab_size * shape.hidden_size);
     weights_.rows = row_memory_.data();
   }
 }
 
+Place Model::find(const std::string& name) {
+  const Shape& shape = options_.shape;
+  const Place head{&weights_.head, nullptr, 0, shape.vocab_size, RowOrder::Plain};
+  if (name == "model.norm.weight") return {nullptr, weights_.norm, 0, shape.hidden_size, RowOrder::Plain};
+  if (name == "model.embed_tokens.weight")
+    return shape.is_tied ? head : Place{&rows_, nullptr, 0, shape.vocab_size, RowOrder::Plain};
+  if (name == "lm_head.weight") return shape.is_tied ? Place{} : head;
+  if (name.rfind("model.layers.", 0) != 0) return {};
+  const size_t dot = name.find('.', 13);
+  const std::string number = dot == std::string::npos ? "" : name.substr(13, dot - 13);
+  if (number.empty() || number.size() > 6 || number.find_first_not_of("0123456789") != std::string::npos) return {};
+  if (std::stoi(number) >= shape.num_layers) return {};
+  return find_in_layer(layers_[std::stoi(number)], shape, name.substr(dot + 1));
+}
+
+std::vector<size_t> Model::shape_of(const std::string& name) {
+  const Place place = find(name);
+  if (!place.is_found()) throw BadArgument("name: the model has no place for " + name);
+  std::vector<size_t> shape{static_cast<size_t>(place.count)};
+  if (place.matrix != nullptr) shape.push_back(static_cast<size_t>(place.matrix->cols));
+  return shape;
+}
+
 void Model::load(const std::string& name, const StoredTensor& tensor) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const Shape& shape = options_.shape;
-  Place place;
-  Matrix rows{};  // an embedding that is kept as it is
-  if (name == "model.norm.weight") {
-    place = {nullptr, weights_.norm, 0, shape.hidden_size, RowOrder::Plain};
-  } else if (name == "lm_head.weight" || (name == "model.embed_tokens.weight" && shape.is_tied)) {
-    place = {&weights_.head, nullptr, 0, shape.vocab_size, RowOrder::Plain};
-    if (name == "lm_head.weight" && shape.is_tied) throw BadArgument("name: lm_head.weight is the embedding in a tied model");
-  } else if (name == "model.embed_tokens.weight") {
-    rows = plan_matrix(weights_.rows_type, shape.vocab_size, shape.hidden_size);
-    place = {&rows, nullptr, 0, shape.vocab_size, RowOrder::Plain};
-  } else if (name.rfind("model.layers.", 0) == 0) {
-    const size_t dot = name.find('.', 13);
-    const std::string number = dot == std::string::npos ? "" : name.substr(13, dot - 13);
-    const bool is_number = !number.empty() && number.size() < 7 && number.find_first_not_of("0123456789") == std::string::npos;
-    if (is_number && std::stoi(number) < shape.num_layers)
-      place = find_in_layer(layers_[std::stoi(number)], shape, name.substr(dot + 1));
-  }
-  if (!place.is_found()) throw BadArgument("name: the model has no place for " + name);
-  std::vector<size_t> expected{static_cast<size_t>(place.count)};
-  if (place.matrix != nullptr) expected.push_back(static_cast<size_t>(place.matrix->cols));
+  const std::vector<size_t> expected = shape_of(name);
   if (tensor.shape != expected) {
     std::string text = "tensor: " + name + " must have the shape [";
     for (size_t i = 0; i < expected.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(expected[i]);
     throw BadArgument(text + "]");
   }
-  if (place.matrix == &rows) {
-    const size_t count = static_cast<size_t>(shape.vocab_size) * shape.hidden_size;
-    store_rows(weights_.rows_type, row_memory_.data(), tensor.data, tensor.stored, count);
+  const Place place = find(name);
+  if (place.matrix == &rows_) {
+    store_rows(rows_.type, row_memory_.data(), tensor.data, tensor.stored, expected[0] * expected[1]);
   } else if (place.matrix != nullptr) {
     pack_rows(*place.matrix, place.first, place.order, tensor.data, tensor.stored, place.count);
   } else {
@@ -213,6 +218,18 @@ void Model::step(const Batch& batch, int num_threads) {
   step_.num_threads = num_threads;
   step_.barrier = &barrier_;
   Pool::shared().run(num_threads, barrier_, [&](int thread) { options_.set->run(step_, thread); });
+}
+
+double Model::read_weights(int num_threads) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (num_threads <= 0) num_threads = options_.num_threads;
+  const size_t each = weight_memory_.size() / static_cast<size_t>(num_threads);
+  std::atomic<uint64_t> sum{0};
+  const auto began = std::chrono::steady_clock::now();
+  Pool::shared().run(num_threads, barrier_, [&](int thread) {
+    sum += options_.set->read(weight_memory_.data() + each * static_cast<size_t>(thread), each);
+  });
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
 }  // namespace sluice

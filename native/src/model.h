@@ -9,6 +9,7 @@
 
 #include "arena.h"
 #include "pack.h"
+#include "places.h"
 #include "pool.h"
 #include "sets.h"
 #include "types.h"
@@ -45,22 +46,28 @@ class Model {
   // model has no place for.
   void load(const std::string& name, const StoredTensor& tensor);
   std::vector<std::string> missing() const;
+  std::vector<size_t> shape_of(const std::string& name);
 
   void allocate(int num_blocks, int block_size);
 
   // Store the batch's keys and values, write its logits. Throws BadArgument before anything is read out of bounds.
   void step(const Batch& batch, int num_threads);
 
+  // Seconds to read all packed weights once: what a decode step takes at least.
+  double read_weights(int num_threads);
+
   const Options& options() const { return options_; }
   size_t bytes_per_slot() const;
   size_t weight_bytes() const { return weight_memory_.size() + row_memory_.size(); }
 
  private:
+  Place find(const std::string& name);
   void reserve(const Batch& batch, int num_threads);
   void cut_into_pieces(const Batch& batch);
 
   Options options_;
   Weights weights_;
+  Matrix rows_;  // an embedding that is not the head: its type and shape
   std::vector<Layer> layers_;
   Cache cache_;
   Arena weight_memory_, row_memory_, cache_memory_, buffer_memory_;

@@ -64,6 +64,13 @@ void load(Model& model, const std::string& name, const Array& tensor) {
   model.load(name, stored);
 }
 
+nb::dict tensors(Model& model) {
+  nb::dict shapes;
+  for (const std::string& name : tensor_names(model.options().shape))
+    shapes[name.c_str()] = nb::tuple(nb::cast(model.shape_of(name)));
+  return shapes;
+}
+
 nb::object step(Model& model, const Array& token_ids, const Array& positions, const Array& row_offsets,
                 const Array& context_lengths, const Array& block_tables, const Array& output_rows,
                 std::optional<WritableArray> logits, int num_threads) {
@@ -113,10 +120,6 @@ int checked(int value, const char* name, int most) {
   if (value < 1 || value > most) throw BadArgument(std::string(name) + " must be 1 to " + std::to_string(most));
   return value;
 }
-
-struct NewModel {
-  int vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim;
-};
 
 void construct(Model* self, int vocab_size, int hidden_size, int intermediate_size, int num_layers, int num_heads,
                int num_kv_heads, int head_dim, float norm_epsilon, const std::vector<float>& inverse_frequencies,
@@ -176,9 +179,11 @@ NB_MODULE(_native, module) {
            "has_rope"_a = nb::none(), "weight_type"_a = "float32", "num_threads"_a = 1, "instruction_set"_a = "auto")
       .def("load", &load, "name"_a, "tensor"_a)
       .def("missing", &Model::missing)
+      .def("tensors", &tensors)
       .def("allocate", &Model::allocate, "num_blocks"_a, "block_size"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("step", &step, "token_ids"_a, "positions"_a, "row_offsets"_a, "context_lengths"_a, "block_tables"_a,
            "output_rows"_a, "logits"_a = nb::none(), "num_threads"_a = 0)
+      .def("read_weights", &Model::read_weights, "num_threads"_a = 0, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("bytes_per_slot", &Model::bytes_per_slot)
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("instruction_set", [](const Model& model) { return std::string(model.options().set->name); });

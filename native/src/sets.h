@@ -11,6 +11,7 @@ namespace sluice {
 struct InstructionSet {
   const char* name;
   StepFunction run;
+  ReadFunction read;
   bool inputs_are_half;  // inputs of bf16 weights are bf16, not float
   bool is_runnable;
 };

@@ -42,6 +42,7 @@ void compute_tile(const Tile& tile) {
 using TileFunction = void (*)(const Tile&);
 
 // The tiles for up to `rows` rows, by how many groups they take: 1, 2, 4, 8; null where registers would not do.
+// Every row has a tile of two groups, since gate and up come in pairs.
 struct TileRow {
   int rows;
   TileFunction by_groups[4];
@@ -65,13 +66,11 @@ template <class F>
 constexpr TileRow kTiles[] = {
     {1, {kTile<F, 1, 1>, kTile<F, 1, 2>, kTile<F, 1, 4>, nullptr}},
     {2, {kTile<F, 2, 1>, kTile<F, 2, 2>, nullptr, nullptr}},
-    {4, {kTile<F, 4, 1>, nullptr, nullptr, nullptr}},
 };
 #else
 template <class F>
 constexpr TileRow kTiles[] = {
     {1, {kTile<F, 1, 1>, kTile<F, 1, 2>, nullptr, nullptr}},
-    {2, {kTile<F, 2, 1>, nullptr, nullptr, nullptr}},
 };
 #endif
 

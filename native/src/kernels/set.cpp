@@ -18,5 +18,24 @@ void run_step(const Step& step, int thread) {
   }
 }
 
+uint64_t read_memory(const uint8_t* from, size_t bytes) {
+  constexpr int kStreams = 8;  // as many as a decode reads at a time
+  const size_t each = bytes / kStreams / 64 * 64;
+  IntLanes sums[kStreams] = {};
+  for (size_t at = 0; at < each; at += 64) {
+    unroll<kStreams>([&](auto s) __attribute__((always_inline)) {
+      const IntLanes value = load16_int(from + s * each + at);
+      unroll<kRegisters>([&](auto r) __attribute__((always_inline)) { sums[s].v[r] = add_int(sums[s].v[r], value.v[r]); });
+    });
+  }
+  uint64_t result = 0;
+  for (const IntLanes& sum : sums) {
+    int32_t lanes[16];
+    for (int r = 0; r < kRegisters; ++r) store_int(lanes + r * kLanes, sum.v[r]);
+    for (const int32_t lane : lanes) result += static_cast<uint32_t>(lane);
+  }
+  return result;
+}
+
 }  // namespace SLUICE_SET
 }  // namespace sluice

@@ -9,10 +9,13 @@ namespace sluice {
 void meet(Barrier& barrier);
 
 using StepFunction = void (*)(const Step& step, int thread);
+// Reads memory and returns something that depends on all of it: how fast a step could be at best.
+using ReadFunction = uint64_t (*)(const uint8_t* from, size_t bytes);
 
 #define SLUICE_DECLARE_SET(name)                              \
   namespace name {                                            \
   void run_step(const Step& step, int thread);                \
+  uint64_t read_memory(const uint8_t* from, size_t bytes);    \
   extern const bool kInputsAreHalf;                           \
   }
 SLUICE_DECLARE_SET(portable)
