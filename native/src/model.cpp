@@ -216,18 +216,24 @@ void Model::step(const Batch& batch, int num_threads) {
   step_.num_pieces = static_cast<int>(pieces_.size());
   step_.sequence_of = sequence_of_.data();
   step_.num_threads = num_threads;
-  step_.barrier = &barrier_;
-  Pool::shared().run(num_threads, barrier_, [&](int thread) { options_.set->run(step_, thread); });
+  step_.phases = &phases_;
+  phases_.reset(num_threads);
+  Pool::shared().run(num_threads, [&](int thread) { options_.set->run(step_, thread); });
 }
 
 double Model::read_weights(int num_threads) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (num_threads <= 0) num_threads = options_.num_threads;
-  const size_t each = weight_memory_.size() / static_cast<size_t>(num_threads);
+  const int count = 32 * num_threads;
+  const size_t each = weight_memory_.size() / static_cast<size_t>(count);
   std::atomic<uint64_t> sum{0};
+  phases_.reset(num_threads);
   const auto began = std::chrono::steady_clock::now();
-  Pool::shared().run(num_threads, barrier_, [&](int thread) {
-    sum += options_.set->read(weight_memory_.data() + each * static_cast<size_t>(thread), each);
+  Pool::shared().run(num_threads, [&](int thread) {
+    int part = 0, done = 0;
+    for (int chunk = phases_.take(0, count, thread, part); chunk >= 0; chunk = phases_.take(0, count, thread, part), ++done)
+      sum += options_.set->read(weight_memory_.data() + each * static_cast<size_t>(chunk), each);
+    phases_.end(0, count, done);
   });
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }

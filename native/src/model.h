@@ -9,6 +9,7 @@
 
 #include "arena.h"
 #include "pack.h"
+#include "phases.h"
 #include "places.h"
 #include "pool.h"
 #include "sets.h"
@@ -77,7 +78,7 @@ class Model {
   std::vector<Piece> pieces_;
   std::vector<int32_t> sequence_of_;
   Step step_{};
-  Barrier barrier_;
+  Phases phases_;
   std::mutex mutex_;
 };
 

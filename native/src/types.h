@@ -99,7 +99,7 @@ struct Piece {
   int sequence, first_token, num_tokens;
 };
 
-class Barrier;
+class Phases;
 
 // Everything one step needs, read by all threads.
 struct Step {
@@ -110,7 +110,7 @@ struct Step {
   const Piece* pieces;
   int num_pieces;
   int num_threads;
-  Barrier* barrier;
+  Phases* phases;
   const int32_t* sequence_of;  // [tokens]
   // Buffers, 64-byte aligned. Strides in elements.
   float* residual;     // [tokens][residual_stride]

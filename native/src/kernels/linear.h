@@ -91,34 +91,27 @@ inline int groups_per_block(const Matrix& matrix, int num_rows, int num_threads)
   return block;
 }
 
-// finish(row, group, sums, count): [count][16] sums of one row, its groups beginning at `group`. A pair of groups that
-// begins at an even one is never divided.
+// One block. finish(row, group, sums, count): [count][16] sums of one row, its groups beginning at `group`. A pair of
+// groups that begins at an even one is never divided.
 template <class Format, class Finish>
-void multiply_rows(const Matrix& matrix, const void* x, size_t x_stride, int num_rows, int thread, int num_threads,
-                   const Finish& finish) {
+void multiply_block(const Matrix& matrix, const void* x, size_t x_stride, int num_rows, int from, int to,
+                    const Finish& finish) {
   alignas(64) float out[kMaxTileRows * kMaxTileGroups * 16];
   const auto* input = static_cast<const typename Format::Input*>(x);
-  const int block = groups_per_block(matrix, num_rows, num_threads);
-  const int64_t num_blocks = (matrix.groups + block - 1) / block;
-  const int first = static_cast<int>(num_blocks * thread / num_threads) * block;
-  int last = static_cast<int>(num_blocks * (thread + 1) / num_threads) * block;
-  if (last > matrix.groups) last = matrix.groups;
-  for (int from = first; from < last; from += block) {
-    const int to = from + block < last ? from + block : last;
-    for (int row = 0; row < num_rows;) {
-      const TileRow& tiles = tiles_for<Format>(num_rows - row);
-      const int rows = num_rows - row < tiles.rows ? num_rows - row : tiles.rows;
-      for (int group = from; group < to;) {
-        int size = 3;
-        while (tiles.by_groups[size] == nullptr || group + (1 << size) > to) --size;
-        const int count = 1 << size;
-        tiles.by_groups[size]({input + static_cast<size_t>(row) * x_stride, x_stride, rows,
-                               matrix.data + group * matrix.group_bytes, matrix.group_bytes, matrix.padded_cols, out});
-        for (int m = 0; m < rows; ++m) finish(row + m, group, out + m * count * 16, count);
-        group += count;
-      }
-      row += rows;
+  if (to > matrix.groups) to = matrix.groups;
+  for (int row = 0; row < num_rows;) {
+    const TileRow& tiles = tiles_for<Format>(num_rows - row);
+    const int rows = num_rows - row < tiles.rows ? num_rows - row : tiles.rows;
+    for (int group = from; group < to;) {
+      int size = 3;
+      while (tiles.by_groups[size] == nullptr || group + (1 << size) > to) --size;
+      const int count = 1 << size;
+      tiles.by_groups[size]({input + static_cast<size_t>(row) * x_stride, x_stride, rows,
+                             matrix.data + group * matrix.group_bytes, matrix.group_bytes, matrix.padded_cols, out});
+      for (int m = 0; m < rows; ++m) finish(row + m, group, out + m * count * 16, count);
+      group += count;
     }
+    row += rows;
   }
 }
 

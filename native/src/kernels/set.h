@@ -5,8 +5,9 @@
 
 namespace sluice {
 
-// Waits until all threads of the step have come here. Compiled once, for every CPU.
-void meet(Barrier& barrier);
+// The calls of Phases that kernels make; compiled once, for every CPU.
+int take_chunk(Phases& phases, uint32_t index, int count, int thread, int& part);
+void end_phase(Phases& phases, uint32_t index, int count, int done);
 
 using StepFunction = void (*)(const Step& step, int thread);
 // Reads memory and returns something that depends on all of it: how fast a step could be at best.

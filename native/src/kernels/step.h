@@ -1,4 +1,4 @@
-// One thread's part of a step: the phases of all layers, with a meeting of the threads after each.
+// One thread's part of a step: the phases of all layers, whose chunks all threads share out.
 #pragma once
 
 #include "attention.h"
@@ -7,15 +7,6 @@
 
 namespace sluice {
 namespace SLUICE_SET {
-
-struct Range {
-  int begin, end;
-};
-
-SLUICE_INLINE Range part_of(int count, int thread, int num_threads) {
-  return {static_cast<int>(static_cast<int64_t>(count) * thread / num_threads),
-          static_cast<int>(static_cast<int64_t>(count) * (thread + 1) / num_threads)};
-}
 
 template <class F>
 SLUICE_INLINE void each_sum(const float* sums, int group, int count, const float* bias, F&& f) {
@@ -41,11 +32,41 @@ struct ThreadStep {
   const int thread;
   int num_rows;         // of the residual, which ends with the output rows alone
   float* residual;
+  uint32_t num_phases = 0;
 
-  void meet_all() const {
-    if (step.num_threads > 1) meet(*step.barrier);
+  // Run body(0) … body(count - 1), shared out among the threads, and come back when all are done.
+  template <class Body>
+  void phase(int count, const Body& body) {
+    if (step.num_threads == 1) {
+      for (int chunk = 0; chunk < count; ++chunk) body(chunk);
+      return;
+    }
+    if (count == 0) return;
+    const uint32_t index = num_phases++;
+    int part = 0, done = 0;
+    for (int chunk; (chunk = take_chunk(*step.phases, index, count, thread, part)) >= 0; ++done) body(chunk);
+    end_phase(*step.phases, index, count, done);
   }
-  Range mine(int count) const { return part_of(count, thread, step.num_threads); }
+
+  // As above for rows, some of them at a time.
+  template <class Body>
+  void each_row(int count, const Body& body) {
+    const int size = count / (8 * step.num_threads) + 1;
+    phase((count + size - 1) / size, [&](int chunk) {
+      const int end = (chunk + 1) * size < count ? (chunk + 1) * size : count;
+      for (int row = chunk * size; row < end; ++row) body(row);
+    });
+  }
+
+  // finish(row, group, sums, count) for the products of all rows with `matrix`.
+  template <class Finish>
+  void multiply_all(const Matrix& matrix, const void* input, size_t stride, const Finish& finish) {
+    const int size = groups_per_block(matrix, num_rows, step.num_threads);
+    phase(num_rows > 0 ? (matrix.groups + size - 1) / size : 0, [&](int chunk) {
+      multiply_block<Weight>(matrix, input, stride, num_rows, chunk * size, (chunk + 1) * size, finish);
+    });
+  }
+
   float* residual_row(int row) const { return residual + static_cast<size_t>(row) * step.residual_stride; }
   float* wide_row(int row) const { return step.wide + static_cast<size_t>(row) * step.wide_stride; }
   Input* input_row(int row) const { return static_cast<Input*>(step.input) + static_cast<size_t>(row) * step.input_stride; }
@@ -53,8 +74,7 @@ struct ThreadStep {
 
   void begin() {
     const int half = shape.rotary_dim / 2;
-    const Range tokens = mine(batch.num_tokens);
-    for (int token = tokens.begin; token < tokens.end; ++token) {
+    each_row(batch.num_tokens, [&](int token) {
       embed(weights, shape, batch.token_ids[token], residual_row(token));
       float* cosines = step.rotation + static_cast<size_t>(token) * 2 * half;
       for (int i = 0; i < half; ++i) {
@@ -62,18 +82,17 @@ struct ThreadStep {
         cosines[i] = __builtin_cosf(angle) * shape.rope_factor;
         cosines[half + i] = __builtin_sinf(angle) * shape.rope_factor;
       }
-    }
+    });
   }
 
   void normalize_rows(const float* weight) {
-    const Range rows = mine(num_rows);
-    for (int row = rows.begin; row < rows.end; ++row)
+    each_row(num_rows, [&](int row) {
       normalize(residual_row(row), weight, shape.hidden_size, shape.norm_epsilon, input_row(row));
+    });
   }
 
   void to_wide(const Matrix& matrix) {
-    multiply_rows<Weight>(matrix, step.input, step.input_stride, num_rows, thread, step.num_threads,
-                          [&](int row, int group, const float* sums, int count) {
+    multiply_all(matrix, step.input, step.input_stride, [&](int row, int group, const float* sums, int count) {
                             float* to = wide_row(row);
                             each_sum(sums, group, count, matrix.bias,
                                      [&](int at, const Lanes& sum) { store16(to + at, sum); });
@@ -82,8 +101,7 @@ struct ThreadStep {
 
   void add_to_residual(const Matrix& matrix, const void* input, size_t stride) {
     const Lanes scale = all16(shape.residual_scale);
-    multiply_rows<Weight>(matrix, input, stride, num_rows, thread, step.num_threads,
-                          [&](int row, int group, const float* sums, int count) {
+    multiply_all(matrix, input, stride, [&](int row, int group, const float* sums, int count) {
                             float* to = residual_row(row);
                             each_sum(sums, group, count, matrix.bias, [&](int at, const Lanes& sum) {
                               store16(to + at, fma16(sum, scale, load16(to + at)));
@@ -92,8 +110,7 @@ struct ThreadStep {
   }
 
   void gate_and_up(const Matrix& matrix) {
-    multiply_rows<Weight>(matrix, step.input, step.input_stride, num_rows, thread, step.num_threads,
-                          [&](int row, int group, const float* sums, int count) {
+    multiply_all(matrix, step.input, step.input_stride, [&](int row, int group, const float* sums, int count) {
                             Input* to = inner_row(row);
                             for (int n = 0; n < count; n += 2) {
                               Lanes gate = load16(sums + n * 16), up = load16(sums + n * 16 + 16);
@@ -110,8 +127,7 @@ struct ThreadStep {
   void rotate_and_cache(int index) {
     const Layer& layer = weights.layers[index];
     const int group_size = shape.num_heads / shape.num_kv_heads, dim = shape.head_dim, half = shape.rotary_dim / 2;
-    const Range units = mine(batch.num_tokens * shape.num_kv_heads);
-    for (int unit = units.begin; unit < units.end; ++unit) {
+    each_row(batch.num_tokens * shape.num_kv_heads, [&](int unit) {
       const int token = unit / shape.num_kv_heads, kv_head = unit % shape.num_kv_heads;
       float* heads = wide_row(token);
       const float* cosines = step.rotation + static_cast<size_t>(token) * 2 * half;
@@ -127,27 +143,26 @@ struct ThreadStep {
       const bool clears = token + 1 == end && slot % 16 <= token - batch.row_offsets[sequence];
       const float* key = heads + (shape.num_heads + kv_head) * dim;
       write_slot<Cached>(head_of(step, index, sequence, kv_head), slot, key, key + shape.num_kv_heads * dim, dim, clears);
-    }
+    });
   }
 
   void attend_all(int index) {
-    const Range units = mine(step.num_pieces * shape.num_kv_heads);
     uint8_t* scratch = step.scratch + static_cast<size_t>(thread) * step.scratch_bytes;
-    for (int unit = units.begin; unit < units.end; ++unit)
+    phase(step.num_pieces * shape.num_kv_heads, [&](int unit) {
       attend<Cached>(step, index, step.pieces[unit / shape.num_kv_heads], unit % shape.num_kv_heads, scratch,
                      static_cast<Input*>(step.input), step.input_stride);
+    });
   }
 
   // After the last attention only the output rows are of use. They move to the residual's and the input's other half.
   void keep_output_rows() {
     float* kept = residual + static_cast<size_t>(batch.num_tokens) * step.residual_stride;
     Input* kept_input = input_row(batch.num_tokens);
-    const Range rows = mine(batch.num_rows);
-    for (int row = rows.begin; row < rows.end; ++row) {
+    each_row(batch.num_rows, [&](int row) {
       const int token = batch.output_rows[row];
       copy(kept + static_cast<size_t>(row) * step.residual_stride, residual_row(token), step.residual_stride);
       copy(kept_input + static_cast<size_t>(row) * step.input_stride, input_row(token), step.input_stride);
-    }
+    });
     residual = kept;
     num_rows = batch.num_rows;
   }
@@ -160,35 +175,24 @@ struct ThreadStep {
   void layer(int index) {
     const Layer& layer = weights.layers[index];
     normalize_rows(layer.attention_norm);
-    meet_all();
     to_wide(layer.qkv);
-    meet_all();
     rotate_and_cache(index);
-    meet_all();
     attend_all(index);
-    meet_all();
     const void* attended = step.input;
     if (index + 1 == shape.num_layers) {
       attended = input_row(batch.num_tokens);
       keep_output_rows();
-      meet_all();
     }
     add_to_residual(layer.output, attended, step.input_stride);
-    meet_all();
     normalize_rows(layer.mlp_norm);
-    meet_all();
     gate_and_up(layer.gate_up);
-    meet_all();
     add_to_residual(layer.down, step.inner, step.inner_stride);
-    meet_all();
   }
 
   void logits() {
     normalize_rows(weights.norm);
-    meet_all();
     const Lanes scale = all16(shape.logits_scale);
-    multiply_rows<Weight>(weights.head, step.input, step.input_stride, num_rows, thread, step.num_threads,
-                          [&](int row, int group, const float* sums, int count) {
+    multiply_all(weights.head, step.input, step.input_stride, [&](int row, int group, const float* sums, int count) {
                             float* to = batch.logits + static_cast<size_t>(row) * shape.vocab_size;
                             each_sum(sums, group, count, nullptr, [&](int at, const Lanes& sum) {
                               const Lanes value = sum * scale;
@@ -205,7 +209,6 @@ template <class Weight, class Cached>
 void run(const Step& step, int thread) {
   ThreadStep<Weight, Cached> mine{step, *step.shape, *step.weights, step.batch, thread, step.batch.num_tokens, step.residual};
   mine.begin();
-  mine.meet_all();
   for (int index = 0; index < step.shape->num_layers; ++index) mine.layer(index);
   if (step.batch.num_rows > 0) mine.logits();
 }
