@@ -161,7 +161,8 @@ void Model::reserve(const Batch& batch, int num_threads) {
   step_.inner_stride = stride(shape.intermediate_size);
   const int group_size = shape.num_heads / shape.num_kv_heads;
   const size_t piece_rows = std::max(kPieceRows, group_size) + 16, width = shape.padded_head_dim();
-  step_.scratch_bytes = round_up(piece_rows * (8 * width + 8 * 64 + 64 + 8) + 7 * 64, 4096);
+  const size_t attention_bytes = piece_rows * (8 * width + 8 * 64 + 64 + 8) + 7 * 64;
+  step_.scratch_bytes = round_up(std::max(attention_bytes, 4 * static_cast<size_t>(padded(shape.hidden_size))), 4096);
   const size_t sizes[] = {rows * step_.residual_stride * 4, rows * step_.input_stride * 4, rows * 4,
                           rows * step_.wide_stride * 4,     rows * step_.inner_stride * 4, rows * 4,
                           rows * shape.rotary_dim * 4,      threads * step_.scratch_bytes};

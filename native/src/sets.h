@@ -12,7 +12,6 @@ struct InstructionSet {
   const char* name;
   StepFunction run;
   ReadFunction read;
-  bool inputs_are_half;  // inputs of bf16 weights are bf16, not float
   bool is_runnable;
 };
 

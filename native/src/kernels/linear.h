@@ -18,6 +18,7 @@ struct Tile {
   size_t group_bytes;
   int padded_cols;
   float* out;
+  const uint16_t* group_scales;  // of Int4
 };
 
 template <class Format, int M, int N>
@@ -33,7 +34,13 @@ void compute_tile(const Tile& tile) {
   unroll<M>([&](auto m) __attribute__((always_inline)) {
     unroll<N>([&](auto n) __attribute__((always_inline)) { sums[m][n] = all16(0); });
   });
-  multiply<Format, M, N>(sums, x, w, tile.padded_cols / Format::kColumns);
+  if constexpr (std::is_same_v<Format, Int4Format>) {
+    const uint16_t* scales[N];
+    for (int n = 0; n < N; ++n) scales[n] = tile.group_scales + static_cast<size_t>(n) * (tile.padded_cols / 32) * 16;
+    multiply_int4<M, N>(sums, x, w, scales, tile.padded_cols);
+  } else {
+    multiply<Format, M, N>(sums, x, w, tile.padded_cols / Format::kColumns);
+  }
   unroll<M>([&](auto m) __attribute__((always_inline)) {
     unroll<N>([&](auto n) __attribute__((always_inline)) { store16(tile.out + (m * N + n) * 16, sums[m][n]); });
   });
@@ -60,6 +67,13 @@ constexpr TileRow kTiles[] = {
     {6, {kTile<F, 6, 1>, kTile<F, 6, 2>, kTile<F, 6, 4>, nullptr}},
     {8, {kTile<F, 8, 1>, kTile<F, 8, 2>, nullptr, nullptr}},
     {12, {kTile<F, 12, 1>, kTile<F, 12, 2>, nullptr, nullptr}},
+};
+template <>  // twice as many sums
+constexpr TileRow kTiles<Int4Format>[] = {
+    {1, {kTile<Int4Format, 1, 1>, kTile<Int4Format, 1, 2>, kTile<Int4Format, 1, 4>, kTile<Int4Format, 1, 8>}},
+    {2, {kTile<Int4Format, 2, 1>, kTile<Int4Format, 2, 2>, kTile<Int4Format, 2, 4>, nullptr}},
+    {4, {kTile<Int4Format, 4, 1>, kTile<Int4Format, 4, 2>, nullptr, nullptr}},
+    {6, {kTile<Int4Format, 6, 1>, kTile<Int4Format, 6, 2>, nullptr, nullptr}},
 };
 #elif defined(SLUICE_SET_avx2)
 template <class F>
@@ -107,11 +121,22 @@ void multiply_block(const Matrix& matrix, const void* x, size_t x_stride, int nu
       while (tiles.by_groups[size] == nullptr || group + (1 << size) > to) --size;
       const int count = 1 << size;
       tiles.by_groups[size]({input + static_cast<size_t>(row) * x_stride, x_stride, rows,
-                             matrix.data + group * matrix.group_bytes, matrix.group_bytes, matrix.padded_cols, out});
+                             matrix.data + group * matrix.group_bytes, matrix.group_bytes, matrix.padded_cols, out,
+                             matrix.group_scales + static_cast<size_t>(group) * (matrix.padded_cols / 32) * 16});
       for (int m = 0; m < rows; ++m) finish(row + m, group, out + m * count * 16, count);
       group += count;
     }
     row += rows;
+  }
+}
+
+// Int8 sums [count][16] of one row into floats, in place. Inputs were stored 128 above their values.
+inline void scale_sums(const Matrix& matrix, int group, int count, float input_scale, float* sums) {
+  for (int i = 0; i < count * 16; ++i) {
+    int32_t sum;
+    std::memcpy(&sum, sums + i, sizeof sum);
+    const int row = group * 16 + i;
+    sums[i] = static_cast<float>(sum - matrix.row_sums[row]) * (matrix.row_scales[row] * input_scale);
   }
 }
 

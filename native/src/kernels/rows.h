@@ -17,11 +17,38 @@ SLUICE_INLINE float inverse_rms(const float* x, int padded_width, int width, flo
   return 1.0f / __builtin_sqrtf(sum_of(sums) / static_cast<float>(width) + epsilon);
 }
 
+// A row [width], padded with zeros, times the inverse of its root mean square and `weight`.
 template <class Input>
 void normalize(const float* x, const float* weight, int width, float epsilon, Input* out) {
-  const int padded_width = groups_of(width) * 16;
-  const Lanes factor = all16(inverse_rms(x, padded_width, width, epsilon));
-  for (int i = 0; i < padded_width; i += 16) store_input(out + i, load16(x + i) * factor * load16(weight + i));
+  const Lanes factor = all16(inverse_rms(x, padded(width), width, epsilon));
+  for (int i = 0; i < padded(width); i += 16) store_input(out + i, load16(x + i) * factor * load16(weight + i));
+}
+
+// A row [width] as bytes, 128 above the value over the scale that is returned. A row that is not finite gets a scale that is not a number.
+inline float quantize(const float* x, int width, uint8_t* out) {
+  const auto values = [&](int i) {
+    if (i + 16 <= width) return load16(x + i);
+    alignas(64) float last[16] = {};
+    for (int j = 0; i + j < width; ++j) last[j] = x[i + j];
+    return load16(last);
+  };
+  Lanes largest = all16(0), broken = all16(0);
+  for (int i = 0; i < width; i += 16) {
+    const Lanes value = values(i);
+    largest = max16(largest, max16(value, value * all16(-1)));
+    broken = fma16(value, all16(0), broken);
+  }
+  const float highest = max_of(largest);
+  const Lanes inverse = all16(highest > 0 ? 127 / highest : 0);
+  for (int i = 0; i < width; i += 16) {
+    alignas(64) int32_t whole[16];
+    const Lanes shifted = fma16(values(i), inverse, all16(12582912.0f));  // the integer lies in the lowest bits
+    unroll<kRegisters>([&](auto r) __attribute__((always_inline)) {
+      store_int(whole + r * kLanes, as_int(shifted.v[r]));
+    });
+    for (int j = 0; j < 16; ++j) out[i + j] = static_cast<uint8_t>(whole[j] + 128);
+  }
+  return highest / 127 + sum_of(broken);
 }
 
 // A head in place: x[i] and x[i + half] turn by an angle. The head may be longer than what turns.

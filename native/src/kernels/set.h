@@ -17,7 +17,6 @@ using ReadFunction = uint64_t (*)(const uint8_t* from, size_t bytes);
   namespace name {                                            \
   void run_step(const Step& step, int thread);                \
   uint64_t read_memory(const uint8_t* from, size_t bytes);    \
-  extern const bool kInputsAreHalf;                           \
   }
 SLUICE_DECLARE_SET(portable)
 SLUICE_DECLARE_SET(avx2)

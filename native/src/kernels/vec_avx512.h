@@ -30,5 +30,10 @@ inline VI shift_left(VI v) { return _mm512_slli_epi32(v, N); }
 template <int N>
 inline VI shift_right(VI v) { return _mm512_srli_epi32(v, N); }
 
+// Even and odd bytes of signed bytes, as 16-bit numbers; sums of the products of adjacent 16-bit numbers.
+inline VI even_bytes(VI v) { return _mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8); }
+inline VI odd_bytes(VI v) { return _mm512_srai_epi16(v, 8); }
+inline VI multiply_pairs(VI a, VI b) { return _mm512_madd_epi16(a, b); }
+
 }  // namespace SLUICE_SET
 }  // namespace sluice

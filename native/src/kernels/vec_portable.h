@@ -43,5 +43,17 @@ inline VI shift_left(VI v) { return (VI)((VU)v << N); }
 template <int N>
 inline VI shift_right(VI v) { return (VI)((VU)v >> N); }
 
+// Even and odd bytes of signed bytes, as 16-bit numbers; sums of the products of adjacent 16-bit numbers.
+typedef int16_t VS __attribute__((vector_size(16)));
+inline VI even_bytes(VI v) { return (VI)(((VS)v << 8) >> 8); }
+inline VI odd_bytes(VI v) { return (VI)((VS)v >> 8); }
+inline VI multiply_pairs(VI a, VI b) {
+#if defined(__SSE2__)
+  return (VI)__builtin_ia32_pmaddwd128((VS)a, (VS)b);
+#else
+  return ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+
 }  // namespace SLUICE_SET
 }  // namespace sluice
