@@ -12,6 +12,9 @@ struct InstructionSet {
   const char* name;
   StepFunction run;
   ReadFunction read;
+  LargestFunction largest;
+  ScaleFunction scale;
+  WeighFunction weigh;
   bool is_runnable;
 };
 

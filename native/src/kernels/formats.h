@@ -187,14 +187,18 @@ struct Int4Format {
 };
 
 // sums[m][n] += the products of `steps` steps along input row m and weight group n. Each sum is one chain along the
-// columns, so its bits don't depend on which rows and groups are computed together.
+// columns, so its bits don't depend on which rows and groups are computed together. Weights that lie `ahead` bytes
+// behind those in use are called for, if it is not 0.
 template <class Format, int M, int N>
 SLUICE_INLINE void multiply(Lanes (&sums)[M][N], const typename Format::Input* const (&x)[M],
-                            const typename Format::Weight* const (&w)[N], int steps) {
+                            const typename Format::Weight* const (&w)[N], int steps, size_t ahead = 0) {
   for (int step = 0; step < steps; ++step) {
     typename Format::Loaded weights[N];
     const size_t at = static_cast<size_t>(step) * Format::kWeights;
-    unroll<N>([&](auto n) __attribute__((always_inline)) { weights[n] = Format::load(w[n] + at); });
+    unroll<N>([&](auto n) __attribute__((always_inline)) {
+      weights[n] = Format::load(w[n] + at);
+      if (ahead > 0) __builtin_prefetch(reinterpret_cast<const uint8_t*>(w[n] + at) + ahead, 0, 2);
+    });
     unroll<M>([&](auto m) __attribute__((always_inline)) {
       const auto input = Format::broadcast(x[m] + step * Format::kColumns);
       unroll<N>([&](auto n) __attribute__((always_inline)) { Format::add(sums[m][n], weights[n], input); });
@@ -205,7 +209,7 @@ SLUICE_INLINE void multiply(Lanes (&sums)[M][N], const typename Format::Input* c
 // The same for weights of four bits; `scales` are those of each group's 32 columns at a time.
 template <int M, int N>
 SLUICE_INLINE void multiply_int4(Lanes (&sums)[M][N], const Half* const (&x)[M], const uint32_t* const (&w)[N],
-                                 const uint16_t* const (&scales)[N], int columns) {
+                                 const uint16_t* const (&scales)[N], int columns, size_t ahead) {
   for (int block = 0; block < columns / 32; ++block) {
     Lanes part[M][N];
     unroll<M>([&](auto m) __attribute__((always_inline)) {
@@ -214,7 +218,10 @@ SLUICE_INLINE void multiply_int4(Lanes (&sums)[M][N], const Half* const (&x)[M],
     for (int word = 0; word < Int4Format::kSteps; ++word) {
       const int step = block * Int4Format::kSteps + word;
       IntLanes words[N];
-      unroll<N>([&](auto n) __attribute__((always_inline)) { words[n] = load16_int(w[n] + step * 16); });
+      unroll<N>([&](auto n) __attribute__((always_inline)) { 
+        words[n] = load16_int(w[n] + step * 16);
+        if (ahead > 0) __builtin_prefetch(reinterpret_cast<const uint8_t*>(w[n] + step * 16) + ahead, 0, 2);
+      });
       unroll<4>([&](auto pair) __attribute__((always_inline)) {
         BFloat16Format::Loaded weights[N];
         unroll<N>([&](auto n) __attribute__((always_inline)) {

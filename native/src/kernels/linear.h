@@ -19,6 +19,7 @@ struct Tile {
   int padded_cols;
   float* out;
   const uint16_t* group_scales;  // of Int4
+  size_t ahead;                  // how far behind those in use the weights lie that memory should send, or 0
 };
 
 template <class Format, int M, int N>
@@ -37,9 +38,9 @@ void compute_tile(const Tile& tile) {
   if constexpr (std::is_same_v<Format, Int4Format>) {
     const uint16_t* scales[N];
     for (int n = 0; n < N; ++n) scales[n] = tile.group_scales + static_cast<size_t>(n) * (tile.padded_cols / 32) * 16;
-    multiply_int4<M, N>(sums, x, w, scales, tile.padded_cols);
+    multiply_int4<M, N>(sums, x, w, scales, tile.padded_cols, tile.ahead);
   } else {
-    multiply<Format, M, N>(sums, x, w, tile.padded_cols / Format::kColumns);
+    multiply<Format, M, N>(sums, x, w, tile.padded_cols / Format::kColumns, tile.ahead);
   }
   unroll<M>([&](auto m) __attribute__((always_inline)) {
     unroll<N>([&](auto n) __attribute__((always_inline)) { store16(tile.out + (m * N + n) * 16, sums[m][n]); });
@@ -105,6 +106,12 @@ inline int groups_per_block(const Matrix& matrix, int num_rows, int num_threads)
   return block;
 }
 
+// A tile of many rows computes for so long that memory would be idle: it calls for the weights of the tile behind it.
+// Few rows keep memory busy by themselves.
+SLUICE_INLINE size_t ahead_of(int rows, int count, const Matrix& matrix) {
+  return rows > 4 ? count * matrix.group_bytes : 0;
+}
+
 // One block. finish(row, group, sums, count): [count][16] sums of one row, its groups beginning at `group`. A pair of
 // groups that begins at an even one is never divided.
 template <class Format, class Finish>
@@ -122,7 +129,8 @@ void multiply_block(const Matrix& matrix, const void* x, size_t x_stride, int nu
       const int count = 1 << size;
       tiles.by_groups[size]({input + static_cast<size_t>(row) * x_stride, x_stride, rows,
                              matrix.data + group * matrix.group_bytes, matrix.group_bytes, matrix.padded_cols, out,
-                             matrix.group_scales + static_cast<size_t>(group) * (matrix.padded_cols / 32) * 16});
+                             matrix.group_scales + static_cast<size_t>(group) * (matrix.padded_cols / 32) * 16,
+                             row == 0 ? ahead_of(rows, count, matrix) : 0});
       for (int m = 0; m < rows; ++m) finish(row + m, group, out + m * count * 16, count);
       group += count;
     }

@@ -2,6 +2,7 @@
 // templates is used here, since the linker would keep one copy of them for all sets.
 #include "set.h"
 
+#include "sampling.h"
 #include "step.h"
 
 namespace sluice {
