@@ -1,6 +1,7 @@
 #include "model.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 
@@ -111,7 +112,13 @@ void Model::load(const std::string& name, const StoredTensor& tensor) {
   if (place.matrix == &rows_) {
     store_rows(rows_.type, row_memory_.data(), tensor.data, tensor.stored, expected[0] * expected[1]);
   } else if (place.matrix != nullptr) {
-    pack_rows(*place.matrix, place.first, place.order, tensor.data, tensor.stored, place.count);
+    constexpr int kChunk = 8 * kRows;
+    std::atomic<int> next{0};
+    Pool::shared().run(options_.num_threads, [&](int) {
+      for (int begin; (begin = next.fetch_add(kChunk)) < place.count;)
+        pack_rows(*place.matrix, place.first, place.order, tensor.data, tensor.stored, begin,
+                  std::min(begin + kChunk, place.count));
+    });
   } else {
     for (int i = 0; i < place.count; ++i)
       place.vector[target_row(place.order, place.first + i)] = read_stored(tensor.data, tensor.stored, i);

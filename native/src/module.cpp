@@ -201,6 +201,10 @@ void construct(Model* self, int vocab_size, int hidden_size, int intermediate_si
   if (num_heads % num_kv_heads != 0) throw BadArgument("num_kv_heads must divide num_heads");
   if (shape.rotary_dim > head_dim) throw BadArgument("inverse_frequencies must have at most head_dim / 2 elements");
   options.type = weight_type(type);
+  constexpr int kMostInt8Columns = 65'536;  // whose sum of products of bytes an int32 holds
+  if (options.type == Type::Int8 || options.type == Type::Int4)
+    for (const int columns : {hidden_size, intermediate_size, num_heads * head_dim})
+      if (columns > kMostInt8Columns) throw BadArgument("weight_type must not be int8 or int4 for inputs wider than 65536");
   options.inverse_frequencies = inverse_frequencies;
   options.windows = windows.value_or(std::vector<int>(num_layers, 0));
   options.has_rope = has_rope.value_or(std::vector<bool>(num_layers, true));

@@ -41,19 +41,31 @@ int columns_multiple(Type type) {
   return 1;
 }
 
+// The nearest whole level. What is not a number becomes the lowest; its scale is not a number either then.
+int level_of(float value, int lowest, int highest) {
+  return static_cast<int>(std::fmin(static_cast<float>(highest), std::fmax(static_cast<float>(lowest), std::nearbyint(value))));
+}
+
+// Not a number if one of the values is not finite, so that what is made of them isn't taken for sound; else 0.
+float brokenness(const float* values, int count) {
+  float sum = 0;
+  for (int i = 0; i < count; ++i) sum += values[i] * 0;
+  return sum;
+}
+
 // Scale each row to 127.
 void pack_int8(Matrix& matrix, int row, const float* values) {
   float largest = 0;
   for (int i = 0; i < matrix.cols; ++i) largest = std::max(largest, std::fabs(values[i]));
-  const float scale = largest / 127, inverse = largest > 0 ? 127 / largest : 0;
+  const float inverse = largest > 0 ? 127 / largest : 0;
   auto* group = reinterpret_cast<int8_t*>(matrix.data + static_cast<size_t>(row / 16) * matrix.group_bytes);
   int sum = 0;
   for (int i = 0; i < matrix.cols; ++i) {
-    const int value = static_cast<int>(std::nearbyint(values[i] * inverse));
-    group[static_cast<size_t>(i / 4) * 64 + row % 16 * 4 + i % 4] = static_cast<int8_t>(value);
-    sum += value;
+    const int level = level_of(values[i] * inverse, -127, 127);
+    group[static_cast<size_t>(i / 4) * 64 + row % 16 * 4 + i % 4] = static_cast<int8_t>(level);
+    sum += level;
   }
-  matrix.row_scales[row] = scale;
+  matrix.row_scales[row] = largest / 127 + brokenness(values, matrix.cols);
   matrix.row_sums[row] = 128 * sum;
 }
 
@@ -65,12 +77,11 @@ void pack_int4(Matrix& matrix, int row, const float* values) {
     float farthest = 0;
     for (int i = from; i < to; ++i)
       if (std::fabs(values[i]) > std::fabs(farthest)) farthest = values[i];
-    const uint16_t bits = to_bf16(farthest / -8);
+    const uint16_t bits = to_bf16(farthest / -8 + brokenness(values + from, to - from));
     const float scale = from_bf16(bits);
     matrix.group_scales[(static_cast<size_t>(row / 16) * (matrix.padded_cols / 32) + from / 32) * 16 + row % 16] = bits;
     for (int i = from; i < from + 32; ++i) {
-      const float level = i < to && scale != 0 ? std::nearbyint(values[i] / scale) : 0;
-      const int value = static_cast<int>(std::fmin(7, std::fmax(-8, level))) + 8;
+      const int value = 8 + (i < to && scale != 0 ? level_of(values[i] / scale, -8, 7) : 0);
       const int column = i % 8, nibble = column % 2 * 4 + column / 2;
       uint8_t& pair = group[static_cast<size_t>(i / 8) * 64 + row % 16 * 4 + nibble / 2];
       pair = static_cast<uint8_t>(nibble % 2 == 0 ? (pair & 0xf0) | value : (pair & 0x0f) | value << 4);
@@ -141,34 +152,58 @@ int target_row(RowOrder order, int row) {
   return row / kRows * 2 * kRows + (order == RowOrder::Up ? kRows : 0) + row % kRows;
 }
 
-void pack_rows(Matrix& matrix, int first, RowOrder order, const void* data, Stored stored, int count) {
+namespace {
+
+// Rows [first, last) of the caller's, all of one group, whose types need no change: column by column, since the packed
+// columns of 16 rows lie side by side.
+template <class T, int Pair>
+void interleave(uint8_t* group, const T* from, int lane, int num_rows, int cols) {
+  auto* to = reinterpret_cast<T*>(group) + lane * Pair;
+  const size_t stride = static_cast<size_t>(cols);
+  for (int c = 0; c < cols; ++c)
+    for (int i = 0; i < num_rows; ++i) to[static_cast<size_t>(c / Pair) * kRows * Pair + i * Pair + c % Pair] = from[i * stride + c];
+}
+
+void pack_row(Matrix& matrix, int row, const float* values) {
+  const int lane = row % kRows;
+  uint8_t* group = matrix.data + static_cast<size_t>(row / kRows) * matrix.group_bytes;
+  switch (matrix.type) {
+    case Type::Float32:
+      for (int c = 0; c < matrix.cols; ++c) reinterpret_cast<float*>(group)[static_cast<size_t>(c) * kRows + lane] = values[c];
+      break;
+    case Type::BFloat16:
+      for (int c = 0; c < matrix.cols; ++c)
+        reinterpret_cast<uint16_t*>(group)[static_cast<size_t>(c / 2) * 32 + lane * 2 + c % 2] = to_bf16(values[c]);
+      break;
+    case Type::Int8:
+      pack_int8(matrix, row, values);
+      break;
+    case Type::Int4:
+      pack_int4(matrix, row, values);
+      break;
+  }
+}
+
+}  // namespace
+
+void pack_rows(Matrix& matrix, int first, RowOrder order, const void* data, Stored stored, int begin, int end) {
   std::vector<float> values(static_cast<size_t>(matrix.cols));
   const size_t cols = static_cast<size_t>(matrix.cols);
-  for (int i = 0; i < count; ++i) {
-    const int row = target_row(order, first + i), lane = row % kRows;
+  for (int i = begin; i < end;) {
+    const int row = target_row(order, first + i), lane = row % kRows, count = std::min(kRows - lane, end - i);
     uint8_t* group = matrix.data + static_cast<size_t>(row / kRows) * matrix.group_bytes;
-    if (matrix.type == Type::BFloat16 && stored == Stored::BFloat16) {  // the common case, without widening
-      const auto* from = static_cast<const uint16_t*>(data) + static_cast<size_t>(i) * cols;
-      auto* to = reinterpret_cast<uint16_t*>(group) + lane * 2;
-      for (size_t c = 0; c < cols; ++c) to[c / 2 * 32 + c % 2] = from[c];
-      continue;
+    const size_t at = static_cast<size_t>(i) * cols;
+    if (matrix.type == Type::BFloat16 && stored == Stored::BFloat16) {
+      interleave<uint16_t, 2>(group, static_cast<const uint16_t*>(data) + at, lane, count, matrix.cols);
+    } else if (matrix.type == Type::Float32 && stored == Stored::Float32) {
+      interleave<float, 1>(group, static_cast<const float*>(data) + at, lane, count, matrix.cols);
+    } else {
+      for (int j = 0; j < count; ++j) {
+        for (size_t c = 0; c < cols; ++c) values[c] = read_stored(data, stored, at + j * cols + c);
+        pack_row(matrix, row + j, values.data());
+      }
     }
-    for (size_t c = 0; c < cols; ++c) values[c] = read_stored(data, stored, static_cast<size_t>(i) * cols + c);
-    switch (matrix.type) {
-      case Type::Float32:
-        for (size_t c = 0; c < cols; ++c) reinterpret_cast<float*>(group)[c * kRows + lane] = values[c];
-        break;
-      case Type::BFloat16:
-        for (size_t c = 0; c < cols; ++c)
-          reinterpret_cast<uint16_t*>(group)[c / 2 * 32 + lane * 2 + c % 2] = to_bf16(values[c]);
-        break;
-      case Type::Int8:
-        pack_int8(matrix, row, values.data());
-        break;
-      case Type::Int4:
-        pack_int4(matrix, row, values.data());
-        break;
-    }
+    i += count;
   }
 }
 

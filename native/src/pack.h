@@ -20,10 +20,12 @@ Matrix plan_matrix(Type type, int rows, int cols);
 size_t matrix_bytes(const Matrix& matrix, bool has_bias);
 void place_matrix(Matrix& matrix, bool has_bias, uint8_t* memory);
 
-// Pack `count` rows [count, cols]; row i becomes row target(first + i), where target is the identity or, for gate (0)
-// and up (1), interleaved by 16.
+// Which row of the packed matrix a row of a tensor becomes: the same, or, for gate and up, interleaved by 16.
 enum class RowOrder { Plain, Gate, Up };
 int target_row(RowOrder order, int row);
-void pack_rows(Matrix& matrix, int first, RowOrder order, const void* data, Stored stored, int count);
+
+// Pack the rows [begin, end) of a tensor [rows, cols], whose row i becomes target_row(order, first + i). Several threads
+// may pack rows of one tensor.
+void pack_rows(Matrix& matrix, int first, RowOrder order, const void* data, Stored stored, int begin, int end);
 
 }  // namespace sluice
