@@ -1,8 +1,8 @@
 """How long a native step takes, beside the time to read the weights once, which no decode can beat.
 
-Run as `python -m bench.native_step [--threads N] [--types bfloat16 int8 …] [--shapes 0.5b 5m]`; needs native/ installed.
-Random weights, which cost the same time as trained ones. Prints the median of several steps, the floor measured between
-them, and floor / median.
+Run as `python -m bench.native_step [--threads N] [--types bfloat16 int8 …] [--shapes 0.5b 5m]`, with native/ installed.
+Random weights, which cost the same time as trained ones. Prints the median of several steps, the floor measured
+between them, and floor / median.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PREFILL = 512
 BLOCK_SIZE = 16
 
 
-def _shape(hidden: int, inner: int, layers: int, heads: int, kv_heads: int, vocabulary: int) -> dict[str, Any]:
+def _shape(*, hidden: int, inner: int, layers: int, heads: int, kv_heads: int, vocabulary: int) -> dict[str, Any]:
     return {
         "hidden_size": hidden,
         "intermediate_size": inner,
@@ -38,8 +38,9 @@ def _shape(hidden: int, inner: int, layers: int, heads: int, kv_heads: int, voca
 
 
 SHAPES: dict[str, dict[str, Any]] = {
-    "0.5b": _shape(896, 4_864, 24, 14, 2, 151_936) | {"is_tied": True, "has_qkv_bias": True},
-    "5m": _shape(256, 640, 6, 4, 2, 2_048) | {"has_head_norm": True},
+    "0.5b": _shape(hidden=896, inner=4_864, layers=24, heads=14, kv_heads=2, vocabulary=151_936)
+    | {"is_tied": True, "has_qkv_bias": True},
+    "5m": _shape(hidden=256, inner=640, layers=6, heads=4, kv_heads=2, vocabulary=2_048) | {"has_head_norm": True},
 }
 TYPES = {"0.5b": ["bfloat16"], "5m": ["float32"]}
 
@@ -50,6 +51,10 @@ class Timed:
 
     step: float
     floor: float
+
+    def __str__(self) -> str:
+        ratio = self.floor / self.step
+        return f"{1e3 * self.step:8.3f} ms; weights read in {1e3 * self.floor:7.3f} ms, ratio {ratio:.2f}"
 
 
 def main() -> None:
@@ -69,11 +74,7 @@ def main() -> None:
             for context in options.contexts:
                 for batch in options.batches:
                     timed = decode(model, batch, context)
-                    print(
-                        f"  batch {batch:2}, context {context:3}: {1e3 * timed.step:8.3f} ms a decode step; weights read "
-                        f"in {1e3 * timed.floor:7.3f} ms, ratio {timed.floor / timed.step:.2f}",
-                        flush=True,
-                    )
+                    print(f"  batch {batch:2}, context {context:3}: {timed}", flush=True)
             print(f"  prefill of {PREFILL}: {PREFILL / prefill(model):8.0f} tokens/s", flush=True)
 
 

@@ -20,9 +20,25 @@ bool one_in(int n) { return between(1, n) == 1; }
 Options random_options() {
   Options options;
   const int kv_heads = between(1, 3), head_dim = 2 * between(1, 40);
-  options.shape = {between(1, 90), between(1, 70), between(1, 100), between(1, 3), kv_heads * between(1, 5), kv_heads,
-                   head_dim,       2 * between(0, head_dim / 2), 1e-6f, 1, 0.3f, 1, 1, 1,
-                   one_in(2),      one_in(2),      one_in(2),      one_in(2), one_in(2)};
+  options.shape = {between(1, 90),
+                   between(1, 70),
+                   between(1, 100),
+                   between(1, 3),
+                   kv_heads * between(1, 5),
+                   kv_heads,
+                   head_dim,
+                   2 * between(0, head_dim / 2),
+                   1e-6f,
+                   1,
+                   0.3f,
+                   1,
+                   1,
+                   1,
+                   one_in(2),
+                   one_in(2),
+                   one_in(2),
+                   one_in(2),
+                   one_in(2)};
   options.type = static_cast<Type>(between(0, 3));
   options.inverse_frequencies.assign(options.shape.rotary_dim / 2, 0.1f);
   for (int i = 0; i < options.shape.num_layers; ++i) {
@@ -88,10 +104,13 @@ struct RandomBatch {
   }
 
   void spoil() {
-    std::vector<int32_t>* const arrays[] = {&token_ids, &positions, &row_offsets, &context_lengths, &block_tables, &output_rows};
+    std::vector<int32_t>* const arrays[] = {&token_ids,       &positions,    &row_offsets,
+                                            &context_lengths, &block_tables, &output_rows};
     for (int i = between(1, 3); i > 0; --i) {
       std::vector<int32_t>& array = *arrays[between(0, 5)];
-      if (!array.empty()) array[between(0, static_cast<int>(array.size()) - 1)] = one_in(2) ? between(-3, 300) : static_cast<int32_t>(random_bits());
+      if (!array.empty())
+        array[between(0, static_cast<int>(array.size()) - 1)] =
+            one_in(2) ? between(-3, 300) : static_cast<int32_t>(random_bits());
     }
   }
 };
@@ -101,7 +120,8 @@ void sample_all(const Model& model, const RandomBatch& random, SamplingScratch& 
   for (int row = 0; row < random.batch.num_rows; ++row) {
     const Rule rule{one_in(3) ? 0.0f : 0.01f * between(0, 300), between(0, 100), 0.01 * between(0, 100),
                     0.01 * between(0, 100), 0.001 * between(0, 999)};
-    const int token = sample_row(*model.options().set, random.batch.logits + row * vocab_size, vocab_size, rule, scratch);
+    const int token =
+        sample_row(*model.options().set, random.batch.logits + row * vocab_size, vocab_size, rule, scratch);
     if (token < -1 || token >= vocab_size) std::abort();
   }
 }

@@ -7,7 +7,8 @@ namespace sluice {
 namespace {
 
 [[noreturn]] void refuse(const char* argument, int64_t index, int64_t value, const std::string& allowed) {
-  throw BadArgument(std::string(argument) + "[" + std::to_string(index) + "] is " + std::to_string(value) + "; " + allowed);
+  throw BadArgument(std::string(argument) + "[" + std::to_string(index) + "] is " + std::to_string(value) + "; " +
+                    allowed);
 }
 
 void check_sequence(const Batch& batch, const Cache& cache, int sequence) {
@@ -34,7 +35,8 @@ void check_batch(const Batch& batch, const Shape& shape, const Cache& cache) {
   if (batch.num_sequences < 1) throw BadArgument("row_offsets must have at least two elements");
   for (int i = 0; i < batch.num_tokens; ++i) {
     if (batch.token_ids[i] < 0 || batch.token_ids[i] >= shape.vocab_size)
-      refuse("token_ids", i, batch.token_ids[i], "the vocabulary has the ids 0 to " + std::to_string(shape.vocab_size - 1));
+      refuse("token_ids", i, batch.token_ids[i],
+             "the vocabulary has the ids 0 to " + std::to_string(shape.vocab_size - 1));
     if (batch.positions[i] < 0) refuse("positions", i, batch.positions[i], "it must be at least 0");
   }
   if (batch.row_offsets[0] != 0) refuse("row_offsets", 0, batch.row_offsets[0], "it must be 0");
@@ -45,7 +47,8 @@ void check_batch(const Batch& batch, const Shape& shape, const Cache& cache) {
   for (int i = 0; i < batch.num_sequences; ++i) check_sequence(batch, cache, i);
   for (int i = 0; i < batch.num_rows; ++i)
     if (batch.output_rows[i] < 0 || batch.output_rows[i] >= batch.num_tokens)
-      refuse("output_rows", i, batch.output_rows[i], "the batch has the tokens 0 to " + std::to_string(batch.num_tokens - 1));
+      refuse("output_rows", i, batch.output_rows[i],
+             "the batch has the tokens 0 to " + std::to_string(batch.num_tokens - 1));
 }
 
 }  // namespace sluice

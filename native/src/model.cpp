@@ -37,7 +37,8 @@ void each_part(const Options& options, Weights& weights, std::vector<Layer>& lay
 
 }  // namespace
 
-Model::Model(const Options& options) : options_(options), layers_(options.shape.num_layers), wanted_(tensor_names(options.shape)) {
+Model::Model(const Options& options)
+    : options_(options), layers_(options.shape.num_layers), wanted_(tensor_names(options.shape)) {
   const Shape& shape = options_.shape;
   for (size_t i = 0; i < layers_.size(); ++i) {
     Layer& layer = layers_[i];
@@ -53,19 +54,21 @@ Model::Model(const Options& options) : options_(options), layers_(options.shape.
   const Type head = options_.type == Type::Int4 ? Type::Int8 : options_.type;
   weights_.head = plan_matrix(head, shape.vocab_size, shape.hidden_size);
   size_t bytes = 0;
-  each_part(options_, weights_, layers_, [&](float*&, int count) { bytes += floats(count); },
-            [&](Matrix& matrix, bool has_bias) { bytes += matrix_bytes(matrix, has_bias); });
+  each_part(
+      options_, weights_, layers_, [&](float*&, int count) { bytes += floats(count); },
+      [&](Matrix& matrix, bool has_bias) { bytes += matrix_bytes(matrix, has_bias); });
   weight_memory_ = Arena(bytes);
   uint8_t* memory = weight_memory_.data();
-  each_part(options_, weights_, layers_,
-            [&](float*& vector, int count) {
-              vector = reinterpret_cast<float*>(memory);
-              memory += floats(count);
-            },
-            [&](Matrix& matrix, bool has_bias) {
-              place_matrix(matrix, has_bias, memory);
-              memory += matrix_bytes(matrix, has_bias);
-            });
+  each_part(
+      options_, weights_, layers_,
+      [&](float*& vector, int count) {
+        vector = reinterpret_cast<float*>(memory);
+        memory += floats(count);
+      },
+      [&](Matrix& matrix, bool has_bias) {
+        place_matrix(matrix, has_bias, memory);
+        memory += matrix_bytes(matrix, has_bias);
+      });
   weights_.layers = layers_.data();
   std::copy(options_.inverse_frequencies.begin(), options_.inverse_frequencies.end(), weights_.inverse_frequencies);
   if (!shape.is_tied) {
@@ -239,7 +242,8 @@ double Model::read_weights(int num_threads) {
   const auto began = std::chrono::steady_clock::now();
   Pool::shared().run(num_threads, [&](int thread) {
     int part = 0, done = 0;
-    for (int chunk = phases_.take(0, count, thread, part); chunk >= 0; chunk = phases_.take(0, count, thread, part), ++done)
+    for (int chunk = phases_.take(0, count, thread, part); chunk >= 0;
+         chunk = phases_.take(0, count, thread, part), ++done)
       sum += options_.set->read(weight_memory_.data() + each * static_cast<size_t>(chunk), each);
     phases_.end(0, count, done);
   });

@@ -33,7 +33,7 @@ struct Options {
   Shape shape;
   Type type;
   std::vector<float> inverse_frequencies;
-  std::vector<int> windows;   // for each layer, 0: all
+  std::vector<int> windows;    // for each layer, 0: all
   std::vector<bool> has_rope;  // for each layer
   int num_threads;
   const InstructionSet* set;

@@ -22,6 +22,7 @@ using WritableArray = nb::ndarray<nb::device::cpu>;
 
 template <class A>
 bool is_contiguous(const A& array) {
+  if (array.size() == 0) return true;  // whatever its strides are
   int64_t expected = 1;
   for (size_t i = array.ndim(); i-- > 0;) {
     if (array.shape(i) != 1 && array.stride(i) != expected) return false;
@@ -84,7 +85,8 @@ nb::object step(Model& model, const Array& token_ids, const Array& positions, co
   batch.row_offsets = ints_of_length(row_offsets, "row_offsets", context_lengths.shape(0) + 1);
   batch.block_tables = ints(block_tables, "block_tables", 2);
   if (block_tables.shape(0) != context_lengths.shape(0))
-    throw BadArgument("block_tables must have a row for each of the " + std::to_string(context_lengths.shape(0)) + " sequences");
+    throw BadArgument("block_tables must have a row for each of the " + std::to_string(context_lengths.shape(0)) +
+                      " sequences");
   batch.max_blocks = static_cast<int>(block_tables.shape(1));
   batch.output_rows = ints(output_rows, "output_rows", 1);
   batch.num_rows = static_cast<int>(output_rows.shape(0));
@@ -95,7 +97,8 @@ nb::object step(Model& model, const Array& token_ids, const Array& positions, co
   if (logits.has_value()) {
     if (logits->dtype() != nb::dtype<float>()) throw BadArgument("logits must be float32");
     if (logits->ndim() != 2 || logits->shape(0) != num_rows || logits->shape(1) != vocab_size)
-      throw BadArgument("logits must have the shape [" + std::to_string(num_rows) + ", " + std::to_string(vocab_size) + "]");
+      throw BadArgument("logits must have the shape [" + std::to_string(num_rows) + ", " + std::to_string(vocab_size) +
+                        "]");
     if (!is_contiguous(*logits)) throw BadArgument("logits must be contiguous");
     batch.logits = static_cast<float*>(logits->data());
     result = nb::cast(*logits);
@@ -112,7 +115,8 @@ nb::object step(Model& model, const Array& token_ids, const Array& positions, co
 template <class T>
 const T* column(const Array& array, const char* name, size_t rows) {
   const std::string argument = name;
-  if (array.dtype() != nb::dtype<T>()) throw BadArgument(argument + " must be " + (sizeof(T) == 8 ? "float64" : "int32"));
+  if (array.dtype() != nb::dtype<T>())
+    throw BadArgument(argument + " must be " + (sizeof(T) == 8 ? "float64" : "int32"));
   if (array.ndim() != 1 || array.shape(0) != rows || !is_contiguous(array))
     throw BadArgument(argument + " must be contiguous and have " + std::to_string(rows) + " elements");
   return static_cast<const T*>(array.data());
@@ -204,12 +208,15 @@ void construct(Model* self, int vocab_size, int hidden_size, int intermediate_si
   constexpr int kMostInt8Columns = 65'536;  // whose sum of products of bytes an int32 holds
   if (options.type == Type::Int8 || options.type == Type::Int4)
     for (const int columns : {hidden_size, intermediate_size, num_heads * head_dim})
-      if (columns > kMostInt8Columns) throw BadArgument("weight_type must not be int8 or int4 for inputs wider than 65536");
+      if (columns > kMostInt8Columns)
+        throw BadArgument("weight_type must not be int8 or int4 for inputs wider than 65536");
   options.inverse_frequencies = inverse_frequencies;
   options.windows = windows.value_or(std::vector<int>(num_layers, 0));
   options.has_rope = has_rope.value_or(std::vector<bool>(num_layers, true));
-  if (options.windows.size() != static_cast<size_t>(num_layers)) throw BadArgument("windows must have an element a layer");
-  if (options.has_rope.size() != static_cast<size_t>(num_layers)) throw BadArgument("has_rope must have an element a layer");
+  if (options.windows.size() != static_cast<size_t>(num_layers))
+    throw BadArgument("windows must have an element a layer");
+  if (options.has_rope.size() != static_cast<size_t>(num_layers))
+    throw BadArgument("has_rope must have an element a layer");
   for (const int window : options.windows)
     if (window < 0) throw BadArgument("windows must be at least 0");
   options.num_threads = checked(num_threads, "num_threads", 1024);
@@ -224,8 +231,8 @@ void construct(Model* self, int vocab_size, int hidden_size, int intermediate_si
 NB_MODULE(_native, module) {
   using namespace sluice;
   nb::class_<Model>(module, "Model")
-      .def("__init__", &construct, nb::kw_only(), "vocab_size"_a, "hidden_size"_a, "intermediate_size"_a, "num_layers"_a,
-           "num_heads"_a, "num_kv_heads"_a, "head_dim"_a, "norm_epsilon"_a, "inverse_frequencies"_a,
+      .def("__init__", &construct, nb::kw_only(), "vocab_size"_a, "hidden_size"_a, "intermediate_size"_a,
+           "num_layers"_a, "num_heads"_a, "num_kv_heads"_a, "head_dim"_a, "norm_epsilon"_a, "inverse_frequencies"_a,
            "rope_factor"_a = 1.0f, "attention_scale"_a = nb::none(), "embedding_scale"_a = 1.0f,
            "residual_scale"_a = 1.0f, "logits_scale"_a = 1.0f, "has_qkv_bias"_a = false, "has_output_bias"_a = false,
            "has_mlp_bias"_a = false, "has_head_norm"_a = false, "is_tied"_a = false, "windows"_a = nb::none(),

@@ -42,7 +42,9 @@ Place find_in_layer(Layer& layer, const Shape& shape, const std::string& name) {
   bool is_bias = false;
   if (!split(name, stem, is_bias)) return {};
   const int queries = shape.query_width(), keys = shape.num_kv_heads * shape.head_dim;
-  const auto vector = [&](float* at, int count) { return is_bias ? Place{} : Place{nullptr, at, 0, count, RowOrder::Plain}; };
+  const auto vector = [&](float* at, int count) {
+    return is_bias ? Place{} : Place{nullptr, at, 0, count, RowOrder::Plain};
+  };
   const auto rows = [&](Matrix& matrix, int first, int count, RowOrder order = RowOrder::Plain) {
     return is_bias ? Place{nullptr, matrix.bias, first, count, order} : Place{&matrix, nullptr, first, count, order};
   };

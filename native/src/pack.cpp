@@ -33,17 +33,22 @@ float from_bf16(uint16_t bits) {
 
 int columns_multiple(Type type) {
   switch (type) {
-    case Type::Float32: return 1;
-    case Type::BFloat16: return 2;
-    case Type::Int8: return 4;
-    case Type::Int4: return 32;
+    case Type::Float32:
+      return 1;
+    case Type::BFloat16:
+      return 2;
+    case Type::Int8:
+      return 4;
+    case Type::Int4:
+      return 32;
   }
   return 1;
 }
 
 // The nearest whole level. What is not a number becomes the lowest; its scale is not a number either then.
 int level_of(float value, int lowest, int highest) {
-  return static_cast<int>(std::fmin(static_cast<float>(highest), std::fmax(static_cast<float>(lowest), std::nearbyint(value))));
+  return static_cast<int>(
+      std::fmin(static_cast<float>(highest), std::fmax(static_cast<float>(lowest), std::nearbyint(value))));
 }
 
 // Not a number if one of the values is not finite, so that what is made of them isn't taken for sound; else 0.
@@ -161,7 +166,8 @@ void interleave(uint8_t* group, const T* from, int lane, int num_rows, int cols)
   auto* to = reinterpret_cast<T*>(group) + lane * Pair;
   const size_t stride = static_cast<size_t>(cols);
   for (int c = 0; c < cols; ++c)
-    for (int i = 0; i < num_rows; ++i) to[static_cast<size_t>(c / Pair) * kRows * Pair + i * Pair + c % Pair] = from[i * stride + c];
+    for (int i = 0; i < num_rows; ++i)
+      to[static_cast<size_t>(c / Pair) * kRows * Pair + i * Pair + c % Pair] = from[i * stride + c];
 }
 
 void pack_row(Matrix& matrix, int row, const float* values) {
@@ -169,7 +175,8 @@ void pack_row(Matrix& matrix, int row, const float* values) {
   uint8_t* group = matrix.data + static_cast<size_t>(row / kRows) * matrix.group_bytes;
   switch (matrix.type) {
     case Type::Float32:
-      for (int c = 0; c < matrix.cols; ++c) reinterpret_cast<float*>(group)[static_cast<size_t>(c) * kRows + lane] = values[c];
+      for (int c = 0; c < matrix.cols; ++c)
+        reinterpret_cast<float*>(group)[static_cast<size_t>(c) * kRows + lane] = values[c];
       break;
     case Type::BFloat16:
       for (int c = 0; c < matrix.cols; ++c)

@@ -24,8 +24,8 @@ void place_matrix(Matrix& matrix, bool has_bias, uint8_t* memory);
 enum class RowOrder { Plain, Gate, Up };
 int target_row(RowOrder order, int row);
 
-// Pack the rows [begin, end) of a tensor [rows, cols], whose row i becomes target_row(order, first + i). Several threads
-// may pack rows of one tensor.
+// Pack the rows [begin, end) of a tensor [rows, cols], whose row i becomes target_row(order, first + i). Several
+// threads may pack rows of one tensor.
 void pack_rows(Matrix& matrix, int first, RowOrder order, const void* data, Stored stored, int begin, int end);
 
 }  // namespace sluice

@@ -50,7 +50,7 @@ void Pool::work(int index, Worker& worker) {
     int joined = joined_.load(std::memory_order_acquire);
     while (joined >= 0 && !joined_.compare_exchange_weak(joined, joined + 1, std::memory_order_acq_rel)) {
     }
-    if (joined < 0) continue;  // the others have done it
+    if (joined < 0) continue;                   // the others have done it
     if (index < num_threads_) (*task_)(index);  // it may have woken for an earlier task of more threads
     joined_.fetch_sub(1, std::memory_order_acq_rel);
     joined_.notify_one();

@@ -27,8 +27,8 @@ double weight_of(const std::vector<float>& values) {
   return total;
 }
 
-// Below which logit tokens are dropped. Every filter keeps what lies at or above some logit, so one border does for all;
-// tokens of equal logits are kept or dropped together.
+// Below which logit tokens are dropped. Every filter keeps what lies at or above some logit, so one border does for
+// all; tokens of equal logits are kept or dropped together.
 float border_of(const InstructionSet& set, const Rule& rule, SamplingScratch& scratch) {
   const std::vector<float>& scaled = scratch.scaled;
   std::vector<float>& candidates = scratch.candidates;
@@ -53,7 +53,8 @@ float border_of(const InstructionSet& set, const Rule& rule, SamplingScratch& sc
       candidates.clear();
       for (const float value : scaled)
         if (value >= -reach) candidates.push_back(value);
-      if (static_cast<int>(candidates.size()) == vocab_size || reach > 200 || weight_of(candidates) >= rule.top_p * total)
+      if (static_cast<int>(candidates.size()) == vocab_size || reach > 200 ||
+          weight_of(candidates) >= rule.top_p * total)
         break;
     }
     std::sort(candidates.begin(), candidates.end(), largest_first);
@@ -85,7 +86,8 @@ int first_above(const T* weights, int count, double& target) {
 
 }  // namespace
 
-int sample_row(const InstructionSet& set, const float* logits, int vocab_size, const Rule& rule, SamplingScratch& scratch) {
+int sample_row(const InstructionSet& set, const float* logits, int vocab_size, const Rule& rule,
+               SamplingScratch& scratch) {
   const Largest largest = set.largest(logits, vocab_size);
   if (!std::isfinite(largest.logit)) return -1;
   if (rule.temperature <= 0) return largest.index;

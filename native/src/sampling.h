@@ -22,6 +22,7 @@ struct SamplingScratch {
 };
 
 // -1 for a row whose largest logit is not finite.
-int sample_row(const InstructionSet& set, const float* logits, int vocab_size, const Rule& rule, SamplingScratch& scratch);
+int sample_row(const InstructionSet& set, const float* logits, int vocab_size, const Rule& rule,
+               SamplingScratch& scratch);
 
 }  // namespace sluice

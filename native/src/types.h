@@ -28,10 +28,10 @@ struct Matrix {
   int groups = 0, padded_cols = 0;
   size_t group_bytes = 0;
   uint8_t* data = nullptr;
-  float* row_scales = nullptr;     // Int8: [groups * 16]
-  int32_t* row_sums = nullptr;     // Int8: 128 times the sum of each row, since activations are stored above zero
+  float* row_scales = nullptr;       // Int8: [groups * 16]
+  int32_t* row_sums = nullptr;       // Int8: 128 times the sum of each row, since activations are stored above zero
   uint16_t* group_scales = nullptr;  // Int4: bf16 [groups][padded_cols / 32][16]
-  float* bias = nullptr;           // [groups * 16] or null
+  float* bias = nullptr;             // [groups * 16] or null
 };
 
 struct Layer {
@@ -49,10 +49,10 @@ struct Layer {
 
 struct Shape {
   int vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim;
-  int rotary_dim;          // how much of a head turns: twice the number of inverse frequencies
+  int rotary_dim;  // how much of a head turns: twice the number of inverse frequencies
   float norm_epsilon;
-  float rope_factor;       // on cosine and sine
-  float attention_scale;   // on scores
+  float rope_factor;                                    // on cosine and sine
+  float attention_scale;                                // on scores
   float embedding_scale, residual_scale, logits_scale;  // 1 in most families
   bool has_qkv_bias, has_output_bias, has_mlp_bias, has_head_norm, is_tied;
 
@@ -113,15 +113,15 @@ struct Step {
   Phases* phases;
   const int32_t* sequence_of;  // [tokens]
   // Buffers, 64-byte aligned. Strides in elements.
-  float* residual;     // [tokens][residual_stride]
-  void* input;         // [tokens][input_stride], what goes into a product, in its type
-  float* input_scales; // [tokens], of Int8 inputs
-  float* wide;         // [tokens][wide_stride], float32 results: q/k/v; gate times up before it is made Int8
-  void* inner;         // [tokens][inner_stride], gate times up, in the type of inputs
+  float* residual;      // [tokens][residual_stride]
+  void* input;          // [tokens][input_stride], what goes into a product, in its type
+  float* input_scales;  // [tokens], of Int8 inputs
+  float* wide;          // [tokens][wide_stride], float32 results: q/k/v; gate times up before it is made Int8
+  void* inner;          // [tokens][inner_stride], gate times up, in the type of inputs
   float* inner_scales;
-  float* rotation;     // [tokens][2][rotary_dim / 2], cosines and sines
+  float* rotation;  // [tokens][2][rotary_dim / 2], cosines and sines
   int residual_stride, input_stride, wide_stride, inner_stride;
-  uint8_t* scratch;    // [threads][scratch_bytes]
+  uint8_t* scratch;  // [threads][scratch_bytes]
   size_t scratch_bytes;
 };
 

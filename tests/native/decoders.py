@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,7 @@ CONFIGS: dict[str, PretrainedConfig] = {
             "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64
         ),
     ),
-    "llama, yarn": LlamaConfig(
-        **SMALL, rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=128)
-    ),
+    "llama, yarn": LlamaConfig(**SMALL, rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=128)),
     "llama, one kv head of 20": LlamaConfig(**SMALL | {"num_key_value_heads": 1}, head_dim=20, rope_parameters=rope()),
     "llama, 12 heads": LlamaConfig(
         **SMALL | {"num_attention_heads": 12, "num_key_value_heads": 12, "hidden_size": 144}, rope_parameters=rope()
@@ -150,4 +149,4 @@ def step(
         np.arange(len(token_ids), dtype=np.int32),
         num_threads=num_threads,
     )
-    return [logits[begin:end] for begin, end in zip(offsets, offsets[1:], strict=False)]
+    return [logits[begin:end] for begin, end in pairwise(offsets)]

@@ -40,6 +40,7 @@ def works(draw: st.DrawFn) -> list[tuple[int, list[int]]]:
 def test_a_row_has_the_same_bits_in_any_company(
     instruction_set: str,
     weight_type: str,
+    *,
     name: str,
     work: list[tuple[int, list[int]]],
     threads: int,

@@ -58,7 +58,8 @@ void write_slot(const Head& head, int slot, const float* key, const float* value
   auto* keys = reinterpret_cast<typename Format::Weight*>(head.keys(slot / 16));
   auto* values = reinterpret_cast<typename Format::Weight*>(head.values(slot / 16));
   const int place = slot % 16, end = clears ? 16 : place + 1;
-  for (int d = 0; d < head_dim; ++d) store_cached<Format>(keys + d / pair * 16 * pair + place * pair + d % pair, key[d]);
+  for (int d = 0; d < head_dim; ++d)
+    store_cached<Format>(keys + d / pair * 16 * pair + place * pair + d % pair, key[d]);
   for (int s = place; s < end; ++s)
     for (int d = 0; d < head_dim; ++d)
       store_cached<Format>(values + d / 16 * 256 + s / pair * 16 * pair + d % 16 * pair + s % pair,
@@ -114,7 +115,8 @@ void score_tile(const Rows<Format>& rows, int row, int width, const uint8_t* con
 
 // sums = sums * rescale + weights · values, for N groups of 16 dimensions.
 template <class Format, int M, int N>
-void value_tile(const Rows<Format>& rows, int row, int width, const uint8_t* const* parts, int begin, int end, int group) {
+void value_tile(const Rows<Format>& rows, int row, int width, const uint8_t* const* parts, int begin, int end,
+                int group) {
   Lanes sums[M][N];
   float* at[M];
   for (int m = 0; m < M; ++m) at[m] = rows.sums + static_cast<size_t>(row + m) * width + group * 16;
@@ -126,7 +128,8 @@ void value_tile(const Rows<Format>& rows, int row, int width, const uint8_t* con
     const typename Format::Input* x[M];
     const typename Format::Weight* w[N];
     for (int m = 0; m < M; ++m) x[m] = rows.weights + static_cast<size_t>(row + m) * kKeys + part * 16;
-    for (int n = 0; n < N; ++n) w[n] = reinterpret_cast<const typename Format::Weight*>(parts[part]) + (group + n) * 256;
+    for (int n = 0; n < N; ++n)
+      w[n] = reinterpret_cast<const typename Format::Weight*>(parts[part]) + (group + n) * 256;
     multiply<Format, M, N>(sums, x, w, 16 / Format::kColumns);
   }
   unroll<M>([&](auto m) __attribute__((always_inline)) {
@@ -168,7 +171,8 @@ void weigh(const Rows<Format>& rows, int row, int begin, int end, float scale) {
 
 template <class Format, int M>
 void meet_keys(const Rows<Format>& rows, int row, int width, const uint8_t* const* keys) {
-  for (int part = 0; part < kParts; part += kAttendGroups) score_tile<Format, M, kAttendGroups>(rows, row, width, keys, part);
+  for (int part = 0; part < kParts; part += kAttendGroups)
+    score_tile<Format, M, kAttendGroups>(rows, row, width, keys, part);
 }
 
 template <class Format, int M>
@@ -182,7 +186,8 @@ void take_values(const Rows<Format>& rows, int row, int width, const uint8_t* co
 // Attention of one piece's tokens with the heads of one kv head: queries come from step.wide, results go to `out`
 // [tokens][out_stride], heads side by side.
 template <class Format, class Out>
-void attend(const Step& step, int layer, const Piece& piece, int kv_head, uint8_t* scratch, Out* out, size_t out_stride) {
+void attend(const Step& step, int layer, const Piece& piece, int kv_head, uint8_t* scratch, Out* out,
+            size_t out_stride) {
   const Shape& shape = *step.shape;
   const Batch& batch = step.batch;
   const int group_size = shape.num_heads / shape.num_kv_heads, width = shape.padded_head_dim(), dim = shape.head_dim;
@@ -219,8 +224,10 @@ void attend(const Step& step, int layer, const Piece& piece, int kv_head, uint8_
       values[part] = head.values(base / 16 + used);
     }
     for (int row = 0; row < padded_rows; row += tile) {
-      if (tile == 1) meet_keys<Format, 1>(rows, row, width, keys);
-      else meet_keys<Format, kAttendRows>(rows, row, width, keys);
+      if (tile == 1)
+        meet_keys<Format, 1>(rows, row, width, keys);
+      else
+        meet_keys<Format, kAttendRows>(rows, row, width, keys);
     }
     for (int row = 0; row < padded_rows; ++row) {
       const int slot = row < num_rows ? first_slot + row / group_size : last_slot;
@@ -229,8 +236,10 @@ void attend(const Step& step, int layer, const Piece& piece, int kv_head, uint8_
       weigh<Format>(rows, row, from, to, shape.attention_scale);
     }
     for (int row = 0; row < padded_rows; row += tile) {
-      if (tile == 1) take_values<Format, 1>(rows, row, width, values, begin, end);
-      else take_values<Format, kAttendRows>(rows, row, width, values, begin, end);
+      if (tile == 1)
+        take_values<Format, 1>(rows, row, width, values, begin, end);
+      else
+        take_values<Format, kAttendRows>(rows, row, width, values, begin, end);
     }
   }
 

@@ -54,8 +54,8 @@ struct BFloat16Format {
   }
   static SLUICE_INLINE void add(Lanes& sum, const Loaded& w, const Spread& x) {
     unroll<kRegisters>([&](auto r) __attribute__((always_inline)) {
-      sum.v[r] = (V)vbfdotq_f32((float32x4_t)sum.v[r], vreinterpretq_bf16_s32((int32x4_t)w.v[r]),
-                                vreinterpretq_bf16_s32(x));
+      sum.v[r] =
+          (V)vbfdotq_f32((float32x4_t)sum.v[r], vreinterpretq_bf16_s32((int32x4_t)w.v[r]), vreinterpretq_bf16_s32(x));
     });
   }
 };
@@ -218,7 +218,7 @@ SLUICE_INLINE void multiply_int4(Lanes (&sums)[M][N], const Half* const (&x)[M],
     for (int word = 0; word < Int4Format::kSteps; ++word) {
       const int step = block * Int4Format::kSteps + word;
       IntLanes words[N];
-      unroll<N>([&](auto n) __attribute__((always_inline)) { 
+      unroll<N>([&](auto n) __attribute__((always_inline)) {
         words[n] = load16_int(w[n] + step * 16);
         if (ahead > 0) __builtin_prefetch(reinterpret_cast<const uint8_t*>(w[n] + step * 16) + ahead, 0, 2);
       });

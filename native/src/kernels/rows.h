@@ -24,7 +24,8 @@ void normalize(const float* x, const float* weight, int width, float epsilon, In
   for (int i = 0; i < padded(width); i += 16) store_input(out + i, load16(x + i) * factor * load16(weight + i));
 }
 
-// A row [width] as bytes, 128 above the value over the scale that is returned. A row that is not finite gets a scale that is not a number.
+// A row [width] as bytes, 128 above the value over the scale that is returned. A row that is not finite gets a scale
+// that is not a number.
 inline float quantize(const float* x, int width, uint8_t* out) {
   const auto values = [&](int i) {
     if (i + 16 <= width) return load16(x + i);
@@ -43,9 +44,8 @@ inline float quantize(const float* x, int width, uint8_t* out) {
   for (int i = 0; i < width; i += 16) {
     alignas(64) int32_t whole[16];
     const Lanes shifted = fma16(values(i), inverse, all16(12582912.0f));  // the integer lies in the lowest bits
-    unroll<kRegisters>([&](auto r) __attribute__((always_inline)) {
-      store_int(whole + r * kLanes, as_int(shifted.v[r]));
-    });
+    unroll<kRegisters>([&](auto r)
+                           __attribute__((always_inline)) { store_int(whole + r * kLanes, as_int(shifted.v[r])); });
     for (int j = 0; j < 16; ++j) out[i + j] = static_cast<uint8_t>(whole[j] + 128);
   }
   return highest / 127 + sum_of(broken);
@@ -92,7 +92,8 @@ inline void embed(const Weights& weights, const Shape& shape, int token, float* 
   if (weights.rows == nullptr) {
     unpack_row(weights.head, token, out);
   } else if (weights.rows_type == Type::Float32) {
-    std::memcpy(out, static_cast<const float*>(weights.rows) + static_cast<size_t>(token) * width, width * sizeof(float));
+    std::memcpy(out, static_cast<const float*>(weights.rows) + static_cast<size_t>(token) * width,
+                width * sizeof(float));
   } else {
     const auto* row = static_cast<const uint16_t*>(weights.rows) + static_cast<size_t>(token) * width;
     for (int i = 0; i < width; ++i) out[i] = bf16_to_float(row[i]);

@@ -28,7 +28,8 @@ uint64_t read_memory(const uint8_t* from, size_t bytes) {
   for (size_t at = 0; at < each; at += 64) {
     unroll<kStreams>([&](auto s) __attribute__((always_inline)) {
       const IntLanes value = load16_int(from + s * each + at);
-      unroll<kRegisters>([&](auto r) __attribute__((always_inline)) { sums[s].v[r] = add_int(sums[s].v[r], value.v[r]); });
+      unroll<kRegisters>([&](auto r)
+                             __attribute__((always_inline)) { sums[s].v[r] = add_int(sums[s].v[r], value.v[r]); });
     });
   }
   uint64_t result = 0;

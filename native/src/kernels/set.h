@@ -28,12 +28,12 @@ using ScaleFunction = void (*)(const float* logits, int count, Scale scale, floa
 // weights[i] = e to the power of scaled[i], or 0 where that is below `border`; and their sums, of 256 at a time.
 using WeighFunction = void (*)(const float* scaled, int count, float border, float* weights, double* block_sums);
 
-#define SLUICE_DECLARE_SET(name)                              \
-  namespace name {                                            \
-  void run_step(const Step& step, int thread);                \
-  uint64_t read_memory(const uint8_t* from, size_t bytes);    \
-  Largest largest_logit(const float* logits, int count);      \
-  void scale_logits(const float* logits, int count, Scale scale, float* scaled); \
+#define SLUICE_DECLARE_SET(name)                                                                       \
+  namespace name {                                                                                     \
+  void run_step(const Step& step, int thread);                                                         \
+  uint64_t read_memory(const uint8_t* from, size_t bytes);                                             \
+  Largest largest_logit(const float* logits, int count);                                               \
+  void scale_logits(const float* logits, int count, Scale scale, float* scaled);                       \
   void weigh_logits(const float* scaled, int count, float border, float* weights, double* block_sums); \
   }
 SLUICE_DECLARE_SET(portable)

@@ -31,7 +31,7 @@ struct ThreadStep {
   const Weights& weights;
   const Batch& batch;
   const int thread;
-  int num_rows;         // of the residual, which ends with the output rows alone
+  int num_rows;  // of the residual, which ends with the output rows alone
   float* residual;
   uint32_t num_phases = 0;
 
@@ -77,21 +77,28 @@ struct ThreadStep {
         if constexpr (std::is_same_v<Format, Int8Format>) scale_sums(matrix, group, count, inputs.scales[row], sums);
         finish(row, group, sums, count);
       };
-      multiply_block<Format>(matrix, inputs.rows, inputs.stride, num_rows, chunk * size, (chunk + 1) * size, finish_row);
+      multiply_block<Format>(matrix, inputs.rows, inputs.stride, num_rows, chunk * size, (chunk + 1) * size,
+                             finish_row);
     });
   }
 
   float* residual_row(int row) const { return residual + static_cast<size_t>(row) * step.residual_stride; }
   float* wide_row(int row) const { return step.wide + static_cast<size_t>(row) * step.wide_stride; }
-  Input* input_row(int row) const { return static_cast<Input*>(step.input) + static_cast<size_t>(row) * step.input_stride; }
+  Input* input_row(int row) const {
+    return static_cast<Input*>(step.input) + static_cast<size_t>(row) * step.input_stride;
+  }
   // Where results go that are inputs of the next product: those that become bytes are kept as floats at first.
   auto* attended_row(int row) const {
-    if constexpr (kIsInt8) return wide_row(row);
-    else return input_row(row);
+    if constexpr (kIsInt8)
+      return wide_row(row);
+    else
+      return input_row(row);
   }
   auto* inner_row(int row) const {
-    if constexpr (kIsInt8) return wide_row(row);
-    else return static_cast<Input*>(step.inner) + static_cast<size_t>(row) * step.inner_stride;
+    if constexpr (kIsInt8)
+      return wide_row(row);
+    else
+      return static_cast<Input*>(step.inner) + static_cast<size_t>(row) * step.inner_stride;
   }
   // The columns that only pad a row must be numbers.
   template <class T>
@@ -131,41 +138,40 @@ struct ThreadStep {
   // The first `width` of each row of step.wide become inputs.
   void quantize_wide(int width, const Inputs& to) {
     each_row(num_rows, [&](int row) {
-      to.scales[row] = quantize(wide_row(row), width, static_cast<uint8_t*>(to.rows) + static_cast<size_t>(row) * to.stride);
+      to.scales[row] =
+          quantize(wide_row(row), width, static_cast<uint8_t*>(to.rows) + static_cast<size_t>(row) * to.stride);
     });
   }
 
   void to_wide(const Matrix& matrix) {
     multiply_all<Weight>(matrix, inputs(), [&](int row, int group, const float* sums, int count) {
-                            float* to = wide_row(row);
-                            each_sum(sums, group, count, matrix.bias,
-                                     [&](int at, const Lanes& sum) { store16(to + at, sum); });
-                          });
+      float* to = wide_row(row);
+      each_sum(sums, group, count, matrix.bias, [&](int at, const Lanes& sum) { store16(to + at, sum); });
+    });
   }
 
   void add_to_residual(const Matrix& matrix, const Inputs& inputs) {
     const Lanes scale = all16(shape.residual_scale);
     multiply_all<Weight>(matrix, inputs, [&](int row, int group, const float* sums, int count) {
-                            float* to = residual_row(row);
-                            each_sum(sums, group, count, matrix.bias, [&](int at, const Lanes& sum) {
-                              store16(to + at, fma16(sum, scale, load16(to + at)));
-                            });
-                          });
+      float* to = residual_row(row);
+      each_sum(sums, group, count, matrix.bias,
+               [&](int at, const Lanes& sum) { store16(to + at, fma16(sum, scale, load16(to + at))); });
+    });
   }
 
   void gate_and_up(const Matrix& matrix) {
     multiply_all<Weight>(matrix, inputs(), [&](int row, int group, const float* sums, int count) {
-                            auto* to = inner_row(row);
-                            for (int n = 0; n < count; n += 2) {
-                              Lanes gate = load16(sums + n * 16), up = load16(sums + n * 16 + 16);
-                              if (matrix.bias != nullptr) {
-                                gate = gate + load16(matrix.bias + (group + n) * 16);
-                                up = up + load16(matrix.bias + (group + n) * 16 + 16);
-                              }
-                              store_input(to + (group + n) / 2 * 16, silu(gate) * up);
-                            }
-                            if (group + count == matrix.groups) clear_padding(to, groups_of(shape.intermediate_size) * 16);
-                          });
+      auto* to = inner_row(row);
+      for (int n = 0; n < count; n += 2) {
+        Lanes gate = load16(sums + n * 16), up = load16(sums + n * 16 + 16);
+        if (matrix.bias != nullptr) {
+          gate = gate + load16(matrix.bias + (group + n) * 16);
+          up = up + load16(matrix.bias + (group + n) * 16 + 16);
+        }
+        store_input(to + (group + n) / 2 * 16, silu(gate) * up);
+      }
+      if (group + count == matrix.groups) clear_padding(to, groups_of(shape.intermediate_size) * 16);
+    });
   }
 
   // Turn queries and keys, and put keys and values into the cache. Shared out by token and kv head.
@@ -189,7 +195,8 @@ struct ThreadStep {
       const int slot = batch.context_lengths[sequence] - end + token;
       const bool clears = token + 1 == end && slot % 16 <= token - batch.row_offsets[sequence];
       const float* key = heads + (shape.num_heads + kv_head) * dim;
-      write_slot<Cached>(head_of(step, index, sequence, kv_head), slot, key, key + shape.num_kv_heads * dim, dim, clears);
+      write_slot<Cached>(head_of(step, index, sequence, kv_head), slot, key, key + shape.num_kv_heads * dim, dim,
+                         clears);
     });
   }
 
@@ -238,21 +245,22 @@ struct ThreadStep {
     normalize_rows<Head>(weights.norm);
     const Lanes scale = all16(shape.logits_scale);
     multiply_all<Head>(weights.head, inputs(), [&](int row, int group, const float* sums, int count) {
-                            float* to = batch.logits + static_cast<size_t>(row) * shape.vocab_size;
-                            each_sum(sums, group, count, nullptr, [&](int at, const Lanes& sum) {
-                              const Lanes value = sum * scale;
-                              if (at + 16 <= shape.vocab_size) return store16(to + at, value);
-                              alignas(64) float lanes[16];
-                              store16(lanes, value);
-                              for (int i = 0; at + i < shape.vocab_size; ++i) to[at + i] = lanes[i];
-                            });
-                          });
+      float* to = batch.logits + static_cast<size_t>(row) * shape.vocab_size;
+      each_sum(sums, group, count, nullptr, [&](int at, const Lanes& sum) {
+        const Lanes value = sum * scale;
+        if (at + 16 <= shape.vocab_size) return store16(to + at, value);
+        alignas(64) float lanes[16];
+        store16(lanes, value);
+        for (int i = 0; at + i < shape.vocab_size; ++i) to[at + i] = lanes[i];
+      });
+    });
   }
 };
 
 template <class Weight, class Cached, class Head>
 void run(const Step& step, int thread) {
-  ThreadStep<Weight, Cached, Head> mine{step, *step.shape, *step.weights, step.batch, thread, step.batch.num_tokens, step.residual};
+  ThreadStep<Weight, Cached, Head> mine{step,   *step.shape,           *step.weights, step.batch,
+                                        thread, step.batch.num_tokens, step.residual};
   mine.begin();
   for (int index = 0; index < step.shape->num_layers; ++index) mine.layer(index);
   if (step.batch.num_rows > 0) mine.logits();

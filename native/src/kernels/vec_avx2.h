@@ -26,9 +26,13 @@ inline V to_float(VI v) { return _mm256_cvtepi32_ps(v); }
 inline V as_float(VI v) { return _mm256_castsi256_ps(v); }
 inline VI as_int(V v) { return _mm256_castps_si256(v); }
 template <int N>
-inline VI shift_left(VI v) { return _mm256_slli_epi32(v, N); }
+inline VI shift_left(VI v) {
+  return _mm256_slli_epi32(v, N);
+}
 template <int N>
-inline VI shift_right(VI v) { return _mm256_srli_epi32(v, N); }
+inline VI shift_right(VI v) {
+  return _mm256_srli_epi32(v, N);
+}
 
 // Even and odd bytes of signed bytes, as 16-bit numbers; sums of the products of adjacent 16-bit numbers.
 inline VI even_bytes(VI v) { return _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8); }

@@ -16,7 +16,11 @@ typedef float V __attribute__((vector_size(16)));
 typedef int32_t VI __attribute__((vector_size(16)));
 typedef uint32_t VU __attribute__((vector_size(16)));
 
-inline V load(const float* p) { V v; std::memcpy(&v, p, sizeof v); return v; }
+inline V load(const float* p) {
+  V v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
 inline void store(float* p, V v) { std::memcpy(p, &v, sizeof v); }
 inline V set1(float x) { return V{x, x, x, x}; }
 #if defined(__ARM_NEON)
@@ -30,7 +34,11 @@ inline V sqrt(V a) {
   for (int i = 0; i < kLanes; ++i) a[i] = __builtin_sqrtf(a[i]);
   return a;
 }
-inline VI load_int(const void* p) { VI v; std::memcpy(&v, p, sizeof v); return v; }
+inline VI load_int(const void* p) {
+  VI v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
 inline void store_int(void* p, VI v) { std::memcpy(p, &v, sizeof v); }
 inline VI set1_int(int x) { return VI{x, x, x, x}; }
 inline VI add_int(VI a, VI b) { return (VI)((VU)a + (VU)b); }
@@ -39,9 +47,13 @@ inline V to_float(VI v) { return __builtin_convertvector(v, V); }
 inline V as_float(VI v) { return (V)v; }
 inline VI as_int(V v) { return (VI)v; }
 template <int N>
-inline VI shift_left(VI v) { return (VI)((VU)v << N); }
+inline VI shift_left(VI v) {
+  return (VI)((VU)v << N);
+}
 template <int N>
-inline VI shift_right(VI v) { return (VI)((VU)v >> N); }
+inline VI shift_right(VI v) {
+  return (VI)((VU)v >> N);
+}
 
 // Even and odd bytes of signed bytes, as 16-bit numbers; sums of the products of adjacent 16-bit numbers.
 typedef int16_t VS __attribute__((vector_size(16)));
