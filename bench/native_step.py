@@ -11,7 +11,7 @@ import argparse
 import statistics
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import sluice_native
@@ -21,6 +21,8 @@ BATCH_SIZES = (1, 4, 16, 64)
 CONTEXTS = (32, 512)
 PREFILL = 512
 BLOCK_SIZE = 16
+
+Ints: TypeAlias = NDArray[np.int32]
 
 
 def _shape(*, hidden: int, inner: int, layers: int, heads: int, kv_heads: int, vocabulary: int) -> dict[str, Any]:
@@ -107,17 +109,16 @@ def prefill(model: sluice_native.Model) -> float:
     return timed(model, lambda: model.step(*arrays, np.array([PREFILL - 1], dtype=np.int32))).step
 
 
-def step_arrays(batch: int, new_tokens: int, context: int) -> list[NDArray[np.int32]]:
+def step_arrays(batch: int, new_tokens: int, context: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """Token ids, positions, row offsets, context lengths, block tables."""
     positions = np.tile(np.arange(context - new_tokens, context), batch)
-    arrays = [
-        positions % 1_000,
-        positions,
-        np.arange(batch + 1) * new_tokens,
-        np.full(batch, context),
-        np.arange(batch * blocks_of(context)).reshape(batch, -1),
-    ]
-    return [each.astype(np.int32) for each in arrays]
+    return (
+        (positions % 1_000).astype(np.int32),
+        positions.astype(np.int32),
+        (np.arange(batch + 1) * new_tokens).astype(np.int32),
+        np.full(batch, context, dtype=np.int32),
+        np.arange(batch * blocks_of(context), dtype=np.int32).reshape(batch, -1),
+    )
 
 
 def vocab_size(model: sluice_native.Model) -> int:
@@ -127,7 +128,8 @@ def vocab_size(model: sluice_native.Model) -> int:
 def timed(model: sluice_native.Model, run: Any) -> Timed:
     """Run for about two seconds, the reading of the weights between the steps."""
     run()
-    steps, floors = [], []
+    steps: list[float] = []
+    floors: list[float] = []
     began = time.perf_counter()
     while len(steps) < 5 or (time.perf_counter() - began < 2 and len(steps) < 1_000):
         start = time.perf_counter()

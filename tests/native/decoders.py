@@ -73,7 +73,8 @@ def reference(config: PretrainedConfig, dtype: torch.dtype = torch.float32) -> P
     for name, parameter in model.named_parameters():
         if parameter.ndim == 1:
             torch.nn.init.normal_(parameter, 1.0 if "norm" in name else 0.0, 0.2)
-    return model.to(dtype).eval()
+    model.eval()  # type: ignore[no-untyped-call]
+    return model.to(dtype)  # type: ignore[no-any-return, arg-type]
 
 
 def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any) -> sluice_native.Model:
@@ -145,8 +146,16 @@ def step(
     width = max(len(sequence.blocks) for sequence, _ in work)
     tables = [sequence.blocks + [-1] * (width - len(sequence.blocks)) for sequence, _ in work]
     logits = model.step(
-        *(np.array(each, dtype=np.int32) for each in (token_ids, positions, offsets, lengths, tables)),
+        ints(token_ids),
+        ints(positions),
+        ints(offsets),
+        ints(lengths),
+        ints(tables),
         np.arange(len(token_ids), dtype=np.int32),
         num_threads=num_threads,
     )
     return [logits[begin:end] for begin, end in pairwise(offsets)]
+
+
+def ints(values: Any) -> NDArray[np.int32]:
+    return np.array(values, dtype=np.int32)

@@ -67,10 +67,10 @@ def test_a_row_has_the_same_bits_in_any_company(
         found = step(model, [(sequence, size) for _, sequence, size in now], num_threads=threads)
         for (index, _, _), rows in zip(now, found, strict=True):
             together[index].append(rows)
-    for (sequence, _), rows in zip(sequences, together, strict=True):
+    for (sequence, _), parts in zip(sequences, together, strict=True):
         alone = Sequence(sequence.token_ids, list(range(len(sequence.blocks))))
         expected = step(model, [(alone, len(alone.token_ids))], num_threads=1)[0]
-        assert np.concatenate(rows).tobytes() == expected.tobytes()
+        assert np.concatenate(parts).tobytes() == expected.tobytes()
 
 
 def tokens_of(model: sluice_native.Model, seed: int, length: int) -> list[int]:

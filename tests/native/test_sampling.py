@@ -81,7 +81,7 @@ def test_a_row_without_a_finite_maximum_has_no_token() -> None:
     ("name", "value"), [("temperatures", -1), ("top_ks", -1), ("top_ps", 1.5), ("min_ps", np.nan), ("uniforms", 1.0)]
 )
 def test_a_bad_rule_is_refused_with_its_name(name: str, value: float) -> None:
-    given_ = {
+    given_: dict[str, Any] = {
         "temperatures": np.ones(2),
         "top_ks": np.zeros(2, dtype=np.int32),
         "top_ps": np.ones(2),
