@@ -1,0 +1,143 @@
+"""How long a native step takes, beside the time to read the weights once, which no decode can beat.
+
+Run as `python -m bench.native_step [--threads N] [--types bfloat16 int8 …] [--shapes 0.5b 5m]`, with native/ installed.
+Random weights, which cost the same time as trained ones. Prints the median of several steps, the floor measured
+between them, and floor / median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import sluice_native
+from numpy.typing import NDArray
+
+BATCH_SIZES = (1, 4, 16, 64)
+CONTEXTS = (32, 512)
+PREFILL = 512
+BLOCK_SIZE = 16
+
+Ints: TypeAlias = NDArray[np.int32]
+
+
+def _shape(*, hidden: int, inner: int, layers: int, heads: int, kv_heads: int, vocabulary: int) -> dict[str, Any]:
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_layers": layers,
+        "num_heads": heads,
+        "num_kv_heads": kv_heads,
+        "head_dim": 64,
+        "vocab_size": vocabulary,
+        "norm_epsilon": 1e-6,
+        "inverse_frequencies": (1e6 ** -(np.arange(0, 64, 2) / 64)).tolist(),
+    }
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "0.5b": _shape(hidden=896, inner=4_864, layers=24, heads=14, kv_heads=2, vocabulary=151_936)
+    | {"is_tied": True, "has_qkv_bias": True},
+    "5m": _shape(hidden=256, inner=640, layers=6, heads=4, kv_heads=2, vocabulary=2_048) | {"has_head_norm": True},
+}
+TYPES = {"0.5b": ["bfloat16"], "5m": ["float32"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Medians, in seconds."""
+
+    step: float
+    floor: float
+
+    def __str__(self) -> str:
+        ratio = self.floor / self.step
+        return f"{1e3 * self.step:8.3f} ms; weights read in {1e3 * self.floor:7.3f} ms, ratio {ratio:.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shapes", nargs="*", choices=list(SHAPES), default=list(SHAPES))
+    parser.add_argument("--types", nargs="*", choices=["float32", "bfloat16", "int8", "int4"])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batches", type=int, nargs="*", default=BATCH_SIZES)
+    parser.add_argument("--contexts", type=int, nargs="*", default=CONTEXTS)
+    parser.add_argument("--set", default="auto", help="instruction set")
+    options = parser.parse_args()
+    for name in options.shapes:
+        for weight_type in options.types or TYPES[name]:
+            model = random_model(name, weight_type, options.threads, options.set)
+            print(f"{name} {weight_type}, {model.instruction_set}, {options.threads} threads, ", end="")
+            print(f"{model.weight_bytes / 1e6:.0f} MB of weights")
+            for context in options.contexts:
+                for batch in options.batches:
+                    timed = decode(model, batch, context)
+                    print(f"  batch {batch:2}, context {context:3}: {timed}", flush=True)
+            print(f"  prefill of {PREFILL}: {PREFILL / prefill(model):8.0f} tokens/s", flush=True)
+
+
+def random_model(name: str, weight_type: str, num_threads: int, instruction_set: str) -> sluice_native.Model:
+    """A model of that shape with random weights and room for the largest batch."""
+    model = sluice_native.Model(
+        **SHAPES[name], weight_type=weight_type, num_threads=num_threads, instruction_set=instruction_set
+    )
+    random = np.random.default_rng(0)
+    for tensor, shape in model.tensors().items():
+        model.load(tensor, random.standard_normal(shape, dtype=np.float32) * np.float32(0.02))
+    model.allocate(max(BATCH_SIZES) * blocks_of(max(CONTEXTS)), BLOCK_SIZE)
+    return model
+
+
+def blocks_of(context: int) -> int:
+    return -(-context // BLOCK_SIZE)
+
+
+def decode(model: sluice_native.Model, batch: int, context: int) -> Timed:
+    """One new token for each of `batch` sequences of `context` tokens."""
+    arrays = step_arrays(batch, 1, context)
+    logits = np.empty((batch, vocab_size(model)), dtype=np.float32)
+    return timed(model, lambda: model.step(*arrays, np.arange(batch, dtype=np.int32), logits))
+
+
+def prefill(model: sluice_native.Model) -> float:
+    """Seconds for a prompt in one step."""
+    arrays = step_arrays(1, PREFILL, PREFILL)
+    return timed(model, lambda: model.step(*arrays, np.array([PREFILL - 1], dtype=np.int32))).step
+
+
+def step_arrays(batch: int, new_tokens: int, context: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Token ids, positions, row offsets, context lengths, block tables."""
+    positions = np.tile(np.arange(context - new_tokens, context), batch)
+    return (
+        (positions % 1_000).astype(np.int32),
+        positions.astype(np.int32),
+        (np.arange(batch + 1) * new_tokens).astype(np.int32),
+        np.full(batch, context, dtype=np.int32),
+        np.arange(batch * blocks_of(context), dtype=np.int32).reshape(batch, -1),
+    )
+
+
+def vocab_size(model: sluice_native.Model) -> int:
+    return model.tensors()["model.embed_tokens.weight"][0]
+
+
+def timed(model: sluice_native.Model, run: Any) -> Timed:
+    """Run for about two seconds, the reading of the weights between the steps."""
+    run()
+    steps: list[float] = []
+    floors: list[float] = []
+    began = time.perf_counter()
+    while len(steps) < 5 or (time.perf_counter() - began < 2 and len(steps) < 1_000):
+        start = time.perf_counter()
+        run()
+        steps.append(time.perf_counter() - start)
+        floors.append(model.read_weights())
+    return Timed(statistics.median(steps), statistics.median(floors))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+// Random models and batches, good ones and broken ones, under the sanitizers: `fuzz_step [rounds] [seed]`.
+// A good batch must run; a broken one must be refused. All memory is exactly as large as it must be.
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+
+#include "model.h"
+#include "sampling.h"
+
+using namespace sluice;
+
+namespace {
+
+std::mt19937 random_bits;
+
+int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_bits); }
+bool one_in(int n) { return between(1, n) == 1; }
+
+Options random_options() {
+  Options options;
+  const int kv_heads = between(1, 3), head_dim = 2 * between(1, 40);
+  options.shape = {between(1, 90),
+                   between(1, 70),
+                   between(1, 100),
+                   between(1, 3),
+                   kv_heads * between(1, 5),
+                   kv_heads,
+                   head_dim,
+                   2 * between(0, head_dim / 2),
+                   1e-6f,
+                   1,
+                   0.3f,
+                   1,
+                   1,
+                   1,
+                   one_in(2),
+                   one_in(2),
+                   one_in(2),
+                   one_in(2),
+                   one_in(2)};
+  options.type = static_cast<Type>(between(0, 3));
+  options.inverse_frequencies.assign(options.shape.rotary_dim / 2, 0.1f);
+  for (int i = 0; i < options.shape.num_layers; ++i) {
+    options.windows.push_back(one_in(2) ? between(1, 90) : 0);
+    options.has_rope.push_back(!one_in(4));
+  }
+  options.num_threads = between(1, 4);
+  do {
+    options.set = &instruction_sets()[between(0, static_cast<int>(instruction_sets().size()) - 1)];
+  } while (!options.set->is_runnable);
+  return options;
+}
+
+void load_all(Model& model) {
+  for (const std::string& name : tensor_names(model.options().shape)) {
+    StoredTensor tensor{nullptr, static_cast<Stored>(between(0, 2)), model.shape_of(name)};
+    size_t count = 1;
+    for (const size_t size : tensor.shape) count *= size;
+    std::vector<float> floats(tensor.stored == Stored::Float32 ? count : 0);
+    std::vector<uint16_t> halves(tensor.stored == Stored::Float32 ? 0 : count);
+    for (float& value : floats) value = std::normal_distribution<float>(0, one_in(1000) ? 1e30f : 0.1f)(random_bits);
+    for (uint16_t& value : halves) value = static_cast<uint16_t>(between(0, 0xffff));  // not numbers are among them
+    tensor.data = floats.empty() ? static_cast<const void*>(halves.data()) : floats.data();
+    model.load(name, tensor);
+  }
+}
+
+struct RandomBatch {
+  std::vector<int32_t> token_ids, positions, row_offsets{0}, context_lengths, block_tables, output_rows;
+  std::unique_ptr<float[]> logits;
+  Batch batch{};
+
+  RandomBatch(const Shape& shape, int num_blocks, int block_size) {
+    batch.num_sequences = between(1, 6);
+    batch.max_blocks = between(1, 9);
+    for (int i = 0; i < batch.num_sequences; ++i) {
+      const int length = between(1, batch.max_blocks * block_size), count = one_in(2) ? 1 : between(1, length);
+      for (int j = length - count; j < length; ++j) {
+        token_ids.push_back(between(0, shape.vocab_size - 1));
+        positions.push_back(one_in(50) ? between(0, 1 << 30) : j);
+      }
+      row_offsets.push_back(static_cast<int32_t>(token_ids.size()));
+      context_lengths.push_back(length);
+      for (int j = 0; j < batch.max_blocks; ++j)
+        block_tables.push_back(j * block_size < length ? between(0, num_blocks - 1) : between(-5, 1 << 30));
+    }
+    const int tokens = static_cast<int>(token_ids.size());
+    for (int i = between(0, 5); i > 0; --i) output_rows.push_back(between(0, tokens - 1));
+    batch.num_tokens = tokens;
+    batch.num_rows = static_cast<int>(output_rows.size());
+    logits.reset(new float[output_rows.size() * shape.vocab_size]);
+    point();
+  }
+
+  void point() {
+    batch.token_ids = token_ids.data();
+    batch.positions = positions.data();
+    batch.row_offsets = row_offsets.data();
+    batch.context_lengths = context_lengths.data();
+    batch.block_tables = block_tables.data();
+    batch.output_rows = output_rows.data();
+    batch.logits = logits.get();
+  }
+
+  void spoil() {
+    std::vector<int32_t>* const arrays[] = {&token_ids,       &positions,    &row_offsets,
+                                            &context_lengths, &block_tables, &output_rows};
+    for (int i = between(1, 3); i > 0; --i) {
+      std::vector<int32_t>& array = *arrays[between(0, 5)];
+      if (!array.empty())
+        array[between(0, static_cast<int>(array.size()) - 1)] =
+            one_in(2) ? between(-3, 300) : static_cast<int32_t>(random_bits());
+    }
+  }
+};
+
+void sample_all(const Model& model, const RandomBatch& random, SamplingScratch& scratch) {
+  const int vocab_size = model.options().shape.vocab_size;
+  for (int row = 0; row < random.batch.num_rows; ++row) {
+    const Rule rule{one_in(3) ? 0.0f : 0.01f * between(0, 300), between(0, 100), 0.01 * between(0, 100),
+                    0.01 * between(0, 100), 0.001 * between(0, 999)};
+    const int token =
+        sample_row(*model.options().set, random.batch.logits + row * vocab_size, vocab_size, rule, scratch);
+    if (token < -1 || token >= vocab_size) std::abort();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int rounds = argc > 1 ? std::atoi(argv[1]) : 200;
+  random_bits.seed(argc > 2 ? std::atoi(argv[2]) : 0);
+  int num_steps = 0, num_refused = 0;
+  SamplingScratch scratch;
+  for (int round = 0; round < rounds; ++round) {
+    Model model(random_options());
+    load_all(model);
+    const int num_blocks = between(1, 12), block_size = 16 * between(1, 3);
+    model.allocate(num_blocks, block_size);
+    for (int i = 0; i < 12; ++i) {
+      RandomBatch random(model.options().shape, num_blocks, block_size);
+      const bool is_good = !one_in(3);
+      if (!is_good) random.spoil();
+      try {
+        model.step(random.batch, between(0, 4));
+        sample_all(model, random, scratch);
+        ++num_steps;
+      } catch (const BadArgument& error) {
+        if (is_good) {
+          std::printf("a good batch was refused: %s\n", error.what());
+          return 1;
+        }
+        ++num_refused;
+      }
+    }
+  }
+  std::printf("%d steps, %d batches refused\n", num_steps, num_refused);
+  return 0;
+}

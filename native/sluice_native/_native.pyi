@@ -1,0 +1,121 @@
+# ruff: noqa: PYI021  the module is compiled: what it does is told here
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+class Model:
+    """A Llama-like decoder: packed weights, a paged cache of keys and values, and the step over both.
+
+    Every error in an argument is a ValueError whose text begins with the argument's name.
+    """
+
+    def __init__(
+        self,
+        *,
+        vocab_size: int,
+        hidden_size: int,
+        intermediate_size: int,
+        num_layers: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        norm_epsilon: float,
+        inverse_frequencies: Sequence[float],
+        rope_factor: float = 1.0,
+        attention_scale: float | None = None,
+        embedding_scale: float = 1.0,
+        residual_scale: float = 1.0,
+        logits_scale: float = 1.0,
+        has_qkv_bias: bool = False,
+        has_output_bias: bool = False,
+        has_mlp_bias: bool = False,
+        has_head_norm: bool = False,
+        is_tied: bool = False,
+        windows: Sequence[int] | None = None,
+        has_rope: Sequence[bool] | None = None,
+        weight_type: str = "float32",
+        num_threads: int = 1,
+        instruction_set: str = "auto",
+    ) -> None:
+        """Reserve memory for the weights; it is given when they are loaded.
+
+        `inverse_frequencies` and `rope_factor` (on cosine and sine) carry any scaling of rotary positions; with fewer
+        than head_dim / 2 frequencies only the first part of a head turns. `attention_scale` is head_dim ** -0.5 unless
+        given. `windows` tells for each layer how many tokens a token sees, itself included, 0 for all; `has_rope` which
+        layers turn. `weight_type` is float32, bfloat16, int8 (a scale a row, activations rounded a token at a time) or
+        int4 (a scale for 32 columns of a row; the head has eight bits). Norms and biases are float32, the cache is
+        float32 for float32 weights and bfloat16 for the others. `instruction_set` is one of `instruction_sets()`.
+        """
+
+    def tensors(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of all tensors, as checkpoints of Llama and its kin have them."""
+
+    def load(self, name: str, tensor: Any) -> None:
+        """Pack one tensor: contiguous, on the CPU; float32, bfloat16 (or its bits as uint16) or float16."""
+
+    def missing(self) -> list[str]:
+        """Names of the tensors that are not loaded yet."""
+
+    def allocate(self, num_blocks: int, block_size: int) -> None:
+        """Make the cache; memory is given when it is written. `block_size` is a multiple of 16."""
+
+    def step(
+        self,
+        token_ids: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        row_offsets: NDArray[np.int32],
+        context_lengths: NDArray[np.int32],
+        block_tables: NDArray[np.int32],
+        output_rows: NDArray[np.int32],
+        logits: NDArray[np.float32] | None = None,
+        num_threads: int = 0,
+    ) -> NDArray[np.float32]:
+        """Compute the new tokens of a batch, prefills and decodes alike; other Python threads run meanwhile.
+
+        `token_ids`, `positions` [tokens]; `row_offsets` [sequences + 1], where each sequence's new tokens begin;
+        `context_lengths` [sequences], tokens after the step; `block_tables` [sequences, blocks], of which those that
+        hold the context are read; `output_rows` [rows], the tokens whose logits are wanted, in any order. A token's
+        place in the cache follows from `context_lengths`, `positions` only turn queries and keys.
+
+        Returns the logits [rows, vocabulary], which are `logits` if that is given: fresh memory costs time.
+        `num_threads` 0 is the model's own number. A row's bits depend on nothing but its sequence, the model and the
+        instruction set. One step at a time; others wait. RuntimeError before all tensors are loaded and a cache made.
+        """
+
+    def read_weights(self, num_threads: int = 0) -> float:
+        """Seconds to read all weights once: no decode step takes less."""
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Bytes of cache for one token, in all layers."""
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of memory for weights."""
+
+    @property
+    def instruction_set(self) -> str:
+        """The instruction set in use."""
+
+def instruction_sets() -> list[str]:
+    """The instruction sets that can run here, best first."""
+
+def sample(
+    logits: NDArray[np.float32],
+    temperatures: NDArray[np.float64],
+    top_ks: NDArray[np.int32],
+    top_ps: NDArray[np.float64],
+    min_ps: NDArray[np.float64],
+    uniforms: NDArray[np.float64],
+    num_threads: int = 1,
+    instruction_set: str = "auto",
+) -> NDArray[np.int32]:
+    """Choose a token for each row of `logits` [rows, vocabulary], which stay as they are.
+
+    Temperature 0 takes the largest logit; otherwise the token at its `uniforms` part of the sum of weights, in the
+    order of the token ids, among those that top-k (0: all), top-p (1: all) and min-p (0: all) leave, in this order;
+    tokens of equal logits are kept or dropped together. -1 for a row whose largest logit is not finite.
+    """

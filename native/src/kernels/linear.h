@@ -1,0 +1,152 @@
+// Products of some rows with a packed weight, tile by tile, and what is done with each tile's results.
+#pragma once
+
+#include "../types.h"
+#include "formats.h"
+
+namespace sluice {
+namespace SLUICE_SET {
+
+constexpr int kMaxTileRows = 12, kMaxTileGroups = 8;
+
+// What a tile needs: results go to out[row][group][16].
+struct Tile {
+  const void* x;
+  size_t x_stride;  // in elements
+  int num_rows;     // may be fewer than the tile's: the last is computed again and dropped by the reader
+  const uint8_t* w;
+  size_t group_bytes;
+  int padded_cols;
+  float* out;
+  const uint16_t* group_scales;  // of Int4
+  size_t ahead;                  // how far behind those in use the weights lie that memory should send, or 0
+};
+
+template <class Format, int M, int N>
+void compute_tile(const Tile& tile) {
+  const typename Format::Input* x[M];
+  const typename Format::Weight* w[N];
+  for (int m = 0; m < M; ++m)
+    x[m] = static_cast<const typename Format::Input*>(tile.x) +
+           static_cast<size_t>(m < tile.num_rows ? m : tile.num_rows - 1) * tile.x_stride;
+  for (int n = 0; n < N; ++n)
+    w[n] = reinterpret_cast<const typename Format::Weight*>(tile.w + static_cast<size_t>(n) * tile.group_bytes);
+  Lanes sums[M][N];
+  unroll<M>([&](auto m) __attribute__((always_inline)) {
+    unroll<N>([&](auto n) __attribute__((always_inline)) { sums[m][n] = all16(0); });
+  });
+  if constexpr (std::is_same_v<Format, Int4Format>) {
+    const uint16_t* scales[N];
+    for (int n = 0; n < N; ++n) scales[n] = tile.group_scales + static_cast<size_t>(n) * (tile.padded_cols / 32) * 16;
+    multiply_int4<M, N>(sums, x, w, scales, tile.padded_cols, tile.ahead);
+  } else {
+    multiply<Format, M, N>(sums, x, w, tile.padded_cols / Format::kColumns, tile.ahead);
+  }
+  unroll<M>([&](auto m) __attribute__((always_inline)) {
+    unroll<N>([&](auto n) __attribute__((always_inline)) { store16(tile.out + (m * N + n) * 16, sums[m][n]); });
+  });
+}
+
+using TileFunction = void (*)(const Tile&);
+
+// The tiles for up to `rows` rows, by how many groups they take: 1, 2, 4, 8; null where registers would not do.
+// Every row has a tile of two groups, since gate and up come in pairs.
+struct TileRow {
+  int rows;
+  TileFunction by_groups[4];
+};
+
+template <class Format, int M, int N>
+constexpr TileFunction kTile = compute_tile<Format, M, N>;
+
+#if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)
+template <class F>
+constexpr TileRow kTiles[] = {
+    {1, {kTile<F, 1, 1>, kTile<F, 1, 2>, kTile<F, 1, 4>, kTile<F, 1, 8>}},
+    {2, {kTile<F, 2, 1>, kTile<F, 2, 2>, kTile<F, 2, 4>, kTile<F, 2, 8>}},
+    {4, {kTile<F, 4, 1>, kTile<F, 4, 2>, kTile<F, 4, 4>, nullptr}},
+    {6, {kTile<F, 6, 1>, kTile<F, 6, 2>, kTile<F, 6, 4>, nullptr}},
+    {8, {kTile<F, 8, 1>, kTile<F, 8, 2>, nullptr, nullptr}},
+    {12, {kTile<F, 12, 1>, kTile<F, 12, 2>, nullptr, nullptr}},
+};
+template <>  // twice as many sums
+constexpr TileRow kTiles<Int4Format>[] = {
+    {1, {kTile<Int4Format, 1, 1>, kTile<Int4Format, 1, 2>, kTile<Int4Format, 1, 4>, kTile<Int4Format, 1, 8>}},
+    {2, {kTile<Int4Format, 2, 1>, kTile<Int4Format, 2, 2>, kTile<Int4Format, 2, 4>, nullptr}},
+    {4, {kTile<Int4Format, 4, 1>, kTile<Int4Format, 4, 2>, nullptr, nullptr}},
+    {6, {kTile<Int4Format, 6, 1>, kTile<Int4Format, 6, 2>, nullptr, nullptr}},
+};
+#elif defined(SLUICE_SET_avx2)
+template <class F>
+constexpr TileRow kTiles[] = {
+    {1, {kTile<F, 1, 1>, kTile<F, 1, 2>, kTile<F, 1, 4>, nullptr}},
+    {2, {kTile<F, 2, 1>, kTile<F, 2, 2>, nullptr, nullptr}},
+};
+#else
+template <class F>
+constexpr TileRow kTiles[] = {
+    {1, {kTile<F, 1, 1>, kTile<F, 1, 2>, nullptr, nullptr}},
+};
+#endif
+
+template <class Format>
+SLUICE_INLINE const TileRow& tiles_for(int rows) {
+  constexpr int count = sizeof(kTiles<Format>) / sizeof(TileRow);
+  int index = 0;
+  while (index + 1 < count && kTiles<Format>[index].rows < rows) ++index;
+  return kTiles<Format>[index];
+}
+
+// Groups are handed out to threads, and kept in the cache between tiles of rows, in blocks of this many.
+inline int groups_per_block(const Matrix& matrix, int num_rows, int num_threads) {
+  constexpr size_t kNearBytes = 384 * 1024;  // of weights, beside the inputs in a core's second cache
+  int block = kMaxTileGroups;
+  while (block > 2 && num_rows > kMaxTileRows / 2 && block * matrix.group_bytes > kNearBytes) block /= 2;
+  while (block > 2 && matrix.groups < block * 4 * num_threads) block /= 2;
+  return block;
+}
+
+// A tile of many rows computes for so long that memory would be idle: it calls for the weights of the tile behind it.
+// Few rows keep memory busy by themselves.
+SLUICE_INLINE size_t ahead_of(int rows, int count, const Matrix& matrix) {
+  return rows > 4 ? count * matrix.group_bytes : 0;
+}
+
+// One block. finish(row, group, sums, count): [count][16] sums of one row, its groups beginning at `group`. A pair of
+// groups that begins at an even one is never divided.
+template <class Format, class Finish>
+void multiply_block(const Matrix& matrix, const void* x, size_t x_stride, int num_rows, int from, int to,
+                    const Finish& finish) {
+  alignas(64) float out[kMaxTileRows * kMaxTileGroups * 16];
+  const auto* input = static_cast<const typename Format::Input*>(x);
+  if (to > matrix.groups) to = matrix.groups;
+  for (int row = 0; row < num_rows;) {
+    const TileRow& tiles = tiles_for<Format>(num_rows - row);
+    const int rows = num_rows - row < tiles.rows ? num_rows - row : tiles.rows;
+    for (int group = from; group < to;) {
+      int size = 3;
+      while (tiles.by_groups[size] == nullptr || group + (1 << size) > to) --size;
+      const int count = 1 << size;
+      tiles.by_groups[size]({input + static_cast<size_t>(row) * x_stride, x_stride, rows,
+                             matrix.data + group * matrix.group_bytes, matrix.group_bytes, matrix.padded_cols, out,
+                             matrix.group_scales + static_cast<size_t>(group) * (matrix.padded_cols / 32) * 16,
+                             row == 0 ? ahead_of(rows, count, matrix) : 0});
+      for (int m = 0; m < rows; ++m) finish(row + m, group, out + m * count * 16, count);
+      group += count;
+    }
+    row += rows;
+  }
+}
+
+// Int8 sums [count][16] of one row into floats, in place. Inputs were stored 128 above their values.
+inline void scale_sums(const Matrix& matrix, int group, int count, float input_scale, float* sums) {
+  for (int i = 0; i < count * 16; ++i) {
+    int32_t sum;
+    std::memcpy(&sum, sums + i, sizeof sum);
+    const int row = group * 16 + i;
+    sums[i] = static_cast<float>(sum - matrix.row_sums[row]) * (matrix.row_scales[row] * input_scale);
+  }
+}
+
+}  // namespace SLUICE_SET
+}  // namespace sluice

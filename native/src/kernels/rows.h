@@ -1,0 +1,106 @@
+// What is done to single rows: normalisation, rotation, the embedding.
+#pragma once
+
+#include "../types.h"
+#include "lanes.h"
+
+namespace sluice {
+namespace SLUICE_SET {
+
+// The inverse root mean square of x [width], padded with zeros to whole groups of 16.
+SLUICE_INLINE float inverse_rms(const float* x, int padded_width, int width, float epsilon) {
+  Lanes sums = all16(0);
+  for (int i = 0; i < padded_width; i += 16) {
+    const Lanes value = load16(x + i);
+    sums = fma16(value, value, sums);
+  }
+  return 1.0f / __builtin_sqrtf(sum_of(sums) / static_cast<float>(width) + epsilon);
+}
+
+// A row [width], padded with zeros, times the inverse of its root mean square and `weight`.
+template <class Input>
+void normalize(const float* x, const float* weight, int width, float epsilon, Input* out) {
+  const Lanes factor = all16(inverse_rms(x, padded(width), width, epsilon));
+  for (int i = 0; i < padded(width); i += 16) store_input(out + i, load16(x + i) * factor * load16(weight + i));
+}
+
+// A row [width] as bytes, 128 above the value over the scale that is returned. A row that is not finite gets a scale
+// that is not a number.
+inline float quantize(const float* x, int width, uint8_t* out) {
+  const auto values = [&](int i) {
+    if (i + 16 <= width) return load16(x + i);
+    alignas(64) float last[16] = {};
+    for (int j = 0; i + j < width; ++j) last[j] = x[i + j];
+    return load16(last);
+  };
+  Lanes largest = all16(0), broken = all16(0);
+  for (int i = 0; i < width; i += 16) {
+    const Lanes value = values(i);
+    largest = max16(largest, max16(value, value * all16(-1)));
+    broken = fma16(value, all16(0), broken);
+  }
+  const float highest = max_of(largest);
+  const Lanes inverse = all16(highest > 0 ? 127 / highest : 0);
+  for (int i = 0; i < width; i += 16) {
+    alignas(64) int32_t whole[16];
+    const Lanes shifted = fma16(values(i), inverse, all16(12582912.0f));  // the integer lies in the lowest bits
+    unroll<kRegisters>([&](auto r)
+                           __attribute__((always_inline)) { store_int(whole + r * kLanes, as_int(shifted.v[r])); });
+    for (int j = 0; j < 16; ++j) out[i + j] = static_cast<uint8_t>(whole[j] + 128);
+  }
+  return highest / 127 + sum_of(broken);
+}
+
+// A head in place: x[i] and x[i + half] turn by an angle. The head may be longer than what turns.
+inline void rotate(float* x, const float* cosines, const float* sines, int half) {
+  for (int i = 0; i < half; ++i) {
+    const float a = x[i], b = x[i + half];
+    x[i] = a * cosines[i] - b * sines[i];
+    x[i + half] = b * cosines[i] + a * sines[i];
+  }
+}
+
+inline void head_norm(float* x, const float* weight, int width, float epsilon) {
+  float lanes[16] = {};
+  int i = 0;
+  for (; i + 16 <= width; i += 16)
+    for (int j = 0; j < 16; ++j) lanes[j] += x[i + j] * x[i + j];
+  for (int j = 0; i < width; ++i, ++j) lanes[j] += x[i] * x[i];
+  const float factor = 1.0f / __builtin_sqrtf(sum_of(load16(lanes)) / static_cast<float>(width) + epsilon);
+  for (i = 0; i < width; ++i) x[i] = x[i] * factor * weight[i];
+}
+
+// One row of a packed weight, as floats.
+inline void unpack_row(const Matrix& matrix, int row, float* out) {
+  const uint8_t* group = matrix.data + static_cast<size_t>(row / 16) * matrix.group_bytes;
+  const int lane = row % 16;
+  if (matrix.type == Type::Float32) {
+    const auto* w = reinterpret_cast<const float*>(group);
+    for (int i = 0; i < matrix.cols; ++i) out[i] = w[i * 16 + lane];
+  } else if (matrix.type == Type::BFloat16) {
+    const auto* w = reinterpret_cast<const uint16_t*>(group);
+    for (int i = 0; i < matrix.cols; ++i) out[i] = bf16_to_float(w[(i / 2) * 32 + lane * 2 + i % 2]);
+  } else {
+    const auto* w = reinterpret_cast<const int8_t*>(group);
+    const float scale = matrix.row_scales[row];
+    for (int i = 0; i < matrix.cols; ++i) out[i] = scale * static_cast<float>(w[(i / 4) * 64 + lane * 4 + i % 4]);
+  }
+}
+
+inline void embed(const Weights& weights, const Shape& shape, int token, float* out) {
+  const int width = shape.hidden_size;
+  if (weights.rows == nullptr) {
+    unpack_row(weights.head, token, out);
+  } else if (weights.rows_type == Type::Float32) {
+    std::memcpy(out, static_cast<const float*>(weights.rows) + static_cast<size_t>(token) * width,
+                width * sizeof(float));
+  } else {
+    const auto* row = static_cast<const uint16_t*>(weights.rows) + static_cast<size_t>(token) * width;
+    for (int i = 0; i < width; ++i) out[i] = bf16_to_float(row[i]);
+  }
+  for (int i = 0; i < width; ++i) out[i] *= shape.embedding_scale;
+  for (int i = width; i < padded(width); ++i) out[i] = 0;
+}
+
+}  // namespace SLUICE_SET
+}  // namespace sluice

@@ -1,0 +1,45 @@
+// One instruction set: the step's templates, compiled with the flags of the set. Nothing of the standard library's
+// templates is used here, since the linker would keep one copy of them for all sets.
+#include "set.h"
+
+#include "sampling.h"
+#include "step.h"
+
+namespace sluice {
+namespace SLUICE_SET {
+
+void run_step(const Step& step, int thread) {
+  switch (step.weights->layers[0].qkv.type) {
+    case Type::Float32:
+      return run<Float32Format, Float32Format, Float32Format>(step, thread);
+    case Type::BFloat16:
+      return run<BFloat16Format, BFloat16Format, BFloat16Format>(step, thread);
+    case Type::Int8:
+      return run<Int8Format, BFloat16Format, Int8Format>(step, thread);
+    case Type::Int4:
+      return run<Int4Format, BFloat16Format, Int8Format>(step, thread);
+  }
+}
+
+uint64_t read_memory(const uint8_t* from, size_t bytes) {
+  constexpr int kStreams = 8;  // as many as a decode reads at a time
+  const size_t each = bytes / kStreams / 64 * 64;
+  IntLanes sums[kStreams] = {};
+  for (size_t at = 0; at < each; at += 64) {
+    unroll<kStreams>([&](auto s) __attribute__((always_inline)) {
+      const IntLanes value = load16_int(from + s * each + at);
+      unroll<kRegisters>([&](auto r)
+                             __attribute__((always_inline)) { sums[s].v[r] = add_int(sums[s].v[r], value.v[r]); });
+    });
+  }
+  uint64_t result = 0;
+  for (const IntLanes& sum : sums) {
+    int32_t lanes[16];
+    for (int r = 0; r < kRegisters; ++r) store_int(lanes + r * kLanes, sum.v[r]);
+    for (const int32_t lane : lanes) result += static_cast<uint32_t>(lane);
+  }
+  return result;
+}
+
+}  // namespace SLUICE_SET
+}  // namespace sluice

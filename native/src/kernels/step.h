@@ -1,0 +1,270 @@
+// One thread's part of a step: the phases of all layers, whose chunks all threads share out.
+#pragma once
+
+#include "attention.h"
+#include "linear.h"
+#include "set.h"
+
+namespace sluice {
+namespace SLUICE_SET {
+
+template <class F>
+SLUICE_INLINE void each_sum(const float* sums, int group, int count, const float* bias, F&& f) {
+  for (int n = 0; n < count; ++n) {
+    Lanes sum = load16(sums + n * 16);
+    if (bias != nullptr) sum = sum + load16(bias + (group + n) * 16);
+    f((group + n) * 16, sum);
+  }
+}
+
+SLUICE_INLINE Lanes silu(const Lanes& x) {
+  return map(x, [](V v) __attribute__((always_inline)) { return v / (set1(1.0f) + exp(set1(0.0f) - v)); });
+}
+
+// Weight: the format of the layers' weights; Cached: that of keys and values; Head: that of the head.
+template <class Weight, class Cached, class Head>
+struct ThreadStep {
+  using Input = typename Weight::Input;
+  static constexpr bool kIsInt8 = std::is_same_v<Weight, Int8Format>;
+  const Step& step;
+  const Shape& shape;
+  const Weights& weights;
+  const Batch& batch;
+  const int thread;
+  int num_rows;  // of the residual, which ends with the output rows alone
+  float* residual;
+  uint32_t num_phases = 0;
+
+  // Run body(0) … body(count - 1), shared out among the threads, and come back when all are done.
+  template <class Body>
+  void phase(int count, const Body& body) {
+    if (step.num_threads == 1) {
+      for (int chunk = 0; chunk < count; ++chunk) body(chunk);
+      return;
+    }
+    if (count == 0) return;
+    const uint32_t index = num_phases++;
+    int part = 0, done = 0;
+    for (int chunk; (chunk = take_chunk(*step.phases, index, count, thread, part)) >= 0; ++done) body(chunk);
+    end_phase(*step.phases, index, count, done);
+  }
+
+  // As above for rows, some of them at a time.
+  template <class Body>
+  void each_row(int count, const Body& body) {
+    const int size = count / (8 * step.num_threads) + 1;
+    phase((count + size - 1) / size, [&](int chunk) {
+      const int end = (chunk + 1) * size < count ? (chunk + 1) * size : count;
+      for (int row = chunk * size; row < end; ++row) body(row);
+    });
+  }
+
+  // What goes into a product: rows in the type of a format's inputs, with their scales if they are bytes.
+  struct Inputs {
+    void* rows;
+    size_t stride;
+    float* scales;
+  };
+  Inputs inputs() const { return {step.input, static_cast<size_t>(step.input_stride), step.input_scales}; }
+  Inputs inner() const { return {step.inner, static_cast<size_t>(step.inner_stride), step.inner_scales}; }
+
+  // finish(row, group, sums, count) for the products of all rows with `matrix`.
+  template <class Format, class Finish>
+  void multiply_all(const Matrix& matrix, const Inputs& inputs, const Finish& finish) {
+    const int size = groups_per_block(matrix, num_rows, step.num_threads);
+    phase(num_rows > 0 ? (matrix.groups + size - 1) / size : 0, [&](int chunk) {
+      const auto finish_row = [&](int row, int group, float* sums, int count) {
+        if constexpr (std::is_same_v<Format, Int8Format>) scale_sums(matrix, group, count, inputs.scales[row], sums);
+        finish(row, group, sums, count);
+      };
+      multiply_block<Format>(matrix, inputs.rows, inputs.stride, num_rows, chunk * size, (chunk + 1) * size,
+                             finish_row);
+    });
+  }
+
+  float* residual_row(int row) const { return residual + static_cast<size_t>(row) * step.residual_stride; }
+  float* wide_row(int row) const { return step.wide + static_cast<size_t>(row) * step.wide_stride; }
+  Input* input_row(int row) const {
+    return static_cast<Input*>(step.input) + static_cast<size_t>(row) * step.input_stride;
+  }
+  // Where results go that are inputs of the next product: those that become bytes are kept as floats at first.
+  auto* attended_row(int row) const {
+    if constexpr (kIsInt8)
+      return wide_row(row);
+    else
+      return input_row(row);
+  }
+  auto* inner_row(int row) const {
+    if constexpr (kIsInt8)
+      return wide_row(row);
+    else
+      return static_cast<Input*>(step.inner) + static_cast<size_t>(row) * step.inner_stride;
+  }
+  // The columns that only pad a row must be numbers.
+  template <class T>
+  static void clear_padding(T* row, int width) {
+    for (int i = width; i < padded(width); ++i) store_input(row + i, 0.0f);
+  }
+
+  void begin() {
+    const int half = shape.rotary_dim / 2;
+    each_row(batch.num_tokens, [&](int token) {
+      embed(weights, shape, batch.token_ids[token], residual_row(token));
+      float* cosines = step.rotation + static_cast<size_t>(token) * 2 * half;
+      for (int i = 0; i < half; ++i) {
+        const float angle = static_cast<float>(batch.positions[token]) * weights.inverse_frequencies[i];
+        cosines[i] = __builtin_cosf(angle) * shape.rope_factor;
+        cosines[half + i] = __builtin_sinf(angle) * shape.rope_factor;
+      }
+    });
+  }
+
+  uint8_t* scratch() const { return step.scratch + static_cast<size_t>(thread) * step.scratch_bytes; }
+
+  template <class Format>
+  void normalize_rows(const float* weight) {
+    each_row(num_rows, [&](int row) {
+      auto* to = static_cast<typename Format::Input*>(step.input) + static_cast<size_t>(row) * step.input_stride;
+      if constexpr (std::is_same_v<Format, Int8Format>) {
+        auto* wide = reinterpret_cast<float*>(scratch());
+        normalize(residual_row(row), weight, shape.hidden_size, shape.norm_epsilon, wide);
+        step.input_scales[row] = quantize(wide, padded(shape.hidden_size), to);
+      } else {
+        normalize(residual_row(row), weight, shape.hidden_size, shape.norm_epsilon, to);
+      }
+    });
+  }
+
+  // The first `width` of each row of step.wide become inputs.
+  void quantize_wide(int width, const Inputs& to) {
+    each_row(num_rows, [&](int row) {
+      to.scales[row] =
+          quantize(wide_row(row), width, static_cast<uint8_t*>(to.rows) + static_cast<size_t>(row) * to.stride);
+    });
+  }
+
+  void to_wide(const Matrix& matrix) {
+    multiply_all<Weight>(matrix, inputs(), [&](int row, int group, const float* sums, int count) {
+      float* to = wide_row(row);
+      each_sum(sums, group, count, matrix.bias, [&](int at, const Lanes& sum) { store16(to + at, sum); });
+    });
+  }
+
+  void add_to_residual(const Matrix& matrix, const Inputs& inputs) {
+    const Lanes scale = all16(shape.residual_scale);
+    multiply_all<Weight>(matrix, inputs, [&](int row, int group, const float* sums, int count) {
+      float* to = residual_row(row);
+      each_sum(sums, group, count, matrix.bias,
+               [&](int at, const Lanes& sum) { store16(to + at, fma16(sum, scale, load16(to + at))); });
+    });
+  }
+
+  void gate_and_up(const Matrix& matrix) {
+    multiply_all<Weight>(matrix, inputs(), [&](int row, int group, const float* sums, int count) {
+      auto* to = inner_row(row);
+      for (int n = 0; n < count; n += 2) {
+        Lanes gate = load16(sums + n * 16), up = load16(sums + n * 16 + 16);
+        if (matrix.bias != nullptr) {
+          gate = gate + load16(matrix.bias + (group + n) * 16);
+          up = up + load16(matrix.bias + (group + n) * 16 + 16);
+        }
+        store_input(to + (group + n) / 2 * 16, silu(gate) * up);
+      }
+      if (group + count == matrix.groups) clear_padding(to, groups_of(shape.intermediate_size) * 16);
+    });
+  }
+
+  // Turn queries and keys, and put keys and values into the cache. Shared out by token and kv head.
+  void rotate_and_cache(int index) {
+    const Layer& layer = weights.layers[index];
+    const int group_size = shape.num_heads / shape.num_kv_heads, dim = shape.head_dim, half = shape.rotary_dim / 2;
+    each_row(batch.num_tokens * shape.num_kv_heads, [&](int unit) {
+      const int token = unit / shape.num_kv_heads, kv_head = unit % shape.num_kv_heads;
+      float* heads = wide_row(token);
+      if constexpr (!kIsInt8)
+        if (kv_head == 0) clear_padding(attended_row(token), shape.query_width());
+      const float* cosines = step.rotation + static_cast<size_t>(token) * 2 * half;
+      for (int g = 0; g <= group_size; ++g) {
+        const bool is_key = g == group_size;
+        float* head = heads + (is_key ? shape.num_heads + kv_head : kv_head * group_size + g) * dim;
+        const float* norm = is_key ? layer.key_norm : layer.query_norm;
+        if (norm != nullptr) head_norm(head, norm, dim, shape.norm_epsilon);
+        if (layer.has_rope) rotate(head, cosines, cosines + half, half);
+      }
+      const int sequence = step.sequence_of[token], end = batch.row_offsets[sequence + 1];
+      const int slot = batch.context_lengths[sequence] - end + token;
+      const bool clears = token + 1 == end && slot % 16 <= token - batch.row_offsets[sequence];
+      const float* key = heads + (shape.num_heads + kv_head) * dim;
+      write_slot<Cached>(head_of(step, index, sequence, kv_head), slot, key, key + shape.num_kv_heads * dim, dim,
+                         clears);
+    });
+  }
+
+  void attend_all(int index) {
+    phase(step.num_pieces * shape.num_kv_heads, [&](int unit) {
+      attend<Cached>(step, index, step.pieces[unit / shape.num_kv_heads], unit % shape.num_kv_heads, scratch(),
+                     attended_row(0), kIsInt8 ? step.wide_stride : step.input_stride);
+    });
+    if constexpr (kIsInt8) quantize_wide(shape.query_width(), inputs());
+  }
+
+  // After the last attention only the output rows are of use. They move behind the tokens' rows.
+  Inputs keep_output_rows() {
+    float* kept = residual_row(batch.num_tokens);
+    const Inputs to{input_row(batch.num_tokens), inputs().stride, step.input_scales + batch.num_tokens};
+    each_row(batch.num_rows, [&](int row) {
+      const int token = batch.output_rows[row];
+      copy(kept + static_cast<size_t>(row) * step.residual_stride, residual_row(token), step.residual_stride);
+      copy(static_cast<Input*>(to.rows) + static_cast<size_t>(row) * to.stride, input_row(token), step.input_stride);
+      to.scales[row] = step.input_scales[token];
+    });
+    residual = kept;
+    num_rows = batch.num_rows;
+    return to;
+  }
+
+  template <class T>
+  static void copy(T* to, const T* from, int count) {
+    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
+  }
+
+  void layer(int index) {
+    const Layer& layer = weights.layers[index];
+    normalize_rows<Weight>(layer.attention_norm);
+    to_wide(layer.qkv);
+    rotate_and_cache(index);
+    attend_all(index);
+    add_to_residual(layer.output, index + 1 == shape.num_layers ? keep_output_rows() : inputs());
+    normalize_rows<Weight>(layer.mlp_norm);
+    gate_and_up(layer.gate_up);
+    if constexpr (kIsInt8) quantize_wide(shape.intermediate_size, inner());
+    add_to_residual(layer.down, inner());
+  }
+
+  void logits() {
+    normalize_rows<Head>(weights.norm);
+    const Lanes scale = all16(shape.logits_scale);
+    multiply_all<Head>(weights.head, inputs(), [&](int row, int group, const float* sums, int count) {
+      float* to = batch.logits + static_cast<size_t>(row) * shape.vocab_size;
+      each_sum(sums, group, count, nullptr, [&](int at, const Lanes& sum) {
+        const Lanes value = sum * scale;
+        if (at + 16 <= shape.vocab_size) return store16(to + at, value);
+        alignas(64) float lanes[16];
+        store16(lanes, value);
+        for (int i = 0; at + i < shape.vocab_size; ++i) to[at + i] = lanes[i];
+      });
+    });
+  }
+};
+
+template <class Weight, class Cached, class Head>
+void run(const Step& step, int thread) {
+  ThreadStep<Weight, Cached, Head> mine{step,   *step.shape,           *step.weights, step.batch,
+                                        thread, step.batch.num_tokens, step.residual};
+  mine.begin();
+  for (int index = 0; index < step.shape->num_layers; ++index) mine.layer(index);
+  if (step.batch.num_rows > 0) mine.logits();
+}
+
+}  // namespace SLUICE_SET
+}  // namespace sluice

@@ -1,0 +1,71 @@
+// One register of 4 floats, by the compiler's own vector types: SSE2 on x86, NEON on Arm, whatever there is elsewhere.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#if defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
+namespace sluice {
+namespace SLUICE_SET {
+
+constexpr int kLanes = 4;
+typedef float V __attribute__((vector_size(16)));
+typedef int32_t VI __attribute__((vector_size(16)));
+typedef uint32_t VU __attribute__((vector_size(16)));
+
+inline V load(const float* p) {
+  V v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+inline void store(float* p, V v) { std::memcpy(p, &v, sizeof v); }
+inline V set1(float x) { return V{x, x, x, x}; }
+#if defined(__ARM_NEON)
+inline V fma(V a, V b, V c) { return (V)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+#else
+inline V fma(V a, V b, V c) { return a * b + c; }  // rounded twice: there is no such instruction
+#endif
+inline V max(V a, V b) { return a > b ? a : b; }
+inline V min(V a, V b) { return a < b ? a : b; }
+inline V sqrt(V a) {
+  for (int i = 0; i < kLanes; ++i) a[i] = __builtin_sqrtf(a[i]);
+  return a;
+}
+inline VI load_int(const void* p) {
+  VI v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+inline void store_int(void* p, VI v) { std::memcpy(p, &v, sizeof v); }
+inline VI set1_int(int x) { return VI{x, x, x, x}; }
+inline VI add_int(VI a, VI b) { return (VI)((VU)a + (VU)b); }
+inline VI and_int(VI a, VI b) { return a & b; }
+inline V to_float(VI v) { return __builtin_convertvector(v, V); }
+inline V as_float(VI v) { return (V)v; }
+inline VI as_int(V v) { return (VI)v; }
+template <int N>
+inline VI shift_left(VI v) {
+  return (VI)((VU)v << N);
+}
+template <int N>
+inline VI shift_right(VI v) {
+  return (VI)((VU)v >> N);
+}
+
+// Even and odd bytes of signed bytes, as 16-bit numbers; sums of the products of adjacent 16-bit numbers.
+typedef int16_t VS __attribute__((vector_size(16)));
+inline VI even_bytes(VI v) { return (VI)(((VS)v << 8) >> 8); }
+inline VI odd_bytes(VI v) { return (VI)((VS)v >> 8); }
+inline VI multiply_pairs(VI a, VI b) {
+#if defined(__SSE2__)
+  return (VI)__builtin_ia32_pmaddwd128((VS)a, (VS)b);
+#else
+  return ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+
+}  // namespace SLUICE_SET
+}  // namespace sluice

@@ -1,0 +1,258 @@
+// The Python module: arrays are checked here, and only here; what is wrong with one is a ValueError with its name.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cmath>
+#include <optional>
+
+#include "model.h"
+#include "sampling.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace sluice {
+namespace {
+
+using Array = nb::ndarray<nb::ro, nb::device::cpu>;
+using WritableArray = nb::ndarray<nb::device::cpu>;
+
+template <class A>
+bool is_contiguous(const A& array) {
+  if (array.size() == 0) return true;  // whatever its strides are
+  int64_t expected = 1;
+  for (size_t i = array.ndim(); i-- > 0;) {
+    if (array.shape(i) != 1 && array.stride(i) != expected) return false;
+    expected *= static_cast<int64_t>(array.shape(i));
+  }
+  return true;
+}
+
+// The data of an int32 array of that many dimensions.
+const int32_t* ints(const Array& array, const char* name, size_t ndim) {
+  const std::string argument = name;
+  if (array.dtype() != nb::dtype<int32_t>()) throw BadArgument(argument + " must be int32");
+  if (array.ndim() != ndim) throw BadArgument(argument + " must have " + std::to_string(ndim) + " dimension(s)");
+  if (!is_contiguous(array)) throw BadArgument(argument + " must be contiguous");
+  if (array.size() > INT32_MAX) throw BadArgument(argument + " is too large");
+  return static_cast<const int32_t*>(array.data());
+}
+
+const int32_t* ints_of_length(const Array& array, const char* name, size_t length) {
+  const int32_t* data = ints(array, name, 1);
+  if (array.shape(0) != length)
+    throw BadArgument(std::string(name) + " must have " + std::to_string(length) + " elements, not " +
+                      std::to_string(array.shape(0)));
+  return data;
+}
+
+Stored stored_type(const Array& array) {
+  const auto type = array.dtype();
+  if (type == nb::dtype<float>()) return Stored::Float32;
+  if (type.bits == 16 && type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Bfloat)) return Stored::BFloat16;
+  if (type == nb::dtype<uint16_t>()) return Stored::BFloat16;
+  if (type.bits == 16 && type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float)) return Stored::Float16;
+  throw BadArgument("tensor must be float32, bfloat16 (or its bits as uint16) or float16");
+}
+
+void load(Model& model, const std::string& name, const Array& tensor) {
+  if (!is_contiguous(tensor)) throw BadArgument("tensor must be contiguous");
+  StoredTensor stored{tensor.data(), stored_type(tensor), {}};
+  for (size_t i = 0; i < tensor.ndim(); ++i) stored.shape.push_back(tensor.shape(i));
+  const nb::gil_scoped_release released;
+  model.load(name, stored);
+}
+
+nb::dict tensors(Model& model) {
+  nb::dict shapes;
+  for (const std::string& name : tensor_names(model.options().shape))
+    shapes[name.c_str()] = nb::tuple(nb::cast(model.shape_of(name)));
+  return shapes;
+}
+
+nb::object step(Model& model, const Array& token_ids, const Array& positions, const Array& row_offsets,
+                const Array& context_lengths, const Array& block_tables, const Array& output_rows,
+                std::optional<WritableArray> logits, int num_threads) {
+  Batch batch{};
+  batch.token_ids = ints(token_ids, "token_ids", 1);
+  batch.num_tokens = static_cast<int>(token_ids.shape(0));
+  batch.positions = ints_of_length(positions, "positions", token_ids.shape(0));
+  batch.context_lengths = ints(context_lengths, "context_lengths", 1);
+  batch.num_sequences = static_cast<int>(context_lengths.shape(0));
+  batch.row_offsets = ints_of_length(row_offsets, "row_offsets", context_lengths.shape(0) + 1);
+  batch.block_tables = ints(block_tables, "block_tables", 2);
+  if (block_tables.shape(0) != context_lengths.shape(0))
+    throw BadArgument("block_tables must have a row for each of the " + std::to_string(context_lengths.shape(0)) +
+                      " sequences");
+  batch.max_blocks = static_cast<int>(block_tables.shape(1));
+  batch.output_rows = ints(output_rows, "output_rows", 1);
+  batch.num_rows = static_cast<int>(output_rows.shape(0));
+  if (num_threads < 0 || num_threads > 1024) throw BadArgument("num_threads must be 0 to 1024");
+
+  const size_t vocab_size = static_cast<size_t>(model.options().shape.vocab_size), num_rows = output_rows.shape(0);
+  nb::object result;
+  if (logits.has_value()) {
+    if (logits->dtype() != nb::dtype<float>()) throw BadArgument("logits must be float32");
+    if (logits->ndim() != 2 || logits->shape(0) != num_rows || logits->shape(1) != vocab_size)
+      throw BadArgument("logits must have the shape [" + std::to_string(num_rows) + ", " + std::to_string(vocab_size) +
+                        "]");
+    if (!is_contiguous(*logits)) throw BadArgument("logits must be contiguous");
+    batch.logits = static_cast<float*>(logits->data());
+    result = nb::cast(*logits);
+  } else {
+    batch.logits = new float[std::max<size_t>(num_rows * vocab_size, 1)];
+    nb::capsule owner(batch.logits, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+    result = nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<2>>(batch.logits, {num_rows, vocab_size}, owner));
+  }
+  const nb::gil_scoped_release released;
+  model.step(batch, num_threads);
+  return result;
+}
+
+template <class T>
+const T* column(const Array& array, const char* name, size_t rows) {
+  const std::string argument = name;
+  if (array.dtype() != nb::dtype<T>())
+    throw BadArgument(argument + " must be " + (sizeof(T) == 8 ? "float64" : "int32"));
+  if (array.ndim() != 1 || array.shape(0) != rows || !is_contiguous(array))
+    throw BadArgument(argument + " must be contiguous and have " + std::to_string(rows) + " elements");
+  return static_cast<const T*>(array.data());
+}
+
+nb::object sample(const Array& logits, const Array& temperatures, const Array& top_ks, const Array& top_ps,
+                  const Array& min_ps, const Array& uniforms, int num_threads, const std::string& instruction_set) {
+  if (logits.dtype() != nb::dtype<float>()) throw BadArgument("logits must be float32");
+  if (logits.ndim() != 2 || logits.shape(1) < 1 || logits.shape(1) > INT32_MAX || !is_contiguous(logits))
+    throw BadArgument("logits must be contiguous and have the shape [rows, vocabulary]");
+  const size_t rows = logits.shape(0);
+  const int vocab_size = static_cast<int>(logits.shape(1));
+  const auto* temperature = column<double>(temperatures, "temperatures", rows);
+  const auto* top_k = column<int32_t>(top_ks, "top_ks", rows);
+  const auto* top_p = column<double>(top_ps, "top_ps", rows);
+  const auto* min_p = column<double>(min_ps, "min_ps", rows);
+  const auto* uniform = column<double>(uniforms, "uniforms", rows);
+  for (size_t i = 0; i < rows; ++i) {
+    const auto at = "[" + std::to_string(i) + "]";
+    if (!(temperature[i] >= 0)) throw BadArgument("temperatures" + at + " must be at least 0");
+    if (top_k[i] < 0) throw BadArgument("top_ks" + at + " must be at least 0");
+    if (!(top_p[i] >= 0 && top_p[i] <= 1)) throw BadArgument("top_ps" + at + " must be 0 to 1");
+    if (!(min_p[i] >= 0 && min_p[i] <= 1)) throw BadArgument("min_ps" + at + " must be 0 to 1");
+    if (!(uniform[i] >= 0 && uniform[i] < 1)) throw BadArgument("uniforms" + at + " must be at least 0 and below 1");
+  }
+  if (num_threads < 1 || num_threads > 1024) throw BadArgument("num_threads must be 1 to 1024");
+  const InstructionSet* set = find_set(instruction_set);
+  if (set == nullptr) throw BadArgument("instruction_set " + instruction_set + " can't run here");
+  auto* tokens = new int32_t[std::max<size_t>(rows, 1)];
+  nb::capsule owner(tokens, [](void* p) noexcept { delete[] static_cast<int32_t*>(p); });
+  {
+    const nb::gil_scoped_release released;
+    std::atomic<size_t> next{0};
+    const auto* data = static_cast<const float*>(logits.data());
+    Pool::shared().run(std::min<int>(num_threads, static_cast<int>(std::max<size_t>(rows, 1))), [&](int) {
+      static thread_local SamplingScratch scratch;
+      for (size_t i; (i = next.fetch_add(1)) < rows;)
+        tokens[i] = sample_row(*set, data + i * vocab_size, vocab_size,
+                               {static_cast<float>(temperature[i]), top_k[i], top_p[i], min_p[i], uniform[i]}, scratch);
+    });
+  }
+  return nb::cast(nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>(tokens, {rows}, owner));
+}
+
+Type weight_type(const std::string& name) {
+  if (name == "float32") return Type::Float32;
+  if (name == "bfloat16") return Type::BFloat16;
+  if (name == "int8") return Type::Int8;
+  if (name == "int4") return Type::Int4;
+  throw BadArgument("weight_type must be float32, bfloat16, int8 or int4");
+}
+
+int checked(int value, const char* name, int most) {
+  if (value < 1 || value > most) throw BadArgument(std::string(name) + " must be 1 to " + std::to_string(most));
+  return value;
+}
+
+void construct(Model* self, int vocab_size, int hidden_size, int intermediate_size, int num_layers, int num_heads,
+               int num_kv_heads, int head_dim, float norm_epsilon, const std::vector<float>& inverse_frequencies,
+               float rope_factor, std::optional<float> attention_scale, float embedding_scale, float residual_scale,
+               float logits_scale, bool has_qkv_bias, bool has_output_bias, bool has_mlp_bias, bool has_head_norm,
+               bool is_tied, const std::optional<std::vector<int>>& windows,
+               const std::optional<std::vector<bool>>& has_rope, const std::string& type, int num_threads,
+               const std::string& instruction_set) {
+  Options options;
+  Shape& shape = options.shape;
+  shape = {checked(vocab_size, "vocab_size", 1 << 26),
+           checked(hidden_size, "hidden_size", 1 << 20),
+           checked(intermediate_size, "intermediate_size", 1 << 20),
+           checked(num_layers, "num_layers", 1 << 12),
+           checked(num_heads, "num_heads", 1 << 12),
+           checked(num_kv_heads, "num_kv_heads", num_heads),
+           checked(head_dim, "head_dim", 1 << 12),
+           static_cast<int>(2 * inverse_frequencies.size()),
+           norm_epsilon,
+           rope_factor,
+           attention_scale.value_or(1.0f / std::sqrt(static_cast<float>(head_dim))),
+           embedding_scale,
+           residual_scale,
+           logits_scale,
+           has_qkv_bias,
+           has_output_bias,
+           has_mlp_bias,
+           has_head_norm,
+           is_tied};
+  if (num_heads % num_kv_heads != 0) throw BadArgument("num_kv_heads must divide num_heads");
+  if (shape.rotary_dim > head_dim) throw BadArgument("inverse_frequencies must have at most head_dim / 2 elements");
+  options.type = weight_type(type);
+  constexpr int kMostInt8Columns = 65'536;  // whose sum of products of bytes an int32 holds
+  if (options.type == Type::Int8 || options.type == Type::Int4)
+    for (const int columns : {hidden_size, intermediate_size, num_heads * head_dim})
+      if (columns > kMostInt8Columns)
+        throw BadArgument("weight_type must not be int8 or int4 for inputs wider than 65536");
+  options.inverse_frequencies = inverse_frequencies;
+  options.windows = windows.value_or(std::vector<int>(num_layers, 0));
+  options.has_rope = has_rope.value_or(std::vector<bool>(num_layers, true));
+  if (options.windows.size() != static_cast<size_t>(num_layers))
+    throw BadArgument("windows must have an element a layer");
+  if (options.has_rope.size() != static_cast<size_t>(num_layers))
+    throw BadArgument("has_rope must have an element a layer");
+  for (const int window : options.windows)
+    if (window < 0) throw BadArgument("windows must be at least 0");
+  options.num_threads = checked(num_threads, "num_threads", 1024);
+  options.set = find_set(instruction_set);
+  if (options.set == nullptr) throw BadArgument("instruction_set " + instruction_set + " can't run here");
+  new (self) Model(options);
+}
+
+}  // namespace
+}  // namespace sluice
+
+NB_MODULE(_native, module) {
+  using namespace sluice;
+  nb::class_<Model>(module, "Model")
+      .def("__init__", &construct, nb::kw_only(), "vocab_size"_a, "hidden_size"_a, "intermediate_size"_a,
+           "num_layers"_a, "num_heads"_a, "num_kv_heads"_a, "head_dim"_a, "norm_epsilon"_a, "inverse_frequencies"_a,
+           "rope_factor"_a = 1.0f, "attention_scale"_a = nb::none(), "embedding_scale"_a = 1.0f,
+           "residual_scale"_a = 1.0f, "logits_scale"_a = 1.0f, "has_qkv_bias"_a = false, "has_output_bias"_a = false,
+           "has_mlp_bias"_a = false, "has_head_norm"_a = false, "is_tied"_a = false, "windows"_a = nb::none(),
+           "has_rope"_a = nb::none(), "weight_type"_a = "float32", "num_threads"_a = 1, "instruction_set"_a = "auto")
+      .def("load", &load, "name"_a, "tensor"_a)
+      .def("missing", &Model::missing)
+      .def("tensors", &tensors)
+      .def("allocate", &Model::allocate, "num_blocks"_a, "block_size"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("step", &step, "token_ids"_a, "positions"_a, "row_offsets"_a, "context_lengths"_a, "block_tables"_a,
+           "output_rows"_a, "logits"_a = nb::none(), "num_threads"_a = 0)
+      .def("read_weights", &Model::read_weights, "num_threads"_a = 0, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("bytes_per_slot", &Model::bytes_per_slot)
+      .def_prop_ro("weight_bytes", &Model::weight_bytes)
+      .def_prop_ro("instruction_set", [](const Model& model) { return std::string(model.options().set->name); });
+  module.def("sample", &sample, "logits"_a, "temperatures"_a, "top_ks"_a, "top_ps"_a, "min_ps"_a, "uniforms"_a,
+             "num_threads"_a = 1, "instruction_set"_a = "auto");
+  module.def("instruction_sets", [] {
+    std::vector<std::string> names;
+    for (const InstructionSet& set : instruction_sets())
+      if (set.is_runnable) names.push_back(set.name);
+    return names;
+  });
+}

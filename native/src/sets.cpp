@@ -1,0 +1,75 @@
+#include "sets.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+namespace sluice {
+
+namespace {
+
+#if defined(__x86_64__)
+// Read from the CPU itself: some compilers' __builtin_cpu_supports doesn't know the newer names.
+struct Features {
+  bool avx2 = false, avx512 = false, avx512bf16 = false;
+
+  Features() {
+    unsigned a, b, c, d;
+    if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & bit_OSXSAVE) == 0) return;
+    const bool has_fma = (c & bit_FMA) != 0 && (c & bit_F16C) != 0;
+    unsigned low, high;
+    asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    const bool saves_256 = (low & 0x6) == 0x6, saves_512 = (low & 0xe6) == 0xe6;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return;
+    const unsigned most = a;
+    avx2 = saves_256 && has_fma && (b & bit_AVX2) != 0 && (b & bit_BMI2) != 0;
+    avx512 = avx2 && saves_512 && (b & bit_AVX512F) != 0 && (b & bit_AVX512BW) != 0 && (b & bit_AVX512DQ) != 0 &&
+             (b & bit_AVX512VL) != 0;
+    const bool has_vnni = (c & (1u << 11)) != 0;
+    if (most < 1 || __get_cpuid_count(7, 1, &a, &b, &c, &d) == 0) return;
+    avx512bf16 = avx512 && has_vnni && (a & (1u << 5)) != 0;
+  }
+};
+#endif
+
+std::vector<InstructionSet> make_sets() {
+  std::vector<InstructionSet> sets;
+#if defined(__x86_64__)
+  const Features has;
+  sets.push_back({"avx512bf16", avx512bf16::run_step, avx512bf16::read_memory, avx512bf16::largest_logit,
+                  avx512bf16::scale_logits, avx512bf16::weigh_logits, has.avx512bf16});
+  sets.push_back({"avx512", avx512::run_step, avx512::read_memory, avx512::largest_logit, avx512::scale_logits,
+                  avx512::weigh_logits, has.avx512});
+  sets.push_back({"avx2", avx2::run_step, avx2::read_memory, avx2::largest_logit, avx2::scale_logits,
+                  avx2::weigh_logits, has.avx2});
+#elif defined(__aarch64__)
+#if defined(__linux__) && defined(HWCAP2_BF16)
+  const bool has_bf16 = (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
+#else
+  const bool has_bf16 = false;
+#endif
+  sets.push_back({"neonbf16", neonbf16::run_step, neonbf16::read_memory, neonbf16::largest_logit,
+                  neonbf16::scale_logits, neonbf16::weigh_logits, has_bf16});
+#endif
+  sets.push_back({"portable", portable::run_step, portable::read_memory, portable::largest_logit,
+                  portable::scale_logits, portable::weigh_logits, true});
+  return sets;
+}
+
+}  // namespace
+
+const std::vector<InstructionSet>& instruction_sets() {
+  static const std::vector<InstructionSet> sets = make_sets();
+  return sets;
+}
+
+const InstructionSet* find_set(const std::string& name) {
+  for (const InstructionSet& set : instruction_sets())
+    if (set.is_runnable && (name == "auto" || name == set.name)) return &set;
+  return nullptr;
+}
+
+}  // namespace sluice

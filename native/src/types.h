@@ -1,0 +1,132 @@
+// What the parts of the step share: the model's shape, its packed weights, a batch. Plain data, no behaviour, so that
+// the kernels, which are compiled once for each instruction set, can include it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice {
+
+constexpr int kRows = 16;  // output rows of a weight that lie side by side; also keys of one packed part of the cache
+constexpr int kPad = 32;   // widths of activations are padded to a multiple of this
+
+inline constexpr int padded(int width) { return (width + kPad - 1) / kPad * kPad; }
+inline constexpr int groups_of(int rows) { return (rows + kRows - 1) / kRows; }
+
+enum class Type : int { Float32, BFloat16, Int8, Int4 };
+
+// A weight [rows, cols], packed in groups of 16 rows so that one vector register holds a column (or a pair, or four)
+// of all 16. Rows and columns that only pad are zeros.
+//   Float32   [groups][cols][16]
+//   BFloat16  [groups][cols / 2][16][2]
+//   Int8      [groups][cols / 4][16][4], a scale for each row
+//   Int4      [groups][cols / 8][16] words of eight columns: the even ones in the low half, the odd ones in the high
+//             half, lowest bits first; a bf16 scale for each row and 32 columns
+struct Matrix {
+  Type type = Type::Float32;
+  int rows = 0, cols = 0;
+  int groups = 0, padded_cols = 0;
+  size_t group_bytes = 0;
+  uint8_t* data = nullptr;
+  float* row_scales = nullptr;       // Int8: [groups * 16]
+  int32_t* row_sums = nullptr;       // Int8: 128 times the sum of each row, since activations are stored above zero
+  uint16_t* group_scales = nullptr;  // Int4: bf16 [groups][padded_cols / 32][16]
+  float* bias = nullptr;             // [groups * 16] or null
+};
+
+struct Layer {
+  float* attention_norm;  // [hidden]
+  float* mlp_norm;        // [hidden]
+  float* query_norm;      // [head_dim] or null
+  float* key_norm;
+  Matrix qkv;      // hidden -> (heads + 2 * kv heads) * head_dim: queries, keys, values
+  Matrix output;   // heads * head_dim -> hidden
+  Matrix gate_up;  // hidden -> 2 * intermediate: 16 rows of gate, 16 of up, and so on
+  Matrix down;     // intermediate -> hidden
+  int window;      // how many keys a token sees, itself included; 0: all
+  bool has_rope;
+};
+
+struct Shape {
+  int vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim;
+  int rotary_dim;  // how much of a head turns: twice the number of inverse frequencies
+  float norm_epsilon;
+  float rope_factor;                                    // on cosine and sine
+  float attention_scale;                                // on scores
+  float embedding_scale, residual_scale, logits_scale;  // 1 in most families
+  bool has_qkv_bias, has_output_bias, has_mlp_bias, has_head_norm, is_tied;
+
+  int padded_head_dim() const { return groups_of(head_dim) * kRows; }
+  int query_width() const { return num_heads * head_dim; }
+  int qkv_width() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
+};
+
+struct Weights {
+  const void* rows = nullptr;  // of the embedding, Float32 or BFloat16 [vocabulary, hidden]; null: those of the head
+  Type rows_type = Type::Float32;
+  Matrix head;
+  float* norm = nullptr;  // [hidden]
+  Layer* layers = nullptr;
+  float* inverse_frequencies = nullptr;  // [rotary_dim / 2]
+};
+
+// Keys and values of all layers. A block holds, for each layer and kv head, its keys and then its values, both in parts
+// of 16 slots, packed like weights: the keys of 16 slots are the 16 rows of a matrix of head_dim columns; the values of
+// 16 slots are the 16 columns of a matrix of head_dim rows.
+struct Cache {
+  uint8_t* data = nullptr;
+  Type type = Type::Float32;  // Float32 or BFloat16
+  int num_blocks = 0, block_size = 0;
+  size_t part_bytes = 0;   // 16 slots of keys, or of values, of one head
+  size_t head_bytes = 0;   // a block's keys and values of one head
+  size_t layer_bytes = 0;  // all blocks of one layer
+};
+
+// The new tokens of one step, of all sequences, laid flat. Owned by the caller.
+struct Batch {
+  int num_tokens, num_sequences, num_rows, max_blocks;
+  const int32_t* token_ids;        // [tokens]
+  const int32_t* positions;        // [tokens]
+  const int32_t* row_offsets;      // [sequences + 1], where each sequence's new tokens begin
+  const int32_t* context_lengths;  // [sequences], tokens after the step
+  const int32_t* block_tables;     // [sequences, max_blocks]
+  const int32_t* output_rows;      // [rows], tokens whose logits are wanted
+  float* logits;                   // [rows, vocabulary]
+};
+
+// A part of the attention of one layer: consecutive new tokens of one sequence.
+struct Piece {
+  int sequence, first_token, num_tokens;
+};
+
+class Phases;
+
+// Everything one step needs, read by all threads.
+struct Step {
+  const Shape* shape;
+  const Weights* weights;
+  const Cache* cache;
+  Batch batch;
+  const Piece* pieces;
+  int num_pieces;
+  int num_threads;
+  Phases* phases;
+  const int32_t* sequence_of;  // [tokens]
+  // Buffers, 64-byte aligned. Strides in elements.
+  float* residual;      // [tokens][residual_stride]
+  void* input;          // [tokens][input_stride], what goes into a product, in its type
+  float* input_scales;  // [tokens], of Int8 inputs
+  float* wide;          // [tokens][wide_stride], float32 results: q/k/v; gate times up before it is made Int8
+  void* inner;          // [tokens][inner_stride], gate times up, in the type of inputs
+  float* inner_scales;
+  float* rotation;  // [tokens][2][rotary_dim / 2], cosines and sines
+  int residual_stride, input_stride, wide_stride, inner_stride;
+  uint8_t* scratch;  // [threads][scratch_bytes]
+  size_t scratch_bytes;
+};
+
+constexpr int kPieceRows = 32;  // rows of attention (tokens times heads of a kv head) computed together, about
+
+inline constexpr size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+}  // namespace sluice

@@ -1,0 +1,93 @@
+"""Native sampling chooses what the engine's sampler chooses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import sluice_native
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from service.engine.sampler.draw import draw
+from service.engine.sampler.truncation import truncate
+from service.engine.types import SamplingParams
+
+RULES = st.builds(
+    SamplingParams,
+    temperature=st.sampled_from([0.0, 0.3, 1.0, 2.0]),
+    top_k=st.sampled_from([0, 1, 5, 40, 700, 5_000]),
+    top_p=st.sampled_from([1.0, 0.99, 0.9, 0.3, 0.0]),
+    min_p=st.sampled_from([0.0, 0.01, 0.3, 1.0]),
+)
+
+
+def sample(logits: NDArray[np.float32], rules: list[SamplingParams], uniforms: list[float], **more: Any) -> list[int]:
+    tokens: list[int] = sluice_native.sample(
+        logits,
+        np.array([each.temperature for each in rules], dtype=np.float64),
+        np.array([each.top_k for each in rules], dtype=np.int32),
+        np.array([each.top_p for each in rules], dtype=np.float64),
+        np.array([each.min_p for each in rules], dtype=np.float64),
+        np.array(uniforms, dtype=np.float64),
+        **more,
+    ).tolist()
+    return tokens
+
+
+def expected(logits: NDArray[np.float32], rule: SamplingParams, uniform: float) -> int:
+    """What the engine's sampler does with a row that asks for no more."""
+    row = torch.from_numpy(logits.copy())[None]
+    largest, token = row.max(dim=-1)
+    if rule.temperature == 0:
+        return int(token)
+    row = (row - largest[:, None]) / rule.temperature
+    truncate(row, [rule])
+    return int(draw(row.softmax(dim=-1), torch.tensor([uniform], dtype=torch.float64)))
+
+
+@pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
+@settings(max_examples=40, deadline=None, derandomize=True)  # sums may round apart by a hair
+@given(rules=st.lists(RULES, min_size=1, max_size=5), seed=st.integers(0, 99), size=st.sampled_from([1, 17, 3_000]))
+def test_the_same_uniform_gives_the_same_token(
+    instruction_set: str, rules: list[SamplingParams], seed: int, size: int
+) -> None:
+    random = np.random.default_rng(seed)
+    logits = (3 * random.standard_normal((len(rules), size))).astype(np.float32)
+    uniforms = random.random(len(rules)).tolist()
+    found = sample(logits, rules, uniforms, num_threads=2, instruction_set=instruction_set)
+    assert found == [expected(*each) for each in zip(logits, rules, uniforms, strict=True)]
+
+
+@pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-53])
+def test_a_dropped_token_is_never_chosen(uniform: float) -> None:
+    logits = np.full((1, 1_000), -np.inf, dtype=np.float32)
+    logits[0, [3, 500]] = 1.0, 0.9
+    assert sample(logits, [SamplingParams(temperature=1, top_k=1)], [uniform]) == [3]
+    assert sample(logits, [SamplingParams(temperature=1)], [uniform])[0] in {3, 500}
+
+
+def test_a_row_without_a_finite_maximum_has_no_token() -> None:
+    logits = np.zeros((4, 40), dtype=np.float32)
+    logits[0, 7], logits[1, 7], logits[2] = np.nan, np.inf, -np.inf
+    logits[3, :20] = -np.inf
+    assert sample(logits, [SamplingParams(temperature=0)] * 4, [0.5] * 4) == [-1, -1, -1, 20]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("temperatures", -1), ("top_ks", -1), ("top_ps", 1.5), ("min_ps", np.nan), ("uniforms", 1.0)]
+)
+def test_a_bad_rule_is_refused_with_its_name(name: str, value: float) -> None:
+    given_: dict[str, Any] = {
+        "temperatures": np.ones(2),
+        "top_ks": np.zeros(2, dtype=np.int32),
+        "top_ps": np.ones(2),
+        "min_ps": np.zeros(2),
+        "uniforms": np.zeros(2),
+    }
+    given_[name][1] = value
+    with pytest.raises(ValueError, match=rf"{name}\[1\]"):
+        sluice_native.sample(np.zeros((2, 9), dtype=np.float32), **given_)
