@@ -95,7 +95,7 @@ def load_model(
         )
     checkpoint = Checkpoint(folder)
     dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
-    spec = ModelSpec(model_config, checkpoint, dtype, target, max_model_len)
+    spec = ModelSpec(model_config, checkpoint, dtype, target, max_model_len, config.block_size)
     chosen = choose_backend(spec, config.backend)
     num_threads = config.num_threads or choose_num_threads(checkpoint, target)
     with load_progress(model, checkpoint.num_bytes) as on_read:

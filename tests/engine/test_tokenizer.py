@@ -140,7 +140,7 @@ def test_tokenizer_lets_other_threads_go_on(work: str) -> None:
     """While a long text becomes tokens, or tokens a text, the event loop and the engines have the interpreter."""
     tokenizer = FastTokenizer(byte_level().to_str())
     text = "hello world, hello " * 20_000
-    ids = tokenizer.encode(text[:1000]) * 2000
+    ids = tokenizer.encode(text[:1000]) * 6000
     thread = threading.Thread(target=lambda: tokenizer.encode(text) if work == "encode" else tokenizer.decode(ids))
     num_turns = 0
     thread.start()

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from service.engine.sampler.draw import draw
 from service.engine.sampler.truncation import truncate
-from service.engine.types import SamplingParams
+from service.generation.parameters import SamplingParams
 
 RULES = st.builds(
     SamplingParams,
     temperature=st.sampled_from([0.0, 0.3, 1.0, 2.0]),
-    top_k=st.sampled_from([0, 1, 5, 40, 700, 5_000]),
+    top_k=st.sampled_from([None, 1, 5, 40, 700, 5_000]),
     top_p=st.sampled_from([1.0, 0.99, 0.9, 0.3, 0.0]),
     min_p=st.sampled_from([0.0, 0.01, 0.3, 1.0]),
 )
@@ -29,7 +29,7 @@ def sample(logits: NDArray[np.float32], rules: list[SamplingParams], uniforms: l
     tokens: list[int] = sluice_native.sample(
         logits,
         np.array([each.temperature for each in rules], dtype=np.float64),
-        np.array([each.top_k for each in rules], dtype=np.int32),
+        np.array([each.top_k or 0 for each in rules], dtype=np.int32),
         np.array([each.top_p for each in rules], dtype=np.float64),
         np.array([each.min_p for each in rules], dtype=np.float64),
         np.array(uniforms, dtype=np.float64),

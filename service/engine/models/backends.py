@@ -14,6 +14,7 @@ from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.decoder_shape import lean_refusal
 from service.engine.models.load_decoder import load_decoder
 from service.engine.models.load_modules import load_modules, modules_refusal
+from service.engine.models.native_backend import load_native, native_refusal
 from service.engine.sampler import TorchSampler
 from service.engine.watermark import Watermark
 from service.generation.errors import ModelLoadError
@@ -32,6 +33,7 @@ class ModelSpec:
     dtype: torch.dtype  # of the arithmetic and of the cache
     device: torch.device
     max_positions: int  # tokens of the longest sequence
+    block_size: int = 16  # tokens a cache block
 
 
 def _torch_sampler(backend: Backend[Any], watermark: Watermark) -> Sampler[Any]:
@@ -55,6 +57,11 @@ class BackendRow:
 
 # The first that can serve a model does.
 BACKENDS = (
+    BackendRow(
+        "native",
+        lambda spec: native_refusal(spec.config, spec.dtype, spec.device, spec.block_size),
+        lambda spec: load_native(spec.config, spec.checkpoint, spec.dtype),
+    ),
     BackendRow(
         "torch",
         lambda spec: lean_refusal(spec.config),

@@ -1,0 +1,130 @@
+"""Llama-like decoders on CPUs by the native step, `sluice_native`: one call a step, over packed weights.
+
+A row's logits don't depend on what else is in the step: batch, chunks of a prompt, cached prefixes, preemption, number
+of threads. The weights of norms and biases are float32, as are the sums; `native/README.md` says how.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from service.engine.batch import Batch
+from service.engine.models.checkpoint import Checkpoint
+from service.engine.models.decoder_shape import rope_frequencies
+from service.engine.models.thread import prepare_thread
+from service.generation.errors import ModelLoadError
+
+if TYPE_CHECKING:
+    import sluice_native
+
+_SERVED_TYPES = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
+_SERVED_ROPES = {"default", "linear", "llama3", "yarn"}
+_SERVED_LAYERS = {"full_attention", "sliding_attention"}
+_WEIGHT_TYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+_SLOTS = 16  # a block has a multiple of them
+_DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store what the configuration implies
+
+
+class NativeBackend:
+    """A Backend over `sluice_native.Model`. Its logits are a torch tensor over the native step's own memory."""
+
+    def __init__(self, model: sluice_native.Model) -> None:
+        self._model = model
+        self._num_threads = 0  # the model's own number
+
+    def bytes_per_block(self, block_size: int) -> int:
+        """Bytes of cache for the keys and values of `block_size` tokens."""
+        return self._model.bytes_per_slot * block_size
+
+    def allocate(self, num_blocks: int, block_size: int) -> None:
+        """Make the cache; its memory is given when it is written."""
+        self._model.allocate(num_blocks, block_size)
+
+    def prepare_thread(self, num_threads: int | None) -> None:
+        """Set what the calling thread needs, the sampler's torch included."""
+        prepare_thread(num_threads)
+        self._num_threads = num_threads or torch.get_num_threads()
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Store the batch's keys and values and return the logits, float32 [output rows, vocabulary]."""
+        logits = self._model.step(
+            batch.token_ids,
+            batch.positions,
+            batch.row_offsets,
+            batch.context_lengths,
+            batch.block_tables,
+            batch.output_rows,
+            num_threads=self._num_threads,
+        )
+        return torch.from_numpy(logits)
+
+
+def native_refusal(config: Any, dtype: torch.dtype, device: torch.device, block_size: int) -> str | None:
+    """Why the native step can't serve a model; None if it can."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    reasons = (
+        (find_spec("sluice_native") is None, "sluice-native is not installed"),
+        (device.type != "cpu", f"it computes on CPUs, not on {device.type}"),
+        (config.model_type not in _SERVED_TYPES, f"it is none of {', '.join(_SERVED_TYPES)}"),
+        (dtype not in _WEIGHT_TYPES, f"it has no arithmetic in {str(dtype).removeprefix('torch.')}"),
+        (block_size % _SLOTS != 0, f"engine.block_size must be a multiple of {_SLOTS} for it, not {block_size}"),
+        (getattr(config, "quantization_config", None) is not None, "its weights are quantised"),
+        (getattr(config, "hidden_act", "silu") != "silu", f"its activation is {getattr(config, 'hidden_act', '')}"),
+        (set(getattr(config, "layer_types", None) or ()) - _SERVED_LAYERS, "it has layers of another kind"),
+        (rope.get("rope_type", "default") not in _SERVED_ROPES, f"its rope type is {rope.get('rope_type')}"),
+        (rope.get("partial_rotary_factor", 1.0) != 1.0, "its rotary positions are partial"),
+    )
+    return next((reason for applies, reason in reasons if applies), None)
+
+
+def load_native(config: Any, checkpoint: Checkpoint, dtype: torch.dtype) -> NativeBackend:
+    """Pack a checkpoint's weights. Raises ModelLoadError for a missing, unexpected or wrongly shaped tensor."""
+    import sluice_native  # noqa: PLC0415  it is there only where it was built
+
+    try:
+        model = sluice_native.Model(**_shape(config), weight_type=_WEIGHT_TYPES[dtype])
+    except ValueError as error:
+        raise ModelLoadError(f"{checkpoint.folder}: {error}") from error
+    for name, shape in model.tensors().items():
+        model.load(name, checkpoint.take(name, shape).contiguous())
+    is_tied = config.tie_word_embeddings
+    checkpoint.require_all_taken(known=(*_DERIVED, "lm_head.weight") if is_tied else _DERIVED)
+    return NativeBackend(model)
+
+
+def _shape(config: Any) -> dict[str, Any]:
+    """The native model's sizes and switches."""
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    frequencies, factor = rope_frequencies(config, head_dim)
+    attention_bias = getattr(config, "attention_bias", False)
+    return {
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden_size,
+        "intermediate_size": config.intermediate_size,
+        "num_layers": config.num_hidden_layers,
+        "num_heads": config.num_attention_heads,
+        "num_kv_heads": config.num_key_value_heads,
+        "head_dim": head_dim,
+        "norm_epsilon": config.rms_norm_eps,
+        "inverse_frequencies": frequencies.tolist(),
+        "rope_factor": factor,
+        "has_qkv_bias": attention_bias or config.model_type == "qwen2",
+        "has_output_bias": attention_bias,
+        "has_mlp_bias": getattr(config, "mlp_bias", False),
+        "has_head_norm": config.model_type == "qwen3",
+        "is_tied": config.tie_word_embeddings,
+        "windows": _windows(config),
+        "has_rope": [bool(each) for each in config.no_rope_layers] if config.model_type == "smollm3" else None,
+    }
+
+
+def _windows(config: Any) -> list[int]:
+    """How many tokens a token sees in each layer, itself included; 0 for all."""
+    window = getattr(config, "sliding_window", None) or 0
+    default = ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
+    kinds = getattr(config, "layer_types", None) or default
+    return [window if kind == "sliding_attention" else 0 for kind in kinds]
