@@ -13,9 +13,9 @@ import time
 import torch
 
 from bench import shapes
-from service.engine.build import BuiltEngine, build_engine
 from service.engine.config import EngineConfig
 from service.engine.core import SampledToken
+from service.engine.load_generator import LoadedModel, load_model
 from service.engine.scheduler import ScheduledSequence, Step
 from service.engine.sequence import Sequence, SequenceGroup
 from service.generation.parameters import SamplingParams
@@ -36,13 +36,13 @@ def main() -> None:
     print(f"{options.threads} threads, context {options.context}")
     config = EngineConfig(num_threads=options.threads, num_blocks=16 * (options.context // 16 + 4))
     for name in options.models or MODELS:
-        built = build_engine(str(MODELS[name]()), config, compute_dtype=options.compute_dtype)
+        built = load_model(str(MODELS[name]()), config, compute_dtype=options.compute_dtype)
         print(f"{name}: {built.info.num_parameters / 1e6:.1f} M parameters, {built.info.dtype}")
         for batch_size in BATCH_SIZES:
             print("  " + measure(built, batch_size, options.context))
 
 
-def measure(built: BuiltEngine, batch_size: int, context: int) -> str:
+def measure(built: LoadedModel, batch_size: int, context: int) -> str:
     """Prefill `batch_size` sequences of `context` tokens one by one, then decode them together."""
     blocks_each = context // 16 + 4
     sequences = [
@@ -58,7 +58,7 @@ def measure(built: BuiltEngine, batch_size: int, context: int) -> str:
     )
 
 
-def sequence(built: BuiltEngine, index: int, context: int, blocks: range) -> Sequence:
+def sequence(built: LoadedModel, index: int, context: int, blocks: range) -> Sequence:
     prompt = torch.randint(built.tokenizer.vocab_size, (context,), generator=torch.Generator().manual_seed(index))
     group = SequenceGroup(
         GenerationRequest(f"{index}", prompt.tolist(), SamplingParams(temperature=0)),
@@ -75,7 +75,7 @@ def sequence(built: BuiltEngine, index: int, context: int, blocks: range) -> Seq
     return only
 
 
-def step(built: BuiltEngine, sequences: list[Sequence]) -> float:
+def step(built: LoadedModel, sequences: list[Sequence]) -> float:
     """Compute what each sequence lacks and append its next token; the seconds it took."""
     items = [
         ScheduledSequence(each, len(each.token_ids) - each.num_computed_tokens, samples=True) for each in sequences

@@ -14,17 +14,15 @@ import statistics
 import time
 
 import torch
-from sluice.v1 import sampling_pb2
 
 from bench import shapes
+from service.engine.constraints.grammar import GrammarCompiler, GrammarConstraint
 from service.engine.sampler import Sampler
 from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.tokenizer import FastTokenizer
+from service.generation.constraint import Grammar
 from service.generation.parameters import SamplingParams
 from service.generation.request import GenerationRequest
-from service.pipeline.constraint import GrammarCompiler, GrammarConstraint
-from service.pipeline.control_tokens import ControlTokens
-from service.pipeline.grammar import constraint_grammar
 
 BATCH_SIZE = 16
 VOCABULARIES = {"demo": None, "152k": shapes.QWEN2_5_0_5B.vocab_size}
@@ -103,10 +101,9 @@ def tokenizer_of(vocab_size: int | None) -> FastTokenizer:
 
 def constraint_states(tokenizer: FastTokenizer) -> list[GrammarConstraint]:
     """The schema's constraint before each token of the document."""
-    control_tokens = ControlTokens(tokenizer, (shapes.DEMO / "chat_template.jinja").read_text())
-    compiler = GrammarCompiler(tokenizer, control_tokens, [min(tokenizer.special_token_ids)])
-    wanted = sampling_pb2.OutputConstraint(json_schema=sampling_pb2.JsonSchema(name="s", schema=json.dumps(SCHEMA)))
-    states = [compiler.compile(constraint_grammar(wanted))]
+    control_token_ids = {str(token_id): token_id for token_id in tokenizer.special_token_ids}
+    compiler = GrammarCompiler(tokenizer, control_token_ids, [min(tokenizer.special_token_ids)])
+    states = [compiler.compile(Grammar(f"start: %json {json.dumps(SCHEMA)}\n", "schema"))]
     for token_id in tokenizer.encode(DOCUMENT)[:-1]:
         states.append(states[-1].fork())
         states[-1].accept(token_id)
@@ -121,7 +118,7 @@ def rows(
 ) -> list[Sequence]:
     """Sequences in the middle of their answers: 200 tokens of prompt, 100 generated."""
     group = SequenceGroup(
-        GenerationRequest("r", [(7 * i) % 1000 for i in range(200)], sampling, n=num_rows, constraint=constraint),
+        GenerationRequest("r", [(7 * i) % 1000 for i in range(200)], sampling, n=num_rows),
         tokenizer,
         serial=0,
         seed=0,
@@ -132,6 +129,7 @@ def rows(
     )
     for each in group.sequences:
         each.token_ids += [(11 * i) % 500 for i in range(100)]
+        each.constraint = constraint
     return group.sequences
 
 
