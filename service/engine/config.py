@@ -29,7 +29,7 @@ class EngineConfig:
     max_batch_sequences: int = 64  # sequences that hold cache blocks at a time
     max_prefill_chunk: int = 512  # prompt tokens in a step that also decodes, at most
     max_slowdown: float = 2.5  # times a step's time that only decodes, on average, where it prefills too; above 1
-    worker: Literal["thread", "process"] = "thread"  # where it computes: of the service's process, or of its own
+    worker: Literal["thread", "process"] = "process"  # where it computes: of the service's process, or of its own
     block_size: int = 16  # tokens a cache block
     num_blocks: int | None = None
     max_model_len: int | None = None  # tokens of a prompt and its answer together

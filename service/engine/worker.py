@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from service.engine import wire
 from service.engine.launch import Died, Launch, LoadFailed, Ready
@@ -43,7 +44,10 @@ class Worker:
         logging.getLogger().addHandler(_ToParent(self._outbox))
         status = 1
         try:
-            made = launch.recipe.make()
+            # On a thread of its own: what computes a step sets up its thread, and the helpers that libraries such as
+            # OpenMP make for a thread with its first work keep what held for it then.
+            with ThreadPoolExecutor(1, thread_name_prefix="load") as loader:
+                made = loader.submit(launch.recipe.make).result()
             self._outbox.put(Ready(made.description, made.again))
             run(made.core, self._mailbox, self._outbox.put, beat_s=launch.beat_s)
             status = 0

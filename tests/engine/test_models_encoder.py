@@ -69,7 +69,7 @@ async def vectors(built: BuiltEncoder, *requests: list[list[int]]) -> list[list[
 @pytest.mark.slow
 async def test_bundled_model_makes_the_vectors_of_its_card() -> None:
     """Within 1e-5, whole batch and one by one, texts cut at 256 tokens."""
-    built = build_encoder(bundled(), EngineConfig(), device="cpu")
+    built = build_encoder(bundled(), EngineConfig(worker="thread"), device="cpu")
     assert (built.num_dimensions, built.info.max_model_len) == (384, 256)
     inputs = [built.tokenizer.encode(text, add_special_tokens=True) for text in TEXTS]
     inputs = [ids if len(ids) <= 256 else [*ids[:255], ids[-1]] for ids in inputs]
@@ -146,7 +146,7 @@ def test_folder_decides_the_length(settings: dict[str, int], wanted: int | None,
     pooling = {"pooling_mode_mean_tokens": True}
     files = {"modules": modules("Transformer", "Pooling"), "pooling": pooling, "sentence_bert_config": settings}
     save_encoder("bert", tmp_path, **files)
-    built = build_encoder(tmp_path, EngineConfig(max_model_len=wanted), device="cpu")
+    built = build_encoder(tmp_path, EngineConfig(max_model_len=wanted, worker="thread"), device="cpu")
     assert built.engine.max_model_len == built.info.max_model_len == length
 
 
@@ -158,7 +158,7 @@ def test_folder_decides_the_length(settings: dict[str, int], wanted: int | None,
 def test_batches_on_a_cpu_are_short(sizes: dict[str, Any], expected: int, tmp_path: Path) -> None:
     """Larger ones would compute hardly more a second and let others wait longer."""
     save_encoder("bert", tmp_path)
-    config = replace(EngineConfig(), **sizes)
+    config = replace(EngineConfig(worker="thread"), **sizes)
     assert build_encoder(tmp_path, config, device="cpu").config.max_batch_tokens == expected
 
 
@@ -166,7 +166,7 @@ def test_length_above_the_folders_is_refused(tmp_path: Path) -> None:
     """Positions that were never trained, or don't exist, are not for serving."""
     save_encoder("bert", tmp_path)
     with pytest.raises(ModelLoadError, match=r"max_model_len 41 exceeds the length that .* takes, 40"):
-        build_encoder(tmp_path, EngineConfig(max_model_len=41), device="cpu")
+        build_encoder(tmp_path, EngineConfig(max_model_len=41, worker="thread"), device="cpu")
 
 
 async def test_folder_decides_pooling_and_normalisation(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ async def test_folder_decides_pooling_and_normalisation(tmp_path: Path) -> None:
         "sentence_bert_config": {"max_seq_length": 16},
     }
     model = save_encoder("bert", tmp_path, **files)
-    built = build_encoder(tmp_path, EngineConfig(), device="cpu")
+    built = build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu")
     ((vector,),) = await vectors(built, [[5, 9, 20, 6]])
     with torch.inference_mode():
         state = model(input_ids=torch.tensor([[5, 9, 20, 6]])).last_hidden_state[0, 0]
@@ -188,9 +188,9 @@ def test_fingerprint_tells_pooling_apart(tmp_path: Path) -> None:
     """The same weights with another pooling are another model."""
     pooling = {"pooling_mode_mean_tokens": True}
     save_encoder("bert", tmp_path, modules=modules("Transformer", "Pooling"), pooling=pooling)
-    first = build_encoder(tmp_path, EngineConfig(), device="cpu").info
+    first = build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu").info
     (tmp_path / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode": "cls"}))
-    second = build_encoder(tmp_path, EngineConfig(), device="cpu").info
+    second = build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu").info
     assert first.fingerprint != second.fingerprint
     assert (first.architecture, first.num_parameters) == (second.architecture, second.num_parameters)
     assert first.architecture == "BertModel"
@@ -231,4 +231,4 @@ def test_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 100}))
     with pytest.raises(ModelLoadError, match="the tokenizer has 101 ids, the model only 100"):
-        build_encoder(tmp_path, EngineConfig(), device="cpu")
+        build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu")
