@@ -7,11 +7,11 @@ BASE ?= main
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model
-	@tools/install.sh run && exec $(PY) tools/run.py
+	@tools/install.sh run && { tools/install.sh native || echo "models are computed by torch instead" >&2; } && exec $(PY) tools/run.py
 test:  ## run all tests
-	@tools/install.sh dev npm validate clients browser && $(PY) -m pytest
+	@tools/install.sh dev native npm validate clients browser && $(PY) -m pytest
 test-fast:  ## run the tests that need neither npm nor a browser nor the whole product, in about a minute
-	@tools/install.sh dev && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
+	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
 check:  ## lint, types, import contracts, protobuf contract, generated code, Envoy's configuration, scripts
 	@tools/install.sh dev npm validate shell && BASE=$(BASE) tools/check.sh
 generate:  ## make generated/ from proto/
@@ -19,6 +19,6 @@ generate:  ## make generated/ from proto/
 release-contract:  ## keep the contract of this version, which later ones must not break
 	@tools/install.sh dev npm validate && tools/release_contract.sh
 bench:  ## measure against transformers serve, then the parts; see bench/README.md
-	@tools/install.sh bench && for part in serving engine_step long_prompt sampler_rows gateway_stream; do $(PY) -m bench.$$part || exit; done
+	@tools/install.sh bench native && for part in serving engine_step long_prompt native_step sampler_rows engine_worker gateway_stream; do $(PY) -m bench.$$part || exit; done
 clean:  ## remove all that was installed or built
 	rm -rf .venv .venvs .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build *.egg-info

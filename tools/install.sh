@@ -3,6 +3,7 @@
 #   run       the product's Python packages
 #   dev       those, and what tests and checks need
 #   bench     those, and the server that the benches compare with
+#   native    the native step of native/, which takes a C++ compiler
 #   npm       buf, and clients of the tests: grpc-js, openai, playwright
 #   validate  protovalidate's .proto file, for buf
 #   clients   other vendors' SDKs for the tests, each in an environment of its own, since their dependencies disagree
@@ -31,6 +32,16 @@ python_part() {  # python_part NAME EXTRAS: an editable install of this checkout
     say "installing Python packages ($1) into .venv; about 1 GB the first time"
     .venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$2]"
     .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-embedding.txt
+    touch "$stamp"
+}
+
+native_part() {
+    local stamp=.venv/.installed-native
+    [ -f "$stamp" ] && [ -z "$(find native -type f -newer "$stamp" -print -quit)" ] && return
+    local headers; headers=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    command -v c++ >/dev/null && [ -f "$headers/Python.h" ] || apt g++ python3-dev
+    say "building native/ into .venv; about a minute"
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps ./native
     touch "$stamp"
 }
 
@@ -81,11 +92,12 @@ for part in "$@"; do
         run) python_part run service,gateway,run ;;
         dev) python_part dev dev ;;
         bench) python_part bench bench ;;
+        native) native_part ;;
         npm) npm_part ;;
         validate) validate_part ;;
         clients) clients_part ;;
         browser) browser_part ;;
         shell) shell_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench npm validate clients browser shell" ;;
+        *) fail "unknown part $part; the parts are: run dev bench native npm validate clients browser shell" ;;
     esac
 done

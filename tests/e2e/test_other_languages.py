@@ -92,7 +92,7 @@ def test_node_streams(answers: dict[str, dict[str, Any]], expected: str) -> None
     events = answers["StreamChat"]["messages"]
     kinds = [event["event"] for event in events]
     assert (kinds[0], kinds[-1]) == ("started", "completed")
-    assert kinds.count("content_delta") > 1
+    assert "content_delta" in kinds  # as many as the answer was slower than the caller
     assert "".join(event["content_delta"]["text"] for event in events if event["event"] == "content_delta") == expected
 
 

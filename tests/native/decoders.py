@@ -68,8 +68,9 @@ CONFIGS: dict[str, PretrainedConfig] = {
 def reference(config: PretrainedConfig, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
     """A transformers model of that configuration with random weights, norms and biases too."""
     torch.manual_seed(0)
-    config._attn_implementation = "eager"
-    model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
+        config, dtype=torch.float32, attn_implementation="eager"
+    )
     for name, parameter in model.named_parameters():
         if parameter.ndim == 1:
             torch.nn.init.normal_(parameter, 1.0 if "norm" in name else 0.0, 0.2)

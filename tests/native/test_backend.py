@@ -1,0 +1,169 @@
+"""The backend over the native step: which models it takes, transformers' own logits, and what it says of bad files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import abc
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from service.engine.config import EngineConfig
+from service.engine.engines import build_engine
+from service.engine.models.backend import Backend
+from service.engine.models.backends import choose_backend
+from service.engine.models.native_backend import native_refusal
+from service.generation.errors import ModelLoadError
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.request import GenerationRequest
+from tests.engine.fakes import read
+from tests.engine.tiny_models import (
+    LEAN,
+    Part,
+    config,
+    load,
+    reference,
+    reload,
+    run,
+    save,
+    spec,
+    tokens,
+)
+
+BLOCK_SIZE = 16
+LENGTH = 45
+SERVED = (*LEAN, "mistral-window", "qwen2-window")
+FOLDER = Path(__file__).parents[2] / "demo" / "model"
+
+
+def loaded(folder: Path, dtype: torch.dtype = torch.float32) -> Backend[Tensor]:
+    return load(folder, dtype, "native", BLOCK_SIZE)
+
+
+def in_pieces(backend: Backend[Tensor], ids: list[int], ends: abc.Sequence[int], table: list[int]) -> Tensor:
+    parts = [Part(ids, start, end, table) for start, end in zip((0, *ends), (*ends, len(ids)), strict=True)]
+    return torch.cat([run(backend, [part], BLOCK_SIZE)[0].clone() for part in parts])
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_auto_takes_it_and_its_logits_are_the_references(name: str, tmp_path: Path) -> None:
+    """In float32, a prompt whole and in pieces."""
+    model = save(name, tmp_path)
+    assert choose_backend(spec(tmp_path, block_size=BLOCK_SIZE)).name == "native"
+    ids, backend = tokens(LENGTH), loaded(tmp_path)
+    for ends in ((), (20, 21, 22), range(1, LENGTH)):
+        logits = in_pieces(backend, ids, ends, [31, 2, 17])
+        torch.testing.assert_close(logits, reference(model, ids), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["llama3-rope", "qwen2-tied", "qwen3", "mistral-window"])
+def test_logits_in_bfloat16_are_as_good_as_the_references(name: str, tmp_path: Path) -> None:
+    """The error against float32 is at most twice that of transformers' own bfloat16, mean and largest."""
+    save(name, tmp_path, torch.bfloat16)
+    ids = tokens(LENGTH)
+    exact = reference(reload(tmp_path, torch.float32), ids)
+    theirs = (reference(reload(tmp_path, torch.bfloat16), ids) - exact).abs()
+    ours = (in_pieces(loaded(tmp_path, torch.bfloat16), ids, (20, 21), [3, 1, 2]) - exact).abs()
+    assert ours.mean() <= 2 * theirs.mean()
+    assert ours.max() <= 2 * theirs.max()
+
+
+REFUSALS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "gpu": ({}, {"device": torch.device("cuda")}, "it computes on CPUs, not on cuda"),
+    "half": ({}, {"dtype": torch.float16}, "it has no arithmetic in float16"),
+    "block": ({}, {"block_size": 8}, "engine.block_size must be a multiple of 16 for it, not 8"),
+    "quantised": ({"quantization_config": {"quant_method": "awq"}}, {}, "its weights are quantised"),
+    "activation": ({"hidden_act": "gelu"}, {}, "its activation is gelu"),
+    "rope": (
+        {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
+        {},
+        "its rope type is dynamic",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_it_says_why_it_can_not_serve_a_model(case: str) -> None:
+    """What it has no arithmetic for is left to the other backends."""
+    values, arguments, reason = REFUSALS[case]
+    usual: dict[str, Any] = {"dtype": torch.float32, "device": torch.device("cpu"), "block_size": BLOCK_SIZE}
+    assert native_refusal(config("llama", **values), **usual | arguments) == reason
+
+
+def test_another_architecture_is_refused() -> None:
+    refusal = native_refusal(config("gpt2"), torch.float32, torch.device("cpu"), BLOCK_SIZE)
+    assert refusal == "it is none of llama, mistral, qwen2, qwen3, smollm3"
+
+
+def _without_a_tensor(state: dict[str, Tensor]) -> None:
+    del state["model.layers.1.mlp.up_proj.weight"]
+
+
+def _with_one_too_many(state: dict[str, Tensor]) -> None:
+    state["model.layers.1.mlp.extra.weight"] = torch.zeros(3)
+
+
+def _with_a_wrong_shape(state: dict[str, Tensor]) -> None:
+    state["model.norm.weight"] = torch.ones(65)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_without_a_tensor, r"model\.layers\.1\.mlp\.up_proj\.weight"),
+        (_with_one_too_many, r"model\.layers\.1\.mlp\.extra\.weight"),
+        (_with_a_wrong_shape, r"model\.norm\.weight .*65"),
+    ],
+)
+def test_a_wrong_checkpoint_does_not_load(
+    change: abc.Callable[[dict[str, Tensor]], None], message: str, tmp_path: Path
+) -> None:
+    """The error names the tensor."""
+    state = {name: tensor.clone() for name, tensor in save("llama", tmp_path).state_dict().items()}
+    change(state)
+    save_file(state, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelLoadError, match=message):
+        loaded(tmp_path)
+
+
+def test_forward_needs_a_cache(tmp_path: Path) -> None:
+    save("llama", tmp_path)
+    source = spec(tmp_path, block_size=BLOCK_SIZE)
+    backend = choose_backend(source, "native").load(source)
+    with pytest.raises(RuntimeError, match="allocate"):
+        run(backend, [Part([1, 2], 0, 2, [0])], BLOCK_SIZE)
+
+
+def test_the_cache_costs_what_it_takes(tmp_path: Path) -> None:
+    """A block of 16 tokens: keys and values of 2 heads of 16 numbers in 3 layers, float32."""
+    save("llama", tmp_path)
+    assert loaded(tmp_path).bytes_per_block(BLOCK_SIZE) == 16 * 2 * 2 * 16 * 4 * 3
+
+
+async def test_an_answer_is_the_same_alone_and_in_company() -> None:
+    """Tokens and logprobs of the bundled model, to the last bit: in company, after a preemption, of a cached prompt."""
+    sizes = EngineConfig(num_blocks=24, num_threads=2, max_model_len=256, max_batch_tokens=40, max_batch_sequences=8)
+    built = build_engine(str(FOLDER), sizes)
+    prompts = [built.tokenizer.encode("One, two, three, four, five. " * count) for count in (1, 2, 4, 7, 4, 2)]
+
+    async def ask(index: int) -> list[tuple[int, float]]:
+        wanted = GenerationRequest(
+            f"r{index}",
+            prompts[index],
+            SamplingParams(seed=index, temperature=1.0),
+            StopParams(max_tokens=60, ignore_eos=True),
+            logprobs=LogprobsOptions(),
+        )
+        async with engine.generate(wanted) as outputs:
+            return [(each.token_id, each.logprob) for output in await read(outputs) for each in output.logprobs]
+
+    async with built.engine as engine:
+        alone = [await ask(index) for index in range(len(prompts))]
+        together = await asyncio.gather(*(ask(index) for index in range(len(prompts))))
+        assert engine.stats().num_preemptions > 0
+    assert together == alone
+    assert all(len(answer) == 60 for answer in alone)
