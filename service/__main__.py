@@ -19,6 +19,7 @@ from process.logs import configure_logs
 from process.settings import read_settings
 from service.config import PROGRAM, ModelSettings, Settings
 from service.engine.port import StepObserver
+from service.engine.worker_process import start_ahead
 from service.generation.errors import ModelLoadError
 from service.logs import call_context
 from service.registry.models import ServedModel
@@ -27,21 +28,23 @@ from service.server import EngineDied, LoadModel, StartError, serve
 
 async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     """Load a model's own weights, off the loop. Raises ModelLoadError."""
-    # Imported late: torch takes seconds, and health is to be there at once.
+    # Imported late: transformers takes seconds, and health is to be there at once.
     from service.loading import load_model  # noqa: PLC0415
 
     return await asyncio.to_thread(load_model, settings, observer)
 
 
-def main(load_model: LoadModel = load_from_folder) -> None:
-    """The console script."""
+def main(load_model: LoadModel | None = None) -> None:
+    """The console script. `load_model` None loads from folders."""
     try:
         settings = read_settings(Settings, sys.argv[1:])
     except ConfigError as error:
         exit_with(PROGRAM, error, 2)
     configure_logs(settings.log_level, call_context)
+    if load_model is None:
+        start_ahead(sum(model.engine.worker == "process" for model in settings.served_models() if model.engine))
     try:
-        uvloop.run(_run(settings, load_model))
+        uvloop.run(_run(settings, load_model or load_from_folder))
     except (StartError, ModelLoadError, EngineDied) as error:
         exit_with(PROGRAM, error, 1)
 

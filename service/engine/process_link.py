@@ -14,7 +14,7 @@ from service.engine.link import Receiver
 from service.engine.loop import BEAT_S
 from service.engine.mail import Mail, Report, Stop
 from service.engine.recipe import Recipe
-from service.engine.worker_process import WorkerDied, WorkerProcess, take
+from service.engine.worker_process import WorkerDied, WorkerProcess, next_process, take
 from service.generation.errors import ModelLoadError
 
 _CHUNK = 1 << 20
@@ -68,9 +68,10 @@ class ProcessLink:
         May take minutes. Raises ModelLoadError for whatever is wrong with the model, and if the process dies.
         """
         began = time.monotonic()
-        worker = WorkerProcess(self._recipe, beat_s=self._beat_s)
+        worker = next_process()
         self._worker = worker
         try:
+            worker.launch(self._recipe, beat_s=self._beat_s)
             if self._stopping.is_set():
                 worker.kill()
             ready = worker.until_ready()

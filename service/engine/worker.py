@@ -1,12 +1,13 @@
-"""`python -m service.engine.worker FD`: an engine's side in a process of its own.
+"""`python -m service.engine.worker FD MODULE`: an engine's side in a process of its own.
 
-Its parent is at the other end of the socket FD: it says what to load, sends mail and stops the process, which ends with
-it in any case. The main thread runs the engine; one thread reads mail, and one writes what a busy parent doesn't take
-at once, so that it never holds up a step.
+It imports MODULE, if that isn't empty. Its parent is at the other end of the socket FD: it says what to load, sends
+mail and stops the process, which ends with it in any case. The main thread runs the engine; one thread reads mail, and
+one writes what a busy parent doesn't take at once, so that it never holds up a step.
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
 import logging.handlers
 import os
@@ -37,8 +38,10 @@ class Worker:
         self._outbox = Outbox(parent)
         threading.Thread(target=self._read, name="reader", daemon=True).start()
 
-    def run(self) -> int:
+    def run(self, imports: str) -> int:
         """Load, serve until told to stop, and return the exit status."""
+        if imports:
+            importlib.import_module(imports)
         launch = self._launch.get()
         logging.getLogger().setLevel(launch.log_level)
         logging.getLogger().addHandler(_ToParent(self._outbox))
@@ -89,7 +92,7 @@ def main() -> None:
     """Run the worker and end the process, with it whatever still compiles."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent decides when
-    status = Worker(socket.socket(fileno=int(sys.argv[1]))).run()
+    status = Worker(socket.socket(fileno=int(sys.argv[1]))).run(sys.argv[2])
     sys.stderr.flush()
     os._exit(status)
 

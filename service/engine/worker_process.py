@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -16,6 +17,9 @@ from service.engine.recipe import Recipe
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _END_S = 1.0  # for a process to end by itself when its parent has gone
+_SLOW_IMPORTS = "service.engine.model_source"  # torch and transformers: seconds
+
+_ahead: list[WorkerProcess] = []  # started, and told nothing yet
 
 
 class WorkerDied(Exception):  # noqa: N818  it says what happened
@@ -25,8 +29,8 @@ class WorkerDied(Exception):  # noqa: N818  it says what happened
 class WorkerProcess:
     """A process that computes, and the socket to it."""
 
-    def __init__(self, recipe: Recipe, *, beat_s: float) -> None:
-        """Start the process. It loads what `recipe` makes; `until_ready` tells when it has."""
+    def __init__(self, imports: str = "") -> None:
+        """Start the process, which imports the module `imports` and waits for `launch`."""
         self.socket, theirs = socket.socketpair()
         self.unpacker = wire.Unpacker()
         path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)  # noqa: PTH100  "" is a folder too
@@ -34,7 +38,7 @@ class WorkerProcess:
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self.process = subprocess.Popen(  # noqa: S603  this program
-                [sys.executable, "-m", "service.engine.worker", str(theirs.fileno())],
+                [sys.executable, "-m", "service.engine.worker", str(theirs.fileno()), imports],
                 pass_fds=[theirs.fileno()],
                 env=os.environ | {"PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
@@ -42,7 +46,12 @@ class WorkerProcess:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             theirs.close()
-        self.socket.sendall(wire.pack(Launch(recipe, beat_s, logging.getLogger().getEffectiveLevel())))
+
+    def launch(self, recipe: Recipe, *, beat_s: float) -> None:
+        """Have it load what `recipe` makes; `until_ready` tells when it has, or that the process has died."""
+        launch = Launch(recipe, beat_s, logging.getLogger().getEffectiveLevel())
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.socket.sendall(wire.pack(launch))
 
     def until_ready(self) -> Ready:
         """Wait for the load. Raises ModelLoadError if the model can't be loaded, WorkerDied if the process ends."""
@@ -70,6 +79,16 @@ class WorkerProcess:
                 raise message.error
             take(message)
         raise WorkerDied("it has closed its connection")
+
+
+def start_ahead(num_processes: int) -> None:
+    """Start processes for the launches to come: they import what models need while their parent does what it must."""
+    _ahead.extend(WorkerProcess(_SLOW_IMPORTS) for _ in range(num_processes))
+
+
+def next_process() -> WorkerProcess:
+    """One that was started ahead, or a new one."""
+    return _ahead.pop(0) if _ahead else WorkerProcess()
 
 
 def take(message: Any) -> None:

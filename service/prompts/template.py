@@ -1,6 +1,6 @@
 """A model's chat template.
 
-It is read and rendered by transformers. `render` may take long and is called on a worker thread.
+It is read and rendered by transformers, without torch. `render` may take long and is called on a worker thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import jinja2
 import jinja2.meta
-import transformers
+from transformers import PreTrainedTokenizerFast
 
 from service.generation.errors import ModelLoadError, TemplateRefused
 
@@ -39,7 +39,7 @@ class ChatTemplate:
     def from_folder(cls, folder: Path) -> ChatTemplate:
         """Read the template of a model's folder. Raises NoChatTemplate or ModelLoadError with the folder's name."""
         try:
-            return cls(transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True))
+            return cls(PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True))
         except NoChatTemplate as error:
             raise NoChatTemplate(f"{folder}: {error}") from error
         except (ModelLoadError, OSError, ValueError, KeyError) as error:

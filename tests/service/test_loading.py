@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ class Nobody:
 
 def settings_of(folder: Path, **settings: Any) -> ModelSettings:
     """Settings with every value filled in."""
-    engine = EngineSettings(num_blocks=64)
+    engine = EngineSettings(num_blocks=64, worker="thread")  # which needs no end where it has no start
     return ModelSettings(
         name="demo", path=str(folder), dtype="auto", device="cpu", cache_share=1, engine=engine, **settings
     )
@@ -113,3 +115,16 @@ async def test_tool_syntax_of_the_settings_is_enforced() -> None:
         grammars[chat.tool_syntax] = constraint.grammar.text
     assert "\nopening: <[" in "\n" + grammars["hermes"]  # a token of its own
     assert '\nopening: ""' in "\n" + grammars["json"]
+
+
+def test_the_service_reads_a_models_files_without_torch() -> None:
+    """It would cost seconds at start, and hundreds of megabytes beside those of the engines' own processes."""
+    program = (
+        "import sys, service.loading as loading\n"
+        "loading.FastTokenizer.from_folder(loading.Path(sys.argv[1]))\n"
+        "template = loading.ChatTemplate.from_folder(loading.Path(sys.argv[1]))\n"
+        "template.render([{'role': 'user', 'content': 'x'}], None, {})\n"
+        "print('torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program, str(DEMO_FOLDER)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"

@@ -13,7 +13,6 @@ from service.engine.models.backend import Backend, Sampler
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.decoder_shape import lean_refusal
 from service.engine.models.load_decoder import load_decoder
-from service.engine.models.load_modules import load_modules, modules_refusal
 from service.engine.models.native_backend import load_native, native_refusal
 from service.engine.sampler import TorchSampler
 from service.engine.watermark import Watermark
@@ -55,6 +54,19 @@ class BackendRow:
     sampler: Callable[[Backend[Any], Watermark], Sampler[Any]] = _torch_sampler
 
 
+def _modules_refusal(spec: ModelSpec) -> str | None:
+    # Imported late: transformers' modelling takes a second, and most models need none of it.
+    from service.engine.models.load_modules import modules_refusal  # noqa: PLC0415
+
+    return modules_refusal(spec.config)
+
+
+def _load_modules(spec: ModelSpec) -> Backend[Any]:
+    from service.engine.models.load_modules import load_modules  # noqa: PLC0415
+
+    return load_modules(spec.config, spec.checkpoint.folder, spec.dtype, spec.device)
+
+
 # The first that can serve a model does.
 BACKENDS = (
     BackendRow(
@@ -69,8 +81,8 @@ BACKENDS = (
     ),
     BackendRow(
         "transformers",
-        lambda spec: modules_refusal(spec.config),
-        lambda spec: load_modules(spec.config, spec.checkpoint.folder, spec.dtype, spec.device),
+        _modules_refusal,
+        _load_modules,
     ),
 )
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
-Pooling = Literal["mean", "cls", "lasttoken"]
+from service.engine.models.sentence_files import Pooling
 
 
 def pool(states: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
-from service.engine.models.pooling import Pooling
 from service.generation.errors import ModelLoadError
+
+Pooling = Literal["mean", "cls", "lasttoken"]
 
 _MODULES = "modules.json"
 _BODY_FILES = "sentence_*_config.json"  # sentence_bert_config.json, or named after another family

@@ -1,0 +1,44 @@
+"""Processes that are started before it is known what they load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.engine.generator import GeneratorFront
+from service.engine.process_link import ProcessLink
+from service.engine.recipe import Recipe
+from service.engine.worker_process import WorkerDied, next_process, start_ahead
+from tests.engine.fakes import ByteTokenizer, config_of, request, sums
+from tests.engine.scripted import Script
+from tests.engine.started_engine import generate, tokens
+
+
+def link_to(folder: Path) -> ProcessLink:
+    Script(folder)
+    arguments: dict[str, Any] = {"folder": folder, "texts": (), "ends": True, "sizes": {}}
+    return ProcessLink(Recipe("tests.engine.scripted:generator", arguments))
+
+
+async def test_the_next_launch_takes_a_process_that_was_started_ahead(tmp_path: Path) -> None:
+    """Whatever it loads; the launch after it starts one of its own."""
+    start_ahead(1)
+    link, other = link_to(tmp_path / "first"), link_to(tmp_path / "second")
+    link.launch()
+    other.launch()
+    assert link.pid != other.pid
+    for each in (link, other):
+        async with GeneratorFront(each, config_of(), vocab_size=ByteTokenizer.vocab_size) as engine:
+            assert tokens(await generate(engine, request("hello"))) == sums(b"hello", 8, 0)
+
+
+def test_one_that_has_died_before_it_was_told_what_to_load_says_so() -> None:
+    start_ahead(1)
+    dead = next_process()
+    dead.process.kill()
+    dead.process.wait()
+    dead.launch(Recipe("tests.engine.scripted:generator", {}), beat_s=1)
+    with pytest.raises(WorkerDied, match="closed its connection"):
+        dead.until_ready()
