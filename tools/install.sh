@@ -39,7 +39,7 @@ native_part() {
     local stamp=.venv/.installed-native
     [ -f "$stamp" ] && [ -z "$(find native -type f -newer "$stamp" -print -quit)" ] && return
     local headers; headers=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))')
-    command -v c++ >/dev/null && [ -f "$headers/Python.h" ] || apt g++ python3-dev
+    if ! command -v c++ >/dev/null || [ ! -f "$headers/Python.h" ]; then apt g++ python3-dev; fi
     say "building native/ into .venv; about a minute"
     .venv/bin/pip install --quiet --disable-pip-version-check --no-deps ./native
     touch "$stamp"
