@@ -35,7 +35,7 @@ LONG = "word " * 300
 ENDLESS = sampling_pb2.StopParams(ignore_eos=True)
 ENDS = (0, 2)  # the tokens that end a text of the demo model
 NO_END = dict.fromkeys(ENDS, -100.0)
-MAX_TOKENS_LEFT = 1000  # each request would generate more
+MAX_TOKENS_LEFT = 1500  # each request would generate more
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def test_grpc_deadline_frees_everything(stack: Stack) -> None:
     """The caller's deadline stops the generation, and the status says so."""
     with left_early(stack), grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
         with pytest.raises(grpc.RpcError) as caught:
-            chat_pb2_grpc.ChatServiceStub(channel).Chat(LONG_CHAT, timeout=0.2)
+            chat_pb2_grpc.ChatServiceStub(channel).Chat(LONG_CHAT, timeout=0.1)
         assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
 
 
