@@ -74,8 +74,8 @@ class UnsupportedTask(InvalidRequest):
         self.args = (message,)
 
 
-class EngineOverloaded(EngineError):
-    """The queue is full, by requests or by prompt tokens. Retry after `retry_after_s` seconds."""
+class RetryLater(EngineError):
+    """The engine can't take the request now. Retry after `retry_after_s` seconds."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message, retry_after_s)
@@ -84,6 +84,10 @@ class EngineOverloaded(EngineError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class EngineOverloaded(RetryLater):
+    """The queue is full, by requests or by prompt tokens."""
 
 
 class DeadlineExceeded(EngineError):
@@ -94,16 +98,8 @@ class EngineClosed(EngineError):
     """The engine takes no new requests, or was stopped before the request ended."""
 
 
-class EngineRestarting(EngineError):
-    """The engine's process died and is being started again. Retry after `retry_after_s` seconds."""
-
-    def __init__(self, message: str, retry_after_s: float) -> None:
-        super().__init__(message, retry_after_s)
-        self.message = message
-        self.retry_after_s = retry_after_s
-
-    def __str__(self) -> str:
-        return self.message
+class EngineRestarting(RetryLater):
+    """The engine's process died and is being started again."""
 
 
 class EngineFailed(EngineError):

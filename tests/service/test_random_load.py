@@ -33,12 +33,13 @@ from service.loading import load_model
 from service.registry.models import ServedEncoder, ServedGenerator, ServedModel
 from service.server import Server
 from service.telemetry import Telemetry
+from tests.engine.constraints.fakes import ADDED, END, tokenizer_of
 from tests.engine.encoder_fakes import save_encoder
 from tests.engine.fakes import until
 from tests.engine.tiny_models import config, random_model
 from tests.service.contract.response_cases import check_order
 from tests.service.fakes import Refusal, settings_of
-from tests.service.prompts.fakes import ADDED, CHATML, END, tokenizer_of
+from tests.service.prompts.fakes import CHATML
 from tests.service.random_calls import (
     BEGINNINGS,
     ENCODER,

@@ -17,10 +17,11 @@ from sluice.v1 import chat_pb2, content_pb2, token_pb2, token_pb2_grpc
 from service.engine.tokenizer import FastTokenizer
 from service.preparation import Preparation
 from service.prompts.workers import WorkerLimits, Workers
+from tests.engine.constraints.fakes import ADDED, END, tokenizer_of
 from tests.service.contract.fakes import function, user
 from tests.service.fakes import MODEL, refused, request, running
 from tests.service.preparation.fakes import preparation_of
-from tests.service.prompts.fakes import ADDED, CHATML, END, tokenizer_of
+from tests.service.prompts.fakes import CHATML
 
 NUM_MAX = 128  # tokens of the context of the tests' model
 

@@ -9,8 +9,7 @@ from service.engine.constraints.grammar import GrammarCompiler
 from service.engine.tokenizer import FastTokenizer
 from service.generation.constraint import Grammar
 from service.generation.errors import ConstraintFailed
-from tests.engine.constraints.fakes import babble, control_ids_of
-from tests.service.prompts.fakes import END, token_id
+from tests.engine.constraints.fakes import END, babble, control_ids_of, token_id
 
 
 @cache

@@ -12,8 +12,8 @@ from service.constraints.grammar import format_grammar
 from service.generation.constraint import Grammar
 from service.generation.errors import InvalidRequest, UnsupportedConstraint
 from service.generation.output_format import JsonObject, JsonSchema, Regex, TextChoice
+from tests.engine.constraints.fakes import ADDED, tokenizer_of
 from tests.service.constraints.fakes import accepts, said_under
-from tests.service.prompts.fakes import ADDED, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)
 FIELD = "output_constraint.json_schema.schema"

@@ -16,9 +16,10 @@ from service.generation.errors import InvalidRequest, UnsupportedConstraint
 from service.generation.output_format import OutputFormat, TextChoice
 from service.output.tool_parser import ToolCallParser
 from service.output.tool_syntax import HERMES, SYNTAXES, ToolSyntax
+from tests.engine.constraints.fakes import END, tokenizer_of
 from tests.service.constraints.fakes import accepts, said_under
 from tests.service.output.fakes import join
-from tests.service.prompts.fakes import END, control_tokens_of, tokenizer_of
+from tests.service.prompts.fakes import control_tokens_of
 
 MARKERS = ("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>")
 WITH_TOKENS = tokenizer_of(*MARKERS)

@@ -125,6 +125,7 @@ ERRORS: list[errors.EngineError] = [
     errors.UnsupportedConstraint("f", "m"),
     errors.UnsupportedFeature("f", "m"),
     errors.UnsupportedTask("m"),
+    errors.RetryLater("m", 2.5),
     errors.EngineOverloaded("m", 2.5),
     errors.DeadlineExceeded("m"),
     errors.EngineClosed("m"),

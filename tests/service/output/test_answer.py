@@ -15,8 +15,8 @@ from service.output.answer import AnswerReader
 from service.output.choice import AnswerForm
 from service.output.reasoning import KNOWN_MARKERS
 from service.output.tool_syntax import HERMES
+from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import outputs_of, told
-from tests.service.prompts.fakes import ADDED, END, token_id, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)
 END_ID = token_id(TOKENIZER, END)

@@ -17,8 +17,8 @@ from service.generation.parameters import StopParams
 from service.output.choice import AnswerForm, ChoiceReader
 from service.output.reasoning import KNOWN_MARKERS
 from service.output.tool_syntax import HERMES
+from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import Told, outputs_of, told
-from tests.service.prompts.fakes import ADDED, END, token_id, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)
 SPELLED = tokenizer_of()

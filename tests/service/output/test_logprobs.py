@@ -8,7 +8,7 @@ from service.generation.events import SpelledLogprob
 from service.generation.output import TokenLogprob
 from service.output.logprobs import ContentLogprobs, spelled_prompt_logprobs
 from service.output.token_ranges import TextRange
-from tests.service.prompts.fakes import ADDED, tokenizer_of
+from tests.engine.constraints.fakes import ADDED, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)
 

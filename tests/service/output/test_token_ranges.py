@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.output.token_ranges import TokenRanges
+from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import outputs_of, text_ends_of
-from tests.service.prompts.fakes import ADDED, END, token_id, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)
 END_ID = token_id(TOKENIZER, END)

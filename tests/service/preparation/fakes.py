@@ -19,8 +19,9 @@ from service.output.answer import AnswerReader
 from service.preparation import Preparation, PreparedAnswer
 from service.prompts.template import ChatTemplate
 from service.prompts.workers import WorkerLimits, Workers
+from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import Told, outputs_of, told
-from tests.service.prompts.fakes import ADDED, CHATML, END, template_of, token_id, tokenizer_of, user
+from tests.service.prompts.fakes import CHATML, template_of, user
 
 TOKENIZER = tokenizer_of(*ADDED)
 END_ID = token_id(TOKENIZER, END)

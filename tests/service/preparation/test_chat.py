@@ -11,10 +11,11 @@ from service.generation.conversation import FunctionCall, Role
 from service.generation.errors import PromptTooLong, TemplateRefused
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.preparation import Preparation
+from tests.engine.constraints.fakes import ADDED, END, token_id
 from tests.service.output.fakes import outputs_of
 from tests.service.preparation.fakes import END_ID, TOKENIZER, chat, preparation_of, prompt_of, reader_of, request_of
 from tests.service.preparation.tools import function
-from tests.service.prompts.fakes import ADDED, END, message, token_id, user
+from tests.service.prompts.fakes import message, user
 
 
 async def test_prompt_is_the_template_s(preparation: Preparation) -> None:

@@ -16,10 +16,10 @@ from service.generation.errors import PromptTooLong, TemplateRefused, Unsupporte
 from service.generation.output import FinishReason, GenerationOutput, TokenLogprob
 from service.generation.parameters import LogprobsOptions
 from service.preparation import Preparation
+from tests.engine.constraints.fakes import END
 from tests.service.contract.fakes import completion_request
 from tests.service.output.fakes import outputs_of
 from tests.service.preparation.fakes import END_ID, TOKENIZER, Exchange, exchange, preparation_of
-from tests.service.prompts.fakes import END
 
 Completion: TypeAlias = Exchange[
     completion_pb2.CompleteRequest, completion_pb2.StreamCompleteResponse, completion_pb2.CompleteResponse

@@ -25,7 +25,7 @@ from service.generation.request import GenerationRequest
 from service.preparation import Preparation, PreparedAnswer
 from service.prompts.template import ChatTemplate
 from service.prompts.workers import WorkerLimits, Workers
-from tests.engine.constraints.fakes import allowed_ids, babble, control_ids_of
+from tests.engine.constraints.fakes import END, allowed_ids, babble, control_ids_of, token_id
 from tests.service.contract.fakes import completion_request
 from tests.service.output.fakes import Told, outputs_of, told
 from tests.service.preparation.fakes import (
@@ -38,7 +38,7 @@ from tests.service.preparation.fakes import (
     request_of,
 )
 from tests.service.preparation.tools import NAMED, PING, REQUIRED, SCHEMA, WEATHER
-from tests.service.prompts.fakes import CHATML, DEMO, END, token_id, user
+from tests.service.prompts.fakes import CHATML, DEMO, user
 
 COMPILE = ConstraintCompiler(TOKENIZER, control_ids_of(TOKENIZER), [END_ID])
 

@@ -12,6 +12,7 @@ from service.generation.output import FinishReason
 from service.generation.output_format import JsonObject
 from service.generation.parameters import LogprobsOptions
 from service.preparation import Preparation
+from tests.engine.constraints.fakes import END, token_id, tokenizer_of
 from tests.service.output.fakes import Told, outputs_of, told
 from tests.service.preparation.fakes import (
     answer_to,
@@ -23,7 +24,6 @@ from tests.service.preparation.fakes import (
     request_of,
 )
 from tests.service.preparation.tools import NAMED, NONE, REQUIRED, WEATHER, function
-from tests.service.prompts.fakes import END, token_id, tokenizer_of
 
 
 async def test_tools_are_shown_unless_none_may_be_called(preparation: Preparation) -> None:

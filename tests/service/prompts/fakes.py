@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,9 @@ from service.engine.tokenizer import FastTokenizer
 from service.generation.conversation import Message, Role, TextPart
 from service.prompts.control_tokens import ControlTokens
 from service.prompts.template import ChatTemplate
+from tests.engine.constraints.fakes import END
 
 DEMO = Path(__file__).parents[3] / "demo" / "model"
-END = "<|im_end|>"
-SPECIAL = ("<|im_start|>", END)
-ADDED = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 # The shape of ChatML with every marker that the tests speak of.
 CHATML = (
     "{%- if tools %}{{ '<|im_start|>system\n' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
@@ -33,22 +30,6 @@ CHATML = (
 )
 
 
-@cache
-def tokenizer_of(*added: str, special: tuple[str, ...] = SPECIAL) -> FastTokenizer:
-    """A byte-level tokenizer with a few words, the special tokens and the added ones."""
-    backend = tokenizers.Tokenizer(tokenizers.models.BPE())
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=320, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
-    text = ["the name and the arguments", '{"name": "weather", "arguments": {"city": "Oslo"}}', "think think </thin"]
-    backend.train_from_iterator(text * 3, trainer)
-    backend.add_special_tokens(list(special))
-    backend.add_tokens([tokenizers.AddedToken(token, normalized=False) for token in added])
-    return FastTokenizer(backend.to_str())
-
-
 def template_of(source: str, tokenizer: FastTokenizer) -> ChatTemplate:
     """A chat template beside a tokenizer, as transformers reads them."""
     backend = tokenizers.Tokenizer.from_str(tokenizer.json)
@@ -58,11 +39,6 @@ def template_of(source: str, tokenizer: FastTokenizer) -> ChatTemplate:
 
 def control_tokens_of(tokenizer: FastTokenizer, template: str = CHATML) -> ControlTokens:
     return ControlTokens(tokenizer, template)
-
-
-def token_id(tokenizer: FastTokenizer, token: str) -> int:
-    (found,) = tokenizer.encode(token)
-    return found
 
 
 def message(role: Role, *texts: str, **fields: Any) -> Message:

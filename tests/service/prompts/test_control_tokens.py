@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import InvalidRequest
-from tests.service.prompts.fakes import ADDED, CHATML, END, SPECIAL, control_tokens_of, tokenizer_of
+from tests.engine.constraints.fakes import ADDED, END, SPECIAL, tokenizer_of
+from tests.service.prompts.fakes import CHATML, control_tokens_of
 
 TOKENIZER = tokenizer_of(*ADDED)
 CONTROL = control_tokens_of(TOKENIZER)

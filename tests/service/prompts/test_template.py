@@ -8,7 +8,8 @@ import pytest
 
 from service.generation.errors import ModelLoadError, TemplateRefused
 from service.prompts.template import ChatTemplate, NoChatTemplate
-from tests.service.prompts.fakes import DEMO, template_of, tokenizer_of
+from tests.engine.constraints.fakes import tokenizer_of
+from tests.service.prompts.fakes import DEMO, template_of
 
 TOKENIZER = tokenizer_of()
 HELLO = [{"role": "user", "content": "hello"}]

@@ -6,7 +6,7 @@ import pytest
 
 from service.generation.errors import InvalidRequest
 from service.prompts.tokens import check_token, detokenize
-from tests.service.prompts.fakes import ADDED, END, tokenizer_of
+from tests.engine.constraints.fakes import ADDED, END, tokenizer_of
 
 TOKENIZER = tokenizer_of(*ADDED)
 

@@ -14,7 +14,8 @@ from service.engine.tokenizer import FastTokenizer
 from service.generation.conversation import FunctionCall, Message, Role
 from service.generation.errors import PromptTooLong
 from service.prompts.truncation import PromptRoom, fit_messages, fit_text, fit_token_ids
-from tests.service.prompts.fakes import ADDED, message, token_id, tokenizer_of, user
+from tests.engine.constraints.fakes import ADDED, token_id, tokenizer_of
+from tests.service.prompts.fakes import message, user
 
 TOKENIZER = tokenizer_of(*ADDED)
 AROUND = {name: (token, token_id(TOKENIZER, token)) for name, token in (("<a>", "<think>"), ("<b>", "</think>"))}
