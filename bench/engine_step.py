@@ -23,8 +23,8 @@ from service.engine.load_generator import LoadedModel, load_model
 from service.engine.model_source import read_model_config
 from service.engine.models.attention import AttentionPlan
 from service.engine.models.inputs import Inputs
-from service.engine.scheduler import ScheduledSequence, Step
 from service.engine.sequence import Sequence, SequenceGroup
+from service.engine.step import ScheduledSequence, Step
 from service.generation.parameters import SamplingParams
 from service.generation.request import GenerationRequest
 

@@ -27,6 +27,8 @@ _COUNTERS: tuple[tuple[str, str, Callable[[EngineStats], int]], ...] = (
     ("preemptions", "Sequences that had to give their blocks back.", lambda s: s.num_preemptions),
     ("computed_tokens", "Tokens computed, prompts and recomputation included.", lambda s: s.num_computed_tokens),
     ("generated_tokens", "Tokens generated.", lambda s: s.num_generated_tokens),
+    ("draft_tokens", "Tokens computed ahead, as guesses.", lambda s: s.num_draft_tokens),
+    ("accepted_draft_tokens", "Guesses that were right.", lambda s: s.num_accepted_draft_tokens),
     ("prefix_query_tokens", "Prompt tokens looked up in the prefix cache.", lambda s: s.num_prefix_query_tokens),
     ("prefix_hit_tokens", "Prompt tokens found in the prefix cache.", lambda s: s.num_prefix_hit_tokens),
 )

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from service.engine.scheduler import ScheduledSequence
+from service.engine.step import ScheduledSequence
 
 Int32s: TypeAlias = npt.NDArray[np.int32]
 
@@ -40,6 +40,8 @@ def make_batch(items: abc.Sequence[ScheduledSequence], block_size: int) -> Batch
         start = sequence.num_computed_tokens
         context_length = start + item.num_new_tokens
         token_ids += sequence.token_ids[start:context_length]
+        token_ids += item.draft
+        context_length += len(item.draft)
         end = len(token_ids)
         row_offsets.append(end)
         context_lengths.append(context_length)
@@ -59,7 +61,7 @@ def make_batch(items: abc.Sequence[ScheduledSequence], block_size: int) -> Batch
 
 def num_output_rows(item: ScheduledSequence) -> int:
     """How many of the item's last tokens need a row of logits."""
-    return item.num_new_tokens if item.sequence.needs_prompt_logprobs else int(item.samples)
+    return item.num_new_tokens if item.sequence.needs_prompt_logprobs else int(item.samples) + len(item.draft)
 
 
 def _block_tables(items: abc.Sequence[ScheduledSequence], context_lengths: list[int], block_size: int) -> Int32s:

@@ -10,7 +10,14 @@ from typing import Literal
 
 from service.engine.watermark import Watermark
 
-_OTHER_KINDS = {"backend", "worker", "prefix_caching", "watermark", "max_slowdown"}  # the others are numbers of things
+_OTHER_KINDS = {
+    "backend",
+    "worker",
+    "prefix_caching",
+    "watermark",
+    "max_slowdown",
+    "speculation",
+}  # the others are numbers of things
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,7 @@ class EngineConfig:
     max_queue_requests: int = 256  # requests that wait for their first step
     max_queue_tokens: int = 262_144  # prompt tokens of those requests
     prefix_caching: bool = True
+    speculation: bool = True  # compute guesses of the next tokens ahead, where that changes no answer
     num_threads: int | None = None
     watermark: Watermark = field(default_factory=Watermark)  # of the requests that ask for one
 

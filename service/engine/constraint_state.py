@@ -14,6 +14,9 @@ class ConstraintState(Protocol):
         Bit i of word w is token 32·w + i.
         """
 
+    def forced_tokens(self) -> list[int]:
+        """Tokens that may well be the only ones to follow, in their order; the mask has the last word."""
+
     def accept(self, token_id: int) -> None:
         """Move on by a token that the mask allowed."""
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from service.engine.mail import Report
-from service.engine.scheduler import ScheduledSequence, Scheduler, Step
+from service.engine.scheduler import Scheduler
 from service.engine.sequence import Sequence, SequenceGroup
+from service.engine.step import ScheduledSequence, Step
 from service.generation.errors import DeadlineExceeded, SequenceError
 from service.generation.output import TokenLogprob
 from service.generation.stats import EngineStats
@@ -36,6 +37,9 @@ class Runner(Protocol):
         A SequenceError in a token's place ends that sequence's request. Anything raised ends the engine.
         """
 
+    def follow(self, sequences: abc.Sequence[Sequence]) -> abc.Sequence[SampledToken | SequenceError]:
+        """Sample once more from the same step, for sequences whose last token was the next one of their drafts."""
+
     def release(self, sequence: Sequence) -> None:
         """Forget what is kept for a sequence: it has ended, or it was preempted and will be computed again."""
 
@@ -51,6 +55,8 @@ class EngineCore:
         self._num_steps = 0
         self._num_computed_tokens = 0
         self._num_generated_tokens = 0
+        self._num_draft_tokens = 0
+        self._num_accepted_draft_tokens = 0
         self._step_tokens = 0
         self._step_sequences = 0
         self._step_time_s = 0.0
@@ -99,15 +105,40 @@ class EngineCore:
         results = self._runner.run(step)
         now = self._clock()
         for item, result in zip(step.items, results, strict=True):
+            if (result is not None) != item.samples:
+                raise RuntimeError("the runner's results do not fit the step")
             if not item.sequence.group.ended:  # by another choice of its request, in this very step
-                self._scheduler.advance(item)
-                self._accept(item, result, now, len(step.items), report)
+                self._scheduler.advance(item.sequence, item.num_new_tokens)
+                if result is not None:
+                    self._accept(item.sequence, result, now, len(step.items), report)
+        self._follow_drafts([item for item in step.items if item.draft], now, len(step.items), report)
         self._num_steps += 1
         self._step_tokens = step.num_tokens
         self._step_sequences = len(step.items)
         self._num_computed_tokens += step.num_tokens
-        self._step_time_s = now - began
+        self._num_draft_tokens += step.num_drafts
+        self._step_time_s = self._clock() - began
         self._scheduler.record_step_time(step, self._step_time_s)
+
+    def _follow_drafts(self, items: list[ScheduledSequence], now: float, batch_size: int, report: Report) -> None:
+        """Sample on from each item's drafts for as long as they are what was sampled."""
+        num_right = 0
+        while items:
+            right = []
+            for item in items:
+                if _is_right(item, num_right):
+                    right.append(item)
+                else:
+                    self._scheduler.record_draft(item, num_right)
+                    self._num_accepted_draft_tokens += num_right
+            if right:
+                results = self._runner.follow([item.sequence for item in right])
+                for item, result in zip(right, results, strict=True):
+                    if not item.sequence.group.ended:
+                        self._scheduler.advance(item.sequence, 1)
+                        self._accept(item.sequence, result, now, batch_size, report)
+            items = right
+            num_right += 1
 
     def stats(self) -> EngineStats:
         """A snapshot of the state after the last step."""
@@ -125,6 +156,8 @@ class EngineCore:
             num_preemptions=scheduler.num_preemptions,
             num_computed_tokens=self._num_computed_tokens,
             num_generated_tokens=self._num_generated_tokens,
+            num_draft_tokens=self._num_draft_tokens,
+            num_accepted_draft_tokens=self._num_accepted_draft_tokens,
             num_prefix_query_tokens=scheduler.num_prefix_query_tokens,
             num_prefix_hit_tokens=scheduler.num_prefix_hit_tokens,
         )
@@ -135,17 +168,12 @@ class EngineCore:
 
     def _accept(
         self,
-        item: ScheduledSequence,
-        result: SampledToken | SequenceError | None,
+        sequence: Sequence,
+        result: SampledToken | SequenceError,
         now: float,
         batch_size: int,
         report: Report,
     ) -> None:
-        sequence = item.sequence
-        if (result is not None) != item.samples:
-            raise RuntimeError("the runner's results do not fit the step")
-        if result is None:
-            return
         try:
             if isinstance(result, SequenceError):
                 raise result
@@ -163,3 +191,11 @@ class EngineCore:
             self._runner.release(sequence)
             if sequence.group.is_finished:
                 del self._groups[sequence.group.serial]
+
+
+def _is_right(item: ScheduledSequence, index: int) -> bool:
+    """Whether the draft of that index is the item's last token, with which its answer has not ended."""
+    sequence = item.sequence
+    if index == len(item.draft) or sequence.group.ended or sequence.finish_reason is not None:
+        return False
+    return sequence.token_ids[-1] == item.draft[index]

@@ -28,6 +28,8 @@ _COUNTERS = (
     "num_preemptions",
     "num_computed_tokens",
     "num_generated_tokens",
+    "num_draft_tokens",
+    "num_accepted_draft_tokens",
     "num_prefix_query_tokens",
     "num_prefix_hit_tokens",
 )

@@ -16,6 +16,7 @@ from service.engine.limits import max_sequence_len
 from service.engine.mail import Abort, Add, Check, Compile, Done, Mail, Report, Tell
 from service.engine.scheduler import Scheduler
 from service.engine.sequence import SequenceGroup
+from service.engine.speculation import Speculation
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import EngineError, SequenceError
 from service.generation.request import GenerationRequest
@@ -34,16 +35,18 @@ class GeneratorCore:
         *,
         eos_token_ids: abc.Collection[int],
         compile_constraint: CompileConstraint | None = None,
+        speculation: Speculation | None = None,
         clock: abc.Callable[[], float] = time.monotonic,
     ) -> None:
         """`config` must have its `num_blocks` and `max_model_len`; ValueError otherwise.
 
         `compile_constraint` is called on threads of its own; None for a model that no constraint can be compiled for.
+        `speculation` needs a runner whose tokens don't depend on what else is in a step.
         """
         self._max_model_len = max_sequence_len(config)
         assert config.num_blocks is not None  # noqa: S101  or there would be no such length
         pool = BlockPool(config.num_blocks, config.block_size)
-        self._core = EngineCore(Scheduler(config, pool), runner, clock)
+        self._core = EngineCore(Scheduler(config, pool, speculation), runner, clock)
         self._tokenizer = tokenizer
         self._prefix_caching = config.prefix_caching
         self._eos_token_ids = frozenset(eos_token_ids)

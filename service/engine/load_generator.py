@@ -29,6 +29,7 @@ from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.compute_dtype import choose_compute_dtype
 from service.engine.models.progress import load_progress
 from service.engine.recipe import Made
+from service.engine.speculation import PromptDrafter, Speculation
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
@@ -39,7 +40,7 @@ class LoadedModel:
 
     runner: ModelRunner[Any]
     tokenizer: FastTokenizer
-    config: EngineConfig  # with nothing left None
+    config: EngineConfig  # with nothing left None, and no speculation where the backend can't have it
     info: ModelInfo
     folder: Path
     eos_token_ids: frozenset[int]
@@ -66,6 +67,7 @@ def load_generator(
         compile_constraint=(
             ConstraintCompiler(loaded.tokenizer, control_token_ids, eos_token_ids) if eos_token_ids else None
         ),
+        speculation=Speculation(PromptDrafter()) if loaded.config.speculation else None,
     )
     description = GeneratorDescription(loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids)
     return Made(core, description, again={"config": loaded.config})
@@ -104,7 +106,13 @@ def load_model(
     room = int(cache_bytes(target) * cache_share)
     bytes_per_block = backend.bytes_per_block(config.block_size)
     num_blocks = config.num_blocks or _num_blocks(config, max_model_len, bytes_per_block, room, folder)
-    resolved = replace(config, num_blocks=num_blocks, max_model_len=max_model_len, num_threads=num_threads)
+    resolved = replace(
+        config,
+        num_blocks=num_blocks,
+        max_model_len=max_model_len,
+        num_threads=num_threads,
+        speculation=config.speculation and chosen.is_invariant,
+    )
     sampler = chosen.sampler(backend, config.watermark)
     runner = ModelRunner(backend, sampler, num_blocks, config.block_size, num_threads=num_threads)
     eos_token_ids = _eos_token_ids(folder, model_config)

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 from service.engine.batch import make_batch, num_output_rows
 from service.engine.core import SampledToken
 from service.engine.models.backend import Backend, Sampler
-from service.engine.scheduler import ScheduledSequence, Step
 from service.engine.sequence import Sequence
+from service.engine.step import ScheduledSequence, Step
 from service.generation.errors import SequenceError
 from service.generation.output import TokenLogprob
 
@@ -34,6 +34,8 @@ class ModelRunner(Generic[Logits]):
         self.block_size = block_size
         self._backend = backend
         self._sampler = sampler
+        self._logits: Logits | None = None  # of the last step that had drafts,
+        self._next_rows: dict[Sequence, int] = {}  # and the row behind the one that a sequence was sampled from
         self._prompt_logprobs: dict[Sequence, list[TokenLogprob]] = {}  # of prompts that are not yet computed whole
         self._num_threads = num_threads
         self._thread_is_ready = False
@@ -44,19 +46,31 @@ class ModelRunner(Generic[Logits]):
         if not self._thread_is_ready:
             self._backend.prepare_thread(self._num_threads)
             self._thread_is_ready = True
+        self._logits, self._next_rows = None, {}
         logits = self._backend.forward(make_batch(step.items, self.block_size))
         rows = None
-        if any(item.sequence.needs_prompt_logprobs for item in step.items):
+        if any(item.draft or item.sequence.needs_prompt_logprobs for item in step.items):
             rows = self._take_prompt_logprobs(logits, step.items)
         sampling = [item.sequence for item in step.items if item.samples]
+        if step.num_drafts and rows is not None:
+            self._logits = logits
+            self._next_rows = {sequence: row + 1 for sequence, row in zip(sampling, rows, strict=True)}
         tokens = iter(self._sampler.sample(logits, sampling, rows) if sampling else ())
         return [
             self._with_prompt_logprobs(item.sequence, next(tokens)) if item.samples else None for item in step.items
         ]
 
+    def follow(self, sequences: abc.Sequence[Sequence]) -> abc.Sequence[SampledToken | SequenceError]:
+        """Sample once more from the same step, for sequences whose last token was the next one of their drafts."""
+        assert self._logits is not None  # noqa: S101  or there would be no drafts
+        rows = [self._next_rows[sequence] for sequence in sequences]
+        self._next_rows.update((sequence, row + 1) for sequence, row in zip(sequences, rows, strict=True))
+        return self._sampler.sample(self._logits, sequences, rows)
+
     def release(self, sequence: Sequence) -> None:
         """Forget what is kept for a sequence: it has ended, or it was preempted and will be computed again."""
         self._sampler.release(sequence)
+        self._next_rows.pop(sequence, None)
         self._prompt_logprobs.pop(sequence, None)
 
     def _take_prompt_logprobs(self, logits: Logits, items: abc.Sequence[ScheduledSequence]) -> list[int]:
@@ -65,8 +79,8 @@ class ModelRunner(Generic[Logits]):
         for item in items:
             sequence, end = item.sequence, row + num_output_rows(item)
             if item.samples:
-                sampled.append(end - 1)
-            num_prompt_rows = end - row - item.samples
+                sampled.append(end - 1 - len(item.draft))
+            num_prompt_rows = end - row - item.samples - len(item.draft)
             options = sequence.request.prompt_logprobs
             if options is not None and num_prompt_rows:
                 start = sequence.num_computed_tokens + 1

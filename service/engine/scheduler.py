@@ -3,48 +3,18 @@
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass
 from operator import attrgetter
 
 from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
 from service.engine.sequence import Sequence, SequenceGroup
+from service.engine.speculation import Speculation
+from service.engine.step import ScheduledSequence, Step, StepPlan
 from service.engine.step_times import StepTimes
 
 _EXPECTED_TOKENS = 256  # of an answer: room that is looked for, not kept
 _MAX_PROMPT_LOGPROBS = 64  # of one sequence in a step: each takes a row of logits, as large as the vocabulary
 _by_order = attrgetter("order")
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduledSequence:
-    """A sequence's share of a step: the tokens at num_computed_tokens up to num_computed_tokens + num_new_tokens.
-
-    The block table already covers them. `samples` is whether they reach the end of token_ids, so that the step yields
-    the sequence's next token.
-    """
-
-    sequence: Sequence
-    num_new_tokens: int
-    samples: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What to compute at once.
-
-    `preempted` sequences have lost their blocks and will be computed again from the start; `started` are the requests
-    that run for the first time.
-    """
-
-    items: list[ScheduledSequence]
-    preempted: list[Sequence]
-    started: list[SequenceGroup]
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens that the step computes."""
-        return sum(item.num_new_tokens for item in self.items)
 
 
 class Scheduler:
@@ -57,13 +27,15 @@ class Scheduler:
     deadline is not begun.
     """
 
-    def __init__(self, config: EngineConfig, pool: BlockPool) -> None:
+    def __init__(self, config: EngineConfig, pool: BlockPool, speculation: Speculation | None = None) -> None:
+        """Without `speculation` no step has drafts."""
         self.pool = pool
         self.num_preemptions = 0
         self.num_prefix_query_tokens = 0
         self.num_prefix_hit_tokens = 0
         self._config = config
         self._step_times = StepTimes(config.max_slowdown)
+        self._speculation = speculation
         self._waiting: list[Sequence] = []  # sorted by order
         self._running: dict[Sequence, None] = {}
         # Later choices stay here until the first has computed the prompt, and then find it in the cache.
@@ -108,16 +80,16 @@ class Scheduler:
         """
         if not self._groups:
             return None
-        plan = _StepPlan(self._config.max_batch_tokens)
+        plan = StepPlan(self._config.max_batch_tokens)
         running = sorted(self._running, key=_by_order)
         for sequence in running:
-            if _num_lacking(sequence) == 1:
+            if sequence.num_lacking == 1:
                 self._continue(sequence, plan)
         if plan.shares:
             limit = min(plan.num_left, self._config.max_prefill_chunk)
             plan.num_left = self._step_times.prefill_budget(len(plan.shares), limit)
         for sequence in running:
-            if _num_lacking(sequence) > 1:
+            if sequence.num_lacking > 1:
                 self._continue(sequence, plan)
         if self._waiting and not plan.preempted:
             self._admit(plan, now)
@@ -125,13 +97,13 @@ class Scheduler:
             if self._too_late:
                 return None
             raise RuntimeError("sequences wait, but none can be scheduled")
+        self._draft(plan)
         return plan.to_step()
 
-    def advance(self, item: ScheduledSequence) -> None:
-        """Take note that the item's tokens are computed."""
-        sequence = item.sequence
+    def advance(self, sequence: Sequence, num_tokens: int) -> None:
+        """Take note that so many more of the sequence's tokens are computed."""
         num_full = sequence.num_computed_tokens // self.pool.block_size
-        sequence.num_computed_tokens += item.num_new_tokens
+        sequence.num_computed_tokens += num_tokens
         if self._config.prefix_caching or len(sequence.group.sequences) > 1:
             self.pool.publish(sequence, num_full, sequence.num_computed_tokens // self.pool.block_size)
         if sequence.num_computed_tokens >= sequence.num_prompt_tokens:
@@ -141,12 +113,20 @@ class Scheduler:
     def record_step_time(self, step: Step, seconds: float) -> None:
         """Learn from how long a step took."""
         num_decodes = sum(item.samples and item.num_new_tokens == 1 for item in step.items)
-        self._step_times.record(num_decodes, step.num_tokens - num_decodes, seconds)
+        num_drafts = step.num_drafts
+        num_prompt_tokens = step.num_tokens - num_decodes - num_drafts
+        self._step_times.record(num_decodes, num_prompt_tokens, seconds)
+        if self._speculation is not None and num_prompt_tokens == 0:
+            self._speculation.record_step_time(num_decodes, num_drafts, seconds)
+
+    def record_draft(self, item: ScheduledSequence, num_right: int) -> None:
+        """Learn how many of an item's drafts were right."""
+        if self._speculation is not None:
+            self._speculation.note(item.sequence, len(item.draft), num_right)
 
     def finish(self, sequence: Sequence) -> None:
         """Forget a sequence that has its finish reason."""
-        del self._running[sequence]
-        self.pool.release(sequence)
+        self._stop(sequence)
         if sequence.group.is_finished:
             del self._groups[sequence.group]
 
@@ -159,15 +139,14 @@ class Scheduler:
         self._waiting = [sequence for sequence in self._waiting if sequence.group is not group]
         dropped = [sequence for sequence in group.sequences if sequence in self._running]
         for sequence in dropped:
-            del self._running[sequence]
-            self.pool.release(sequence)
+            self._stop(sequence)
         return dropped
 
     def check(self) -> None:
         """Raise RuntimeError if the blocks don't add up."""
         self.pool.check(self._running)
 
-    def _continue(self, sequence: Sequence, plan: _StepPlan) -> None:
+    def _continue(self, sequence: Sequence, plan: StepPlan) -> None:
         """Give a running sequence its share, at the cost of those after it in the order if need be."""
         num_new = _share(sequence, plan.num_left)
         if num_new == 0 or sequence not in self._running:
@@ -180,7 +159,7 @@ class Scheduler:
                 return
         plan.add(sequence, num_new)
 
-    def _admit(self, plan: _StepPlan, now: float) -> None:
+    def _admit(self, plan: StepPlan, now: float) -> None:
         """Let waiting sequences run, strictly in their order, while tokens, places and blocks last."""
         num_missing = sum(map(self._num_missing_blocks, self._running))
         while self._waiting and plan.num_left > 0 and len(self._running) < self._config.max_batch_sequences:
@@ -218,7 +197,7 @@ class Scheduler:
         num_lacking = len(sequence.token_ids) - num_found_blocks * self.pool.block_size
         return self._step_times.is_too_late(num_lacking, deadline - now)
 
-    def _note_start(self, sequence: Sequence, plan: _StepPlan) -> None:
+    def _note_start(self, sequence: Sequence, plan: StepPlan) -> None:
         if sequence.choice_index > 0:
             return
         group = sequence.group
@@ -246,45 +225,35 @@ class Scheduler:
     def _num_missing_blocks(self, sequence: Sequence) -> int:
         return max(0, self.pool.num_blocks_for(len(sequence.token_ids)) - len(sequence.block_table))
 
-    def _preempt(self, sequence: Sequence) -> None:
+    def _stop(self, sequence: Sequence) -> None:
         del self._running[sequence]
         self.pool.release(sequence)
+        if self._speculation is not None:
+            self._speculation.release(sequence)
+
+    def _draft(self, plan: StepPlan) -> None:
+        """Let sequences that decode compute drafts too, while tokens and blocks last that nobody else needs."""
+        if self._speculation is None:
+            return
+        decodes = [sequence for sequence in plan.shares if sequence.num_lacking == 1 and sequence.num_generated_tokens]
+        if not decodes:
+            return
+        room = self._config.max_batch_tokens - sum(plan.shares.values())
+        for sequence, draft in self._speculation.drafts(decodes, room).items():
+            if not self._grow(sequence, 1 + len(draft)):
+                num_slots = len(sequence.block_table) * self.pool.block_size
+                del draft[num_slots - sequence.num_computed_tokens - 1 :]
+            plan.drafts[sequence] = draft
+
+    def _preempt(self, sequence: Sequence) -> None:
+        self._stop(sequence)
         sequence.num_computed_tokens = 0
         sequence.num_preemptions += 1
         self.num_preemptions += 1
         insort(self._waiting, sequence, key=_by_order)
 
 
-class _StepPlan:
-    """A step in the making: who has which share, and how many tokens are left."""
-
-    def __init__(self, max_tokens: int) -> None:
-        self.shares: dict[Sequence, int] = {}
-        self.preempted: list[Sequence] = []
-        self.started: list[SequenceGroup] = []
-        self.num_left = max_tokens
-
-    def add(self, sequence: Sequence, num_new_tokens: int) -> None:
-        self.shares[sequence] = num_new_tokens
-        self.num_left -= num_new_tokens
-
-    def preempt(self, sequence: Sequence) -> None:
-        self.preempted.append(sequence)
-        self.num_left += self.shares.pop(sequence, 0)
-
-    def to_step(self) -> Step:
-        items = [
-            ScheduledSequence(sequence, num_new, samples=num_new == _num_lacking(sequence))
-            for sequence, num_new in self.shares.items()
-        ]
-        return Step(items, self.preempted, self.started)
-
-
-def _num_lacking(sequence: Sequence) -> int:
-    return len(sequence.token_ids) - sequence.num_computed_tokens
-
-
 def _share(sequence: Sequence, num_left: int) -> int:
     """How many of the tokens that the sequence lacks it gets, if there is room for `num_left`."""
     most = _MAX_PROMPT_LOGPROBS if sequence.needs_prompt_logprobs else num_left
-    return min(_num_lacking(sequence), num_left, most)
+    return min(sequence.num_lacking, num_left, most)

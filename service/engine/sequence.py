@@ -123,6 +123,11 @@ class Sequence:
         return len(self.token_ids) - self.num_prompt_tokens
 
     @property
+    def num_lacking(self) -> int:
+        """Tokens that are not computed yet."""
+        return len(self.token_ids) - self.num_computed_tokens
+
+    @property
     def needs_prompt_logprobs(self) -> bool:
         """Whether the logprobs of the prompt's tokens are still to be told; the first choice tells them for all."""
         return self.request.prompt_logprobs is not None and self.choice_index == 0 and self.first_token is None
@@ -162,6 +167,15 @@ class Sequence:
             num_cached_tokens=self.group.num_cached_tokens,
             request_index=self.group.request_index,
         )
+
+    def forced_tokens(self) -> list[int]:
+        """The tokens that the constraint, if there is one, most likely leaves no choice of."""
+        if self.constraint is None:
+            return []
+        try:
+            return self.constraint.forced_tokens()
+        except BaseException:  # noqa: BLE001  foreign code, which may even panic: the mask will tell
+            return []
 
     def cut_off(self, now: float) -> GenerationOutput:
         """End the choice where it is, with LENGTH, and tell the text that was held back."""

@@ -22,5 +22,7 @@ class EngineStats:
     num_preemptions: int = 0
     num_computed_tokens: int = 0
     num_generated_tokens: int = 0
+    num_draft_tokens: int = 0  # computed ahead, as guesses
+    num_accepted_draft_tokens: int = 0  # those that were what was then sampled
     num_prefix_query_tokens: int = 0  # prompt tokens that were looked up in the cache
     num_prefix_hit_tokens: int = 0  # those that were found

@@ -13,8 +13,10 @@ from service.engine.config import EngineConfig
 from service.engine.constraint_state import ConstraintState
 from service.engine.core import EngineCore, SampledToken
 from service.engine.mail import Report
-from service.engine.scheduler import Scheduler, Step
+from service.engine.scheduler import Scheduler
 from service.engine.sequence import Sequence, SequenceGroup
+from service.engine.speculation import Drafter, Speculation
+from service.engine.step import Step
 from service.generation.errors import EngineError, SequenceError
 from service.generation.output import GenerationOutput, TokenLogprob
 from service.generation.parameters import SamplingParams, StopParams
@@ -109,7 +111,12 @@ class PagedRunner:
             start = sequence.num_computed_tokens
             for position in range(start, start + item.num_new_tokens):
                 self.memory[self._place(sequence, position)] = sequence.token_ids[position]
+            for position, token_id in enumerate(item.draft, start + item.num_new_tokens):
+                self.memory[self._place(sequence, position)] = token_id
         return [self._sample(item.sequence) if item.samples else None for item in step.items]
+
+    def follow(self, sequences: abc.Sequence[Sequence]) -> list[SampledToken | SequenceError]:
+        return [self._sample(sequence) for sequence in sequences]
 
     def release(self, sequence: Sequence) -> None:
         self.kept.remove(sequence)  # raises if it never ran or was let go already
@@ -198,6 +205,7 @@ class Bench:
     rule: Rule = sum_rule
     clock: Clock = field(default_factory=Clock)
     runner: PagedRunner = field(default_factory=PagedRunner)  # with the rule and the block size given here
+    drafter: Drafter | None = None
     outputs: dict[tuple[int, int], list[GenerationOutput]] = field(default_factory=dict)
     errors: dict[int, list[EngineError]] = field(default_factory=dict)
     started: list[int] = field(default_factory=list)
@@ -206,7 +214,8 @@ class Bench:
         assert self.config.num_blocks is not None
         self.runner.rule, self.runner.block_size = self.rule, self.config.block_size
         self.pool = BlockPool(self.config.num_blocks, self.config.block_size)
-        self.scheduler = Scheduler(self.config, self.pool)
+        speculation = Speculation(self.drafter) if self.drafter else None
+        self.scheduler = Scheduler(self.config, self.pool, speculation)
         self.core = EngineCore(self.scheduler, self.runner, self.clock)
         self._serials = count()
 

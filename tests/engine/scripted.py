@@ -22,7 +22,7 @@ from service.engine.encoder_core import EncoderCore
 from service.engine.generator_core import GeneratorCore
 from service.engine.mail import Check, Mail, Report, Tell
 from service.engine.recipe import Made
-from service.engine.scheduler import Step
+from service.engine.step import Step
 from service.generation.constraint import Constraint
 from service.generation.embedding import TokenIds, Vector
 from service.generation.errors import EngineError, ModelLoadError, SequenceError, UnsupportedConstraint
@@ -170,6 +170,9 @@ class Letters:
 
     def is_finished(self) -> bool:
         return False
+
+    def forced_tokens(self) -> list[int]:
+        return []
 
     def fork(self) -> Letters:
         return Letters(self.letters.decode())

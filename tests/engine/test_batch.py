@@ -9,7 +9,7 @@ import numpy as np
 
 from service.engine.batch import Batch, make_batch
 from service.engine.models.inputs import slots_of
-from service.engine.scheduler import ScheduledSequence
+from service.engine.step import ScheduledSequence
 from service.generation.parameters import LogprobsOptions
 from tests.engine.fakes import group_of, request
 

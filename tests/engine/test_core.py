@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from service.engine.core import SampledToken
-from service.engine.scheduler import Step
 from service.engine.sequence import choice_seed
+from service.engine.step import Step
 from service.generation.errors import ConstraintFailed, DeadlineExceeded, SequenceError
 from service.generation.output import FinishReason
 from tests.engine.fakes import Bench, PagedRunner, config_of, request, say, sums
@@ -144,6 +144,9 @@ class Refusing:
 
     def is_finished(self) -> bool:
         return False
+
+    def forced_tokens(self) -> list[int]:
+        return []
 
     def fork(self) -> Refusing:
         return self

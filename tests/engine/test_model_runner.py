@@ -165,6 +165,9 @@ class Stuck:
     def is_finished(self) -> bool:
         return False
 
+    def forced_tokens(self) -> list[int]:
+        return []
+
     def fork(self) -> Stuck:
         return self
 

@@ -17,8 +17,8 @@ from service.engine.core import SampledToken
 from service.engine.generator import GeneratorFront
 from service.engine.generator_core import GeneratorCore
 from service.engine.sampler import TorchSampler
-from service.engine.scheduler import Step
 from service.engine.sequence import Sequence
+from service.engine.step import Step
 from service.engine.thread_link import ThreadLink
 from service.generation.constraint import Constraint, Grammar
 from service.generation.errors import DeadlineExceeded, EngineError, SequenceError
@@ -81,6 +81,9 @@ class Alternating:
 
     def is_finished(self) -> bool:
         return not self.fails and self.num_accepted >= self.limit
+
+    def forced_tokens(self) -> list[int]:
+        return []
 
     def fork(self) -> Alternating:
         return Alternating(self.limit, fails=self.fails, num_accepted=self.num_accepted)

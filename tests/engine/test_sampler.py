@@ -232,6 +232,9 @@ class Only:
     def is_finished(self) -> bool:
         return False
 
+    def forced_tokens(self) -> list[int]:
+        return []
+
     def fork(self) -> Only:
         return self
 

@@ -33,6 +33,9 @@ class OneWord:
     def is_finished(self) -> bool:
         return not self.rest
 
+    def forced_tokens(self) -> list[int]:
+        return []
+
     def fork(self) -> Self:
         return type(self)(self.rest)
 

@@ -26,8 +26,8 @@ from service.engine.core import SampledToken
 from service.engine.generator import GeneratorFront
 from service.engine.generator_core import GeneratorCore
 from service.engine.port import StepObserver
-from service.engine.scheduler import Step
 from service.engine.sequence import Sequence
+from service.engine.step import Step
 from service.engine.thread_link import ThreadLink
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
@@ -65,6 +65,9 @@ class ScriptedRunner:
         self.num_steps += 1
         self.kept |= {item.sequence for item in step.items}
         return [SampledToken(self._rule(item.sequence, [])) if item.samples else None for item in step.items]
+
+    def follow(self, sequences: abc.Sequence[Sequence]) -> list[SampledToken | SequenceError]:
+        return [SampledToken(self._rule(sequence, [])) for sequence in sequences]
 
     def release(self, sequence: Sequence) -> None:
         self.kept.remove(sequence)

@@ -7,7 +7,7 @@ from service.__main__ import main
 from service.config import ModelSettings
 from service.engine.core import SampledToken
 from service.engine.port import StepObserver
-from service.engine.scheduler import Step
+from service.engine.step import Step
 from service.generation.errors import SequenceError
 from service.registry.models import ServedModel
 from tests.service.fakes import ENDLESS, ScriptedRunner, scripted_engine, served

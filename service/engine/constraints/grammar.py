@@ -39,6 +39,10 @@ class GrammarConstraint:
         words[len(mask) :] = 0
         self._check()
 
+    def forced_tokens(self) -> list[int]:
+        """The usual tokens of the text that the grammar lets nothing but follow; other cuts of it are allowed too."""
+        return list(self._matcher.compute_ff_tokens())
+
     def accept(self, token_id: int) -> None:
         """Move on by a token. Raises ConstraintFailed if the grammar doesn't allow it."""
         self._matcher.consume_token(token_id)

@@ -101,6 +101,12 @@ class ReasoningConstraint:
                 for token_id in (*self._tokens.eos_token_ids, *self._tokens.crossing_ids(self._tail)):
                     _clear(words, token_id)
 
+    def forced_tokens(self) -> list[int]:
+        """What closes or opens the reasoning, or what the answer's constraint forces."""
+        if self._forced or self._phase is not _Phase.ANSWER or self._answer is None:
+            return self._forced[::-1]
+        return self._answer.forced_tokens()
+
     def accept(self, token_id: int) -> None:
         """Move on by a token. Raises ConstraintFailed for another than the forced one."""
         if self._forced:

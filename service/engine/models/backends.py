@@ -46,12 +46,14 @@ class BackendRow:
 
     `refusal` says why it can't serve a model, by its architecture, type and device; None if it can. What only shows
     while a model is loaded is a ModelLoadError of `load`. `sampler` makes what samples from the backend's logits.
+    With `is_invariant` a row of its logits has the same bits whatever else is in the step.
     """
 
     name: str
     refusal: Callable[[ModelSpec], str | None]
     load: Callable[[ModelSpec], Backend[Any]]
     sampler: Callable[[Backend[Any], Watermark], Sampler[Any]] = _torch_sampler
+    is_invariant: bool = False
 
 
 def _modules_refusal(spec: ModelSpec) -> str | None:
@@ -73,6 +75,7 @@ BACKENDS = (
         "native",
         lambda spec: native_refusal(spec.config, spec.dtype, spec.device, spec.block_size),
         lambda spec: load_native(spec.config, spec.checkpoint, spec.dtype),
+        is_invariant=True,
     ),
     BackendRow(
         "torch",

@@ -1,0 +1,177 @@
+"""Drafts: they change no token, and are computed where they pay."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.engine.sequence import choice_seed
+from service.engine.speculation import PromptDrafter, RowTimes, Speculation
+from service.generation.errors import SequenceError
+from service.generation.output import FinishReason
+from service.generation.parameters import LogprobsOptions
+from tests.engine.drafters import SumDrafter
+from tests.engine.fakes import Bench, config_of, group_of, request, say, sums
+
+
+def test_right_drafts_bring_several_tokens_a_step() -> None:
+    """Each token is told with its own output, and the work is counted."""
+    bench = Bench(drafter=SumDrafter())
+    bench.add(request("hello", max_tokens=40, ignore_eos=True))
+    bench.run()
+    assert bench.tokens() == sums(b"hello", 40, 0)
+    stats = bench.core.stats()
+    assert stats.num_steps < 10
+    assert stats.num_accepted_draft_tokens == 40 - stats.num_steps
+    assert stats.num_computed_tokens == len("hello") + 39
+    bench.assert_idle()
+
+
+def test_wrong_drafts_change_nothing_and_soon_end() -> None:
+    """What is refused is computed in vain, and that teaches."""
+    drafter = SumDrafter(wrong=1.0)
+    bench = Bench(drafter=drafter)
+    bench.add(request("hello", max_tokens=100, ignore_eos=True))
+    bench.run()
+    assert bench.tokens() == sums(b"hello", 100, 0)
+    stats = bench.core.stats()
+    assert stats.num_accepted_draft_tokens == 0
+    assert stats.num_draft_tokens > 0
+    bench.assert_idle()
+    assert not drafter.kept
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_drafts_do_not_show_in_the_answers(data: st.DataObject) -> None:
+    """Right, wrong or now and then right, with any cache and any company: the tokens are those without drafts."""
+    drafter = SumDrafter(data.draw(st.sampled_from([0.0, 0.2, 0.7, 1.0]), "wrong"))
+    bench = Bench(
+        config_of(
+            num_blocks=data.draw(st.integers(10, 40), "num_blocks"),
+            max_model_len=40,
+            max_batch_tokens=data.draw(st.integers(4, 64), "max_batch_tokens"),
+            max_batch_sequences=data.draw(st.integers(1, 4), "max_batch_sequences"),
+            prefix_caching=data.draw(st.booleans(), "prefix_caching"),
+        ),
+        drafter=drafter,
+    )
+    prompts = data.draw(st.lists(st.text("ab", min_size=1, max_size=30), min_size=1, max_size=6), "prompts")
+    for prompt in prompts:
+        bench.add(request(prompt, max_tokens=9, n=data.draw(st.integers(1, 2), "n"), ignore_eos=True))
+        for _ in range(data.draw(st.integers(0, 5), "steps")):
+            bench.step()
+            bench.clock.now += data.draw(st.sampled_from([0.0, 0.01, 0.05]), "seconds")
+    bench.run()
+    bench.assert_idle()
+    assert not drafter.kept
+    for (serial, index), outputs in bench.outputs.items():
+        assert bench.tokens(serial, index) == sums(prompts[serial].encode(), 9, choice_seed(0, index))
+        assert [output.finish_reason is not None for output in outputs] == [False] * 8 + [True]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "reason"),
+    [
+        ({"max_tokens": 11}, "abcabcabcab", FinishReason.LENGTH),
+        ({"stop": ["cabcabca"], "max_tokens": 60}, "ab", FinishReason.STOP_SEQUENCE),
+        ({"max_tokens": 60}, "abcabcabcabcabcabc", FinishReason.END_OF_TEXT),
+        ({"max_tokens": 60, "min_tokens": 5, "logprobs": LogprobsOptions()}, "abc" * 6, FinishReason.END_OF_TEXT),
+    ],
+)
+def test_answer_ends_within_drafts_as_without(fields: dict[str, object], text: str, reason: FinishReason) -> None:
+    """By length, by a stop string, by the model's own end: nothing of what was drafted beyond is told."""
+    bench = Bench(rule=say("abc" * 6), drafter=PromptDrafter())
+    bench.add(request("abcabcabcabc", **fields))  # type: ignore[arg-type]
+    bench.run()
+    assert bench.text() == text
+    assert bench.outputs[0, 0][-1].finish_reason is reason
+    assert bench.core.stats().num_accepted_draft_tokens > 0
+    bench.assert_idle()
+
+
+def test_drafts_take_no_blocks_from_others() -> None:
+    """With a cache that is just large enough nobody is preempted for the sake of a guess."""
+    bench = Bench(config_of(num_blocks=10, max_model_len=20), drafter=SumDrafter())
+    for _ in range(2):
+        bench.add(request("abcd", max_tokens=16, ignore_eos=True))
+    bench.run()
+    stats = bench.core.stats()
+    assert stats.num_preemptions == 0
+    assert stats.num_accepted_draft_tokens > 0
+
+
+def test_failing_sequence_ends_among_drafts() -> None:
+    """Its error is told once, and its neighbour goes on."""
+    bench = Bench(drafter=SumDrafter())
+    bench.add(request("hello", max_tokens=40, ignore_eos=True))
+    bench.add(request("world", max_tokens=40, ignore_eos=True))
+    for _ in range(4):
+        bench.step()
+    bench.runner.bad_sequences.add((0, 0))
+    bench.run()
+    assert [type(error) for error in bench.errors[0]] == [SequenceError]
+    assert bench.tokens(1) == sums(b"world", 40, 0)
+    bench.assert_idle()
+
+
+def test_drafts_stop_where_more_rows_cost_more_than_they_bring() -> None:
+    """Where each row takes as long as the step alone, a guess that is right every second time doesn't pay."""
+    times = RowTimes()
+    for num_rows in (1, 2, 3, 4, 6, 8):
+        times.record(num_rows, 0, 0.01 * num_rows)
+    assert times.best_number(1, [0.5, 0.25]) == 0
+    for num_rows in (1, 2, 3, 4, 6, 8):
+        for _ in range(9):
+            times.record(num_rows, 0, 0.01 + 0.0001 * num_rows)
+    assert times.best_number(1, [0.5, 0.25, 0.1]) >= 2
+
+
+def test_drafts_are_as_many_as_promise_most() -> None:
+    """Rows are free up to four and dear beyond."""
+    times = RowTimes()
+    for num_rows, seconds in ((1, 1.0), (2, 1.0), (3, 1.0), (4, 1.0), (6, 3.0), (8, 5.0)):
+        times.record(num_rows, 0, seconds)
+    assert times.best_number(1, [0.9] * 7) == 3
+    assert times.best_number(3, [0.9] * 7) == 1
+    assert times.best_number(4, [0.9] * 4) == 0
+
+
+def test_what_was_never_timed_is_tried_up_to_twice_the_largest() -> None:
+    """So no first try makes a step much longer."""
+    times = RowTimes()
+    assert times.wants_plain_step(1)
+    times.record(1, 0, 1.0)
+    assert not times.wants_plain_step(1)
+    assert times.best_number(1, [0.9] * 15) == 1
+    times.record(1, 1, 1.0)
+    assert times.best_number(1, [0.9] * 15) == 3
+
+
+def test_plain_steps_are_timed_again_now_and_then() -> None:
+    """Else a slow hour would be compared with a fast one."""
+    times = RowTimes()
+    times.record(1, 0, 1.0)
+    for _ in range(32):
+        assert not times.wants_plain_step(1)
+        times.record(1, 3, 1.0)
+    assert times.wants_plain_step(1)
+    times.record(1, 0, 1.0)
+    assert not times.wants_plain_step(1)
+
+
+def test_each_sequence_has_drafts_by_its_own_luck() -> None:
+    """One that guesses right gets more, one that guesses wrong none, in the same steps."""
+    speculation = Speculation(PromptDrafter())
+    lucky, luckless = (group_of(request("abcdabcdabc", max_tokens=500)).sequences[0] for _ in range(2))
+    for rows in (2, 3, 4, 6, 8, 12, 16, 24, 32):
+        speculation.record_step_time(rows, 0, 1 + rows / 10)
+    counts = []
+    for _ in range(30):
+        drafts = speculation.drafts([lucky, luckless], 1000)
+        counts.append([len(drafts.get(sequence, [])) for sequence in (lucky, luckless)])
+        for sequence, draft in drafts.items():
+            speculation.note(sequence, len(draft), len(draft) if sequence is lucky else 0)
+    assert min(count for count, _ in counts[5:]) >= 8
+    assert sum(count > 0 for _, count in counts[5:]) <= 5

@@ -1,0 +1,107 @@
+"""The same answers with drafts and without, from a real model whatever the request asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.constraints.grammar import format_grammar
+from service.engine.config import EngineConfig
+from service.engine.engines import build_engine
+from service.generation.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.generation.output import GenerationOutput, TokenLogprob
+from service.generation.output_format import JsonSchema
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.request import GenerationRequest
+from service.generation.stats import EngineStats
+from tests.engine.fakes import read
+
+pytest.importorskip("sluice_native")
+
+FOLDER = Path(__file__).parents[2] / "demo" / "model"
+REPEATING = "The quick brown fox jumps over the lazy dog. " * 6
+RECORD = {
+    "type": "object",
+    "properties": {"identifier": {"type": "integer"}, "colour": {"enum": ["crimson", "emerald", "sapphire"]}},
+    "required": ["identifier", "colour"],
+    "additionalProperties": False,
+}
+SCHEMA = {"type": "array", "items": RECORD, "minItems": 4, "maxItems": 6}
+RECORDS = Constraint(format_grammar(JsonSchema(json.dumps(SCHEMA), strict=True, field="f")))
+REASONING = ReasoningLimit(ReasoningMarkers("<think>", "</think>"), ReasoningStart.OPEN, budget=12)
+
+CASES: dict[str, dict[str, Any]] = {
+    "greedy": {"sampling": SamplingParams(temperature=0.0)},
+    "drawn": {"sampling": SamplingParams(temperature=0.7, seed=1)},
+    "truncated": {"sampling": SamplingParams(seed=2, top_k=40, top_p=0.9, min_p=0.02, typical_p=0.95)},
+    "penalised": {"sampling": SamplingParams(seed=3, temperature=0.5, presence_penalty=0.2, repetition_penalty=1.02)},
+    "biased": {"sampling": SamplingParams(seed=4, temperature=0.5, logit_bias={100: 2.0})},
+    "watermarked": {"sampling": SamplingParams(seed=5, temperature=0.3, watermark=True)},
+    "choices": {"sampling": SamplingParams(seed=6, temperature=0.3), "n": 3},
+    "logprobs": {
+        "sampling": SamplingParams(seed=7, temperature=0.3),
+        "logprobs": LogprobsOptions(3),
+        "prompt_logprobs": LogprobsOptions(1),
+    },
+    "schema": {"sampling": SamplingParams(seed=8), "constraint": RECORDS, "logprobs": LogprobsOptions(2)},
+    "reasoning": {"sampling": SamplingParams(seed=9), "constraint": Constraint(RECORDS.grammar, REASONING)},
+    "stopped": {
+        "sampling": SamplingParams(temperature=0.0),
+        "stopping": StopParams(max_tokens=80, min_tokens=30, stop=["dog. quick brown fox"]),
+    },
+}
+
+Answer = list[tuple[int, list[int], str, list[TokenLogprob], object, str | None]]
+
+
+def answer_of(outputs: list[GenerationOutput]) -> Answer:
+    """All that a caller is told, choice by choice."""
+    return [
+        (
+            index,
+            [token_id for output in mine for token_id in output.token_ids],
+            "".join(output.text for output in mine),
+            [each for output in mine for each in (*output.prompt_logprobs, *output.logprobs)],
+            mine[-1].finish_reason,
+            mine[-1].stop_sequence,
+        )
+        for index in sorted({output.choice_index for output in outputs})
+        for mine in [[output for output in outputs if output.choice_index == index]]
+    ]
+
+
+async def answers(*, speculation: bool, together: bool) -> tuple[dict[str, Answer], EngineStats]:
+    config = EngineConfig(num_blocks=512, num_threads=1, worker="thread", backend="native", speculation=speculation)
+    built = build_engine(str(FOLDER), config, compute_dtype="float32")
+    stopping = StopParams(max_tokens=60, ignore_eos=True)
+    requests = {}
+    for name, fields in CASES.items():
+        text = f"Records as JSON: {json.dumps([{'identifier': 7, 'colour': 'emerald'}] * 3)}"
+        prompt = built.tokenizer.encode(text if "constraint" in fields else REPEATING)
+        requests[name] = GenerationRequest(name, prompt, **{"stopping": stopping, **fields})
+    async with built.engine as engine:
+
+        async def ask(wanted: GenerationRequest) -> Answer:
+            async with engine.generate(wanted) as outputs:
+                return answer_of(await read(outputs))
+
+        if together:
+            found = await asyncio.gather(*(ask(wanted) for wanted in requests.values()))
+        else:
+            found = [await ask(wanted) for wanted in requests.values()]
+        return dict(zip(requests, found, strict=True)), engine.stats()
+
+
+async def test_drafts_change_no_answer_of_a_real_model() -> None:
+    """Tokens, text, logprobs and ends are equal, bit by bit, for each way to ask, alone and together."""
+    plain, stats = await answers(speculation=False, together=False)
+    assert stats.num_draft_tokens == 0
+    for together in (False, True):
+        drafted, stats = await answers(speculation=True, together=together)
+        assert stats.num_accepted_draft_tokens > 50
+        for name, answer in plain.items():
+            assert drafted[name] == answer, name
