@@ -1,9 +1,10 @@
 """What a row of a batch costs in the sampler: plain, with every parameter, watermarked, constrained.
 
 Run as `python -m bench.sampler_rows [--threads N] [--rounds N] [demo] [152k]`. Prints, for a batch of 16 rows, the
-median milliseconds of one call and its ratio to 16 plain rows; the kinds of batches take turns, so that they share the
-noise. The logits are random, the vocabulary is the bundled model's, or it filled up to 151,936 tokens. A constrained
-row follows a JSON document through its schema, one token a round.
+median milliseconds of one call of the native backend's sampler, its ratio to 16 plain rows, and the milliseconds of the
+torch backend's; the kinds of batches and the two samplers take turns, so that they share the noise. The native module
+must be built. The logits are random, the vocabulary is the bundled model's, or it filled up to 151,936 tokens. A
+constrained row follows a JSON document through its schema, one token a round.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from bench import shapes
 from service.constraints.grammar import format_grammar
 from service.engine.constraints.grammar import GrammarCompiler, GrammarConstraint
 from service.engine.sampler import TorchSampler
+from service.engine.sampler.native_sampler import NativeSampler
 from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.tokenizer import FastTokenizer
 from service.generation.output_format import JsonSchema
@@ -73,27 +75,35 @@ def measure(tokenizer: FastTokenizer, rounds: int) -> None:
         "watermarked": (SamplingParams(watermark=True), None),
         "constrained": (SamplingParams(), states[0]),
     }
-    batches = {"16 plain": rows(tokenizer, BATCH_SIZE)}
+    batches = {
+        "16 plain": rows(tokenizer, BATCH_SIZE),
+        "1 plain": rows(tokenizer, 1),
+        "16 greedy": rows(tokenizer, BATCH_SIZE, SamplingParams(temperature=0)),
+        "16 with temperature and top-p": rows(tokenizer, BATCH_SIZE, SamplingParams(temperature=0.7, top_p=0.9)),
+    }
     for name, (sampling, constraint) in kinds.items():
         one = rows(tokenizer, 1, sampling, constraint)
         batches[f"15 plain, 1 {name}"] = rows(tokenizer, BATCH_SIZE - 1) + one
         batches[f"16 {name}"] = rows(tokenizer, BATCH_SIZE, sampling, constraint)
     logits = torch.randn(BATCH_SIZE, tokenizer.vocab_size, generator=torch.Generator().manual_seed(0)) * 3
-    sampler = TorchSampler()
-    seconds: dict[str, list[float]] = {name: [] for name in batches}
+    native, plain_torch = NativeSampler(), TorchSampler()
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in batches}
     for turn in range(rounds):
         for name, batch in batches.items():
             for row in batch:
                 if row.constraint is not None:
                     row.constraint = states[turn % len(states)].fork()
-            own = logits.clone()
+            own = logits[: len(batch)].clone()
             began = time.perf_counter()
-            sampler.sample(own, batch)
-            seconds[name].append(time.perf_counter() - began)
-    base = statistics.median(seconds["16 plain"])
+            native.sample(own.numpy(), batch)
+            between, own = time.perf_counter(), logits[: len(batch)].clone()
+            began_again = time.perf_counter()
+            plain_torch.sample(own, batch)
+            seconds[name].append((between - began, time.perf_counter() - began_again))
+    base = statistics.median(native_s for native_s, _ in seconds["16 plain"])
     for name, values in seconds.items():
-        median = statistics.median(values)
-        print(f"  {name:32} {1e3 * median:8.2f} ms   {median / base:5.2f} x")
+        native_s, torch_s = map(statistics.median, zip(*values, strict=True))
+        print(f"  {name:32} {1e3 * native_s:8.3f} ms   {native_s / base:6.2f} x   torch {1e3 * torch_s:8.3f} ms")
 
 
 def tokenizer_of(vocab_size: int | None) -> FastTokenizer:

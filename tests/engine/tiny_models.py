@@ -130,7 +130,7 @@ def spec(
 
 def load(
     folder: Path, dtype: torch.dtype = torch.float32, backend: str = AUTO, block_size: int = BLOCK_SIZE
-) -> Backend[Tensor]:
+) -> Backend[Any]:
     """The folder's backend with its cache."""
     source = spec(folder, dtype, block_size=block_size)
     loaded = choose_backend(source, backend).load(source)
@@ -175,8 +175,8 @@ def batch_of(parts: abc.Sequence[Part], block_size: int = BLOCK_SIZE) -> Batch:
     )
 
 
-def run(backend: Backend[Tensor], parts: abc.Sequence[Part], block_size: int = BLOCK_SIZE) -> list[Tensor]:
+def run(backend: Backend[Any], parts: abc.Sequence[Part], block_size: int = BLOCK_SIZE) -> list[Tensor]:
     """Compute the parts as one batch; the logits of each part's tokens."""
     batch = batch_of(parts, block_size)
-    logits = backend.forward(batch)
+    logits = torch.as_tensor(backend.forward(batch))
     return [logits[start:end] for start, end in pairwise(batch.row_offsets.tolist())]

@@ -40,11 +40,11 @@ SERVED = (*LEAN, "mistral-window", "qwen2-window")
 FOLDER = Path(__file__).parents[2] / "demo" / "model"
 
 
-def loaded(folder: Path, dtype: torch.dtype = torch.float32) -> Backend[Tensor]:
+def loaded(folder: Path, dtype: torch.dtype = torch.float32) -> Backend[Any]:
     return load(folder, dtype, "native", BLOCK_SIZE)
 
 
-def in_pieces(backend: Backend[Tensor], ids: list[int], ends: abc.Sequence[int], table: list[int]) -> Tensor:
+def in_pieces(backend: Backend[Any], ids: list[int], ends: abc.Sequence[int], table: list[int]) -> Tensor:
     parts = [Part(ids, start, end, table) for start, end in zip((0, *ends), (*ends, len(ids)), strict=True)]
     return torch.cat([run(backend, [part], BLOCK_SIZE)[0].clone() for part in parts])
 

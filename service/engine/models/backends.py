@@ -56,6 +56,14 @@ class BackendRow:
     is_invariant: bool = False
 
 
+def _native_sampler(backend: Backend[Any], watermark: Watermark) -> Sampler[Any]:
+    # Imported late: the native module is there only where it was built.
+    from service.engine.sampler.native_sampler import NativeSampler  # noqa: PLC0415
+
+    del backend
+    return NativeSampler(watermark)
+
+
 def _modules_refusal(spec: ModelSpec) -> str | None:
     # Imported late: transformers' modelling takes a second, and most models need none of it.
     from service.engine.models.load_modules import modules_refusal  # noqa: PLC0415
@@ -75,6 +83,7 @@ BACKENDS = (
         "native",
         lambda spec: native_refusal(spec.config, spec.dtype, spec.device, spec.block_size),
         lambda spec: load_native(spec.config, spec.checkpoint, spec.dtype),
+        _native_sampler,
         is_invariant=True,
     ),
     BackendRow(

@@ -9,8 +9,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from service.engine.batch import Batch
 from service.engine.models.checkpoint import Checkpoint
@@ -30,7 +31,7 @@ _DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store what the confi
 
 
 class NativeBackend:
-    """A Backend over `sluice_native.Model`. Its logits are a torch tensor over the native step's own memory."""
+    """A Backend over `sluice_native.Model`. Its logits are numpy's, over the native step's own memory."""
 
     def __init__(self, model: sluice_native.Model) -> None:
         self._model = model
@@ -49,9 +50,9 @@ class NativeBackend:
         prepare_thread(num_threads)
         self._num_threads = num_threads or torch.get_num_threads()
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch) -> NDArray[np.float32]:
         """Store the batch's keys and values and return the logits, float32 [output rows, vocabulary]."""
-        logits = self._model.step(
+        return self._model.step(
             batch.token_ids,
             batch.positions,
             batch.row_offsets,
@@ -60,7 +61,6 @@ class NativeBackend:
             batch.output_rows,
             num_threads=self._num_threads,
         )
-        return torch.from_numpy(logits)
 
 
 def native_refusal(config: Any, dtype: torch.dtype, device: torch.device, block_size: int) -> str | None:

@@ -56,7 +56,7 @@ class TorchSampler:
         largest, chosen = logits.max(dim=-1)
         for row, is_finite in enumerate(largest.isfinite().tolist()):
             if not is_finite:
-                failures.setdefault(row, _no_token(sequences[row]))
+                failures.setdefault(row, no_token(sequences[row]))
         drawn = [row for row, sequence in enumerate(sequences) if sequence.request.sampling.temperature > 0]
         if drawn:
             index = torch.tensor(drawn, device=logits.device)
@@ -95,7 +95,7 @@ def _draw(logits: Tensor, largest: Tensor, sequences: abc.Sequence[Sequence]) ->
     return draw(logits.softmax(dim=-1), torch.from_numpy(numbers).to(logits.device))
 
 
-def _no_token(sequence: Sequence) -> SequenceError:
+def no_token(sequence: Sequence) -> SequenceError:
     if sequence.constraint is not None:
         return ConstraintFailed("the output constraint allows no token")
     return SequenceError("the model's logits are not finite")
