@@ -21,7 +21,8 @@ from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.generator_core import GeneratorCore
 from service.engine.load_generator import LoadedModel, load_model
 from service.engine.mail import Abort, Add, Compile, Done, Report
-from service.engine.speculation import PromptDrafter, Speculation
+from service.engine.prompt_drafter import PromptDrafter
+from service.engine.speculation import Speculation
 from service.generation.constraint import Constraint
 from service.generation.output import GenerationOutput
 from service.generation.output_format import JsonSchema
@@ -82,7 +83,9 @@ def main() -> None:
         loaded = load_model(str(folder()), EngineConfig(num_blocks=2048, num_threads=options.threads))
         for kind, scenario in scenarios.items():
             for streams in options.streams:
-                print(f"| {name} | {kind} | {streams} | {measure(loaded, scenario, streams, max_tokens, options.rounds)}")
+                print(
+                    f"| {name} | {kind} | {streams} | {measure(loaded, scenario, streams, max_tokens, options.rounds)}"
+                )
 
 
 def measure(loaded: LoadedModel, scenario: Scenario, streams: int, max_tokens: int, num_rounds: int) -> str:
@@ -147,10 +150,9 @@ class Side:
             if report.started:
                 began = time.perf_counter()
             for serial, output in report.outputs:
-                assert isinstance(output, GenerationOutput)
-                tokens.setdefault(serial, []).extend(output.token_ids)
-            assert report.stats
-            self.stats = report.stats
+                if isinstance(output, GenerationOutput):
+                    tokens.setdefault(serial, []).extend(output.token_ids)
+            self.stats = report.stats or self.stats
         seconds = time.perf_counter() - began
         if constraint:
             self._core.receive(Abort(CONSTRAINT))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import abc
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,22 +31,31 @@ class Batch:
     output_rows: Int32s  # [rows], the tokens whose logits are wanted, in ascending order
 
 
+class Part(NamedTuple):
+    """One sequence's new tokens: those at `start` and after it, of which the last `num_output_rows` need logits."""
+
+    token_ids: abc.Sequence[int]
+    start: int
+    block_table: array[int]  # covers them
+    num_output_rows: int
+
+
 def make_batch(items: abc.Sequence[ScheduledSequence], block_size: int) -> Batch:
     """Lay the items' tokens flat, in their order. There must be at least one item."""
+    return lay_out([_part(item) for item in items], block_size)
+
+
+def lay_out(parts: abc.Sequence[Part], block_size: int) -> Batch:
+    """Lay the parts' tokens flat, in their order. There must be at least one part, each with a token."""
     token_ids: list[int] = []
     output_rows: list[int] = []
     row_offsets, context_lengths = [0], []
-    for item in items:
-        sequence = item.sequence
-        start = sequence.num_computed_tokens
-        context_length = start + item.num_new_tokens
-        token_ids += sequence.token_ids[start:context_length]
-        token_ids += item.draft
-        context_length += len(item.draft)
+    for part in parts:
+        token_ids += part.token_ids
         end = len(token_ids)
         row_offsets.append(end)
-        context_lengths.append(context_length)
-        output_rows += range(end - num_output_rows(item), end)
+        context_lengths.append(part.start + len(part.token_ids))
+        output_rows += range(end - part.num_output_rows, end)
     offsets, lengths = np.array(row_offsets, np.int32), np.array(context_lengths, np.int32)
     # Where position 0 of each sequence is, or would be if it were in the batch.
     origins = np.repeat(offsets[1:] - lengths, np.diff(offsets))
@@ -54,7 +64,7 @@ def make_batch(items: abc.Sequence[ScheduledSequence], block_size: int) -> Batch
         positions=np.arange(len(token_ids), dtype=np.int32) - origins,
         row_offsets=offsets,
         context_lengths=lengths,
-        block_tables=_block_tables(items, context_lengths, block_size),
+        block_tables=_block_tables(parts, context_lengths, block_size),
         output_rows=np.array(output_rows, np.int32),
     )
 
@@ -64,12 +74,19 @@ def num_output_rows(item: ScheduledSequence) -> int:
     return item.num_new_tokens if item.sequence.needs_prompt_logprobs else int(item.samples) + len(item.draft)
 
 
-def _block_tables(items: abc.Sequence[ScheduledSequence], context_lengths: list[int], block_size: int) -> Int32s:
+def _part(item: ScheduledSequence) -> Part:
+    sequence = item.sequence
+    start = sequence.num_computed_tokens
+    token_ids = [*sequence.token_ids[start : start + item.num_new_tokens], *item.draft]
+    return Part(token_ids, start, sequence.block_table, num_output_rows(item))
+
+
+def _block_tables(parts: abc.Sequence[Part], context_lengths: list[int], block_size: int) -> Int32s:
     """Copied as bytes: from lists of numbers it would take a multiple of the time, the more the longer they are."""
     width = -(-max(context_lengths) // block_size)
     rows = []
-    for item, context_length in zip(items, context_lengths, strict=True):
-        table = item.sequence.block_table
+    for part, context_length in zip(parts, context_lengths, strict=True):
+        table = part.block_table
         num_used = -(-context_length // block_size)
         rows.append(table[:num_used] + table[:1] * (width - num_used))
-    return np.frombuffer(bytearray().join(rows), np.int32).reshape(len(items), width)
+    return np.frombuffer(bytearray().join(rows), np.int32).reshape(len(parts), width)

@@ -28,8 +28,9 @@ from service.engine.models.backends import ModelSpec, choose_backend
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.compute_dtype import choose_compute_dtype
 from service.engine.models.progress import load_progress
+from service.engine.prompt_drafter import PromptDrafter
 from service.engine.recipe import Made
-from service.engine.speculation import PromptDrafter, Speculation
+from service.engine.speculation import Speculation
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
 from service.engine.sequence import Sequence, SequenceGroup
-from service.engine.speculation import Speculation
+from service.engine.speculation import MAX_DRAFTS, Speculation
 from service.engine.step import ScheduledSequence, Step, StepPlan
 from service.engine.step_times import StepTimes
 
@@ -238,12 +238,13 @@ class Scheduler:
         decodes = [sequence for sequence in plan.shares if sequence.num_lacking == 1 and sequence.num_generated_tokens]
         if not decodes:
             return
-        room = self._config.max_batch_tokens - sum(plan.shares.values())
-        for sequence, draft in self._speculation.drafts(decodes, room).items():
-            if not self._grow(sequence, 1 + len(draft)):
-                num_slots = len(sequence.block_table) * self.pool.block_size
-                del draft[num_slots - sequence.num_computed_tokens - 1 :]
-            plan.drafts[sequence] = draft
+        most = self._config.max_batch_tokens - sum(plan.shares.values())
+        plan.drafts = self._speculation.drafts(decodes, most, self._room_for_draft)
+
+    def _room_for_draft(self, sequence: Sequence) -> int:
+        """How many tokens beyond the next one the block table holds, or could be made to hold."""
+        self._grow(sequence, 1 + min(MAX_DRAFTS, sequence.max_tokens - sequence.num_generated_tokens - 1))
+        return len(sequence.block_table) * self.pool.block_size - sequence.num_computed_tokens - 1
 
     def _preempt(self, sequence: Sequence) -> None:
         self._stop(sequence)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import abc
 
+from service.engine.drafter import Wanted
 from service.engine.sequence import Sequence
 from tests.engine.fakes import sums
 
@@ -11,14 +13,18 @@ from tests.engine.fakes import sums
 class SumDrafter:
     """Guesses what `sum_rule` says, but for the share of its guesses that is wrong."""
 
-    def __init__(self, wrong: float = 0.0, seed: int = 0) -> None:
-        self.num_guesses = 0
+    def __init__(self, wrong: float = 0.0, seed: int = 0, *, is_costly: bool = False) -> None:
+        self.is_costly = is_costly
+        self.num_guessed = 0
         self.kept: set[Sequence] = set()
         self._wrong = wrong
         self._random = random.Random(seed)
 
-    def guess(self, sequence: Sequence, after: list[int], most: int) -> list[int]:
-        self.num_guesses += 1
+    def guess(self, wanted: abc.Sequence[Wanted]) -> list[list[int]]:
+        return [self._guess(*each) for each in wanted]
+
+    def _guess(self, sequence: Sequence, after: list[int], most: int) -> list[int]:
+        self.num_guessed += most
         self.kept.add(sequence)
         right = sums([*sequence.token_ids, *after], most, sequence.seed)
         return [(token_id + (self._random.random() < self._wrong)) % 256 for token_id in right]

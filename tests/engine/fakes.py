@@ -12,10 +12,11 @@ from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
 from service.engine.constraint_state import ConstraintState
 from service.engine.core import EngineCore, SampledToken
+from service.engine.drafter import Drafter
 from service.engine.mail import Report
 from service.engine.scheduler import Scheduler
 from service.engine.sequence import Sequence, SequenceGroup
-from service.engine.speculation import Drafter, Speculation
+from service.engine.speculation import Speculation
 from service.engine.step import Step
 from service.generation.errors import EngineError, SequenceError
 from service.generation.output import GenerationOutput, TokenLogprob

@@ -6,13 +6,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.engine.core import SampledToken
+from service.engine.prompt_drafter import PromptDrafter
+from service.engine.row_times import RowTimes
 from service.engine.sequence import choice_seed
-from service.engine.speculation import PromptDrafter, RowTimes, Speculation
+from service.engine.speculation import Speculation
+from service.engine.step import Step
 from service.generation.errors import SequenceError
 from service.generation.output import FinishReason
 from service.generation.parameters import LogprobsOptions
 from tests.engine.drafters import SumDrafter
-from tests.engine.fakes import Bench, config_of, group_of, request, say, sums
+from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, group_of, request, say, sums
+
+
+class RowTimedRunner(PagedRunner):
+    """Each step takes as many milliseconds as it has rows."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
+        self.clock.now += 0.001 * step.num_tokens
+        return super().run(step)
 
 
 def test_right_drafts_bring_several_tokens_a_step() -> None:
@@ -46,7 +62,8 @@ def test_wrong_drafts_change_nothing_and_soon_end() -> None:
 @given(data=st.data())
 def test_drafts_do_not_show_in_the_answers(data: st.DataObject) -> None:
     """Right, wrong or now and then right, with any cache and any company: the tokens are those without drafts."""
-    drafter = SumDrafter(data.draw(st.sampled_from([0.0, 0.2, 0.7, 1.0]), "wrong"))
+    wrong, is_costly = data.draw(st.sampled_from([0.0, 0.2, 0.7, 1.0]), "wrong"), data.draw(st.booleans(), "is_costly")
+    drafter = SumDrafter(wrong, is_costly=is_costly)
     bench = Bench(
         config_of(
             num_blocks=data.draw(st.integers(10, 40), "num_blocks"),
@@ -116,6 +133,18 @@ def test_failing_sequence_ends_among_drafts() -> None:
     bench.assert_idle()
 
 
+def test_costly_guesses_are_made_only_where_they_pay() -> None:
+    """Those that are always wrong are soon not even asked for."""
+    drafter = SumDrafter(wrong=1.0, is_costly=True)
+    clock = Clock()
+    bench = Bench(clock=clock, runner=RowTimedRunner(clock), drafter=drafter)
+    bench.add(request("hello", max_tokens=100, ignore_eos=True))
+    bench.run()
+    stats = bench.core.stats()
+    assert drafter.num_guessed == stats.num_draft_tokens < 20
+    assert bench.tokens() == sums(b"hello", 100, 0)
+
+
 def test_drafts_stop_where_more_rows_cost_more_than_they_bring() -> None:
     """Where each row takes as long as the step alone, a guess that is right every second time doesn't pay."""
     times = RowTimes()
@@ -141,12 +170,20 @@ def test_drafts_are_as_many_as_promise_most() -> None:
 def test_what_was_never_timed_is_tried_up_to_twice_the_largest() -> None:
     """So no first try makes a step much longer."""
     times = RowTimes()
-    assert times.wants_plain_step(1)
+    assert times.least_chance(1) > 1
     times.record(1, 0, 1.0)
-    assert not times.wants_plain_step(1)
+    assert times.least_chance(1) < 0.1
     assert times.best_number(1, [0.9] * 15) == 1
     times.record(1, 1, 1.0)
     assert times.best_number(1, [0.9] * 15) == 3
+
+
+def test_one_slow_step_of_a_size_does_not_rule_it_out() -> None:
+    """It takes no longer than a step of more rows, whatever was measured once."""
+    times = RowTimes()
+    for num_rows, seconds in ((1, 1.0), (2, 60.0), (3, 1.1)):
+        times.record(num_rows, 0, seconds)
+    assert times.best_number(1, [0.9]) == 1
 
 
 def test_plain_steps_are_timed_again_now_and_then() -> None:
@@ -154,11 +191,11 @@ def test_plain_steps_are_timed_again_now_and_then() -> None:
     times = RowTimes()
     times.record(1, 0, 1.0)
     for _ in range(32):
-        assert not times.wants_plain_step(1)
+        assert times.least_chance(1) < 1
         times.record(1, 3, 1.0)
-    assert times.wants_plain_step(1)
+    assert times.least_chance(1) > 1
     times.record(1, 0, 1.0)
-    assert not times.wants_plain_step(1)
+    assert times.least_chance(1) < 1
 
 
 def test_each_sequence_has_drafts_by_its_own_luck() -> None:
@@ -169,7 +206,7 @@ def test_each_sequence_has_drafts_by_its_own_luck() -> None:
         speculation.record_step_time(rows, 0, 1 + rows / 10)
     counts = []
     for _ in range(30):
-        drafts = speculation.drafts([lucky, luckless], 1000)
+        drafts = speculation.drafts([lucky, luckless], 1000, lambda sequence: 100)
         counts.append([len(drafts.get(sequence, [])) for sequence in (lucky, luckless)])
         for sequence, draft in drafts.items():
             speculation.note(sequence, len(draft), len(draft) if sequence is lucky else 0)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections import abc
+
+from service.engine.drafter import Wanted
+from service.engine.sequence import Sequence
+
 _LENGTH = 3  # tokens that must have stood there together; fewer meet by chance
 
 
@@ -35,3 +40,26 @@ class PromptLookup:
             parts = (token_ids[ends.start - before : ends.stop - before] for before in range(_LENGTH, 0, -1))
             self._ends.update(zip(zip(*parts, strict=True), ends, strict=True))
             self._num_noted = ends.stop
+
+
+class PromptDrafter:
+    """A Drafter that guesses from each sequence's own prompt and answer."""
+
+    is_costly = False
+
+    def __init__(self) -> None:
+        self._lookups: dict[Sequence, PromptLookup] = {}
+
+    def guess(self, wanted: abc.Sequence[Wanted]) -> list[list[int]]:
+        """What followed the last tokens where they stood before."""
+        return [self._lookup(each.sequence).guess(each.sequence.token_ids, each.after, each.most) for each in wanted]
+
+    def release(self, sequence: Sequence) -> None:
+        """Forget a sequence's places; they are found anew if it comes back."""
+        self._lookups.pop(sequence, None)
+
+    def _lookup(self, sequence: Sequence) -> PromptLookup:
+        lookup = self._lookups.get(sequence)
+        if lookup is None:
+            lookup = self._lookups[sequence] = PromptLookup()
+        return lookup
