@@ -38,10 +38,15 @@ def logprobs_of(logits: Tensor, token_ids: abc.Sequence[int], options: LogprobsO
 
 def _describe(rows: Tensor, token_ids: abc.Sequence[int], num_candidates: abc.Sequence[int]) -> list[TokenLogprob]:
     logprobs = rows.gather(1, torch.tensor(token_ids, device=rows.device)[:, None])[:, 0].tolist()
-    top_logprobs, top_ids = (part.tolist() for part in rows.topk(min(max(num_candidates), rows.shape[1]), dim=-1))
+    candidates: list[tuple[tuple[int, float], ...]] = [()] * len(token_ids)
+    # Rows of one number at a time: which of two equal ones is picked first depends on how many are.
+    for count in set(num_candidates) - {0}:
+        mine = [row for row, wanted in enumerate(num_candidates) if wanted == count]
+        part = rows if len(mine) == len(rows) else rows[torch.tensor(mine, device=rows.device)]
+        top_logprobs, top_ids = (found.tolist() for found in part.topk(min(count, rows.shape[1]), dim=-1))
+        for row, values, ids in zip(mine, top_logprobs, top_ids, strict=True):
+            candidates[row] = tuple(zip(ids, values, strict=True))
     return [
-        TokenLogprob(token_id, logprob, tuple(zip(ids[:count], logprobs[:count], strict=True)))
-        for token_id, logprob, ids, logprobs, count in zip(
-            token_ids, logprobs, top_ids, top_logprobs, num_candidates, strict=True
-        )
+        TokenLogprob(token_id, logprob, top)
+        for token_id, logprob, top in zip(token_ids, logprobs, candidates, strict=True)
     ]

@@ -65,7 +65,8 @@ def _below_top_k_and_top_p(logits: Tensor, params: Sequence[SamplingParams]) -> 
     if any(each.top_p < 1 for each in params):
         mass = _column([each.top_p for each in params], logits)
         places = torch.arange(falling.shape[1], device=logits.device)
-        sums = falling.masked_fill(places >= counts, -torch.inf).softmax(dim=-1).cumsum(dim=-1, dtype=torch.float64)
+        # Not a softmax, which sums in an order of its own for each width, and so by the neighbours' top_k.
+        sums = falling.exp().masked_fill_(places >= counts, 0).cumsum(dim=-1, dtype=torch.float64)
         last = _first_reaching(sums, mass * sums[:, -1:])
         # With top_p 1 rounding must not cut what is left of a tail.
         border = torch.where(mass < 1, torch.maximum(border, falling.gather(1, last)), border)
@@ -90,7 +91,8 @@ def _untypical(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
     """
     logprobs = logits.log_softmax(dim=-1)
     probabilities = logprobs.exp()
-    entropy = torch.special.entr(probabilities).sum(dim=-1, keepdim=True)
+    # A plain sum would be split among the threads where there is one row.
+    entropy = torch.special.entr(probabilities).cumsum(dim=-1, dtype=torch.float64)[:, -1:].float()
     distance: Tensor = (logprobs + entropy).abs_()  # inf where the token is dropped already
     nearest = _argsort(distance)
     sums = probabilities.gather(1, nearest).cumsum(dim=-1, dtype=torch.float64)
