@@ -1,0 +1,213 @@
+"""A seed gives the same tokens alone and in random company, through every door."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc.aio
+import httpx
+import pytest
+from sluice.v1 import chat_pb2, chat_pb2_grpc, logprobs_pb2
+
+from gateway.dialects.openai.chat import OpenAITranslator
+from gateway.dialects.seam.arrival import Arrival
+from tests.e2e.stack import Stack
+
+NUM_REQUESTS, NUM_LEAVING, NUM_AT_ONCE = 200, 60, 64
+# A cache that is too small for the company, and prompts in several pieces.
+SIZES = {"BACKEND": "native", "NUM_BLOCKS": "72", "MAX_MODEL_LEN": "1024", "MAX_PREFILL_CHUNK": "64"}
+BEGINNINGS = ("", "Be brief. ", "The house on the hill is old, and nobody lives there any more. " * 8)
+WORDS = ["red", "house", "seven", "Anna", "water", "because", "gate", "slowly", "tell", "me", "why", "the", "moon"]
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Iterator[Stack]:
+    """The product on the native step, with a cache that is too small for the company."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SIZES.items():
+            patch.setenv(f"SLUICE_SERVICE_ENGINE__{name}", value)
+        stack = Stack()
+    try:
+        stack.wait_for("sluice is ready.")
+        yield stack
+    finally:
+        assert stack.stop() == 0, stack.output
+
+
+def random_body(draw: random.Random) -> dict[str, Any]:
+    """A chat's body; prompts have many lengths, share beginnings, and some are prefilled in several pieces."""
+    words = draw.choices(WORDS, k=draw.choice([1, 5, 20, 60, 200]))
+    body: dict[str, Any] = {
+        "model": "sluice-demo",
+        "messages": [{"role": "user", "content": draw.choice(BEGINNINGS) + " ".join(words)}],
+        "seed": draw.randrange(-(2**63), 2**63),
+        "temperature": 2,
+        "max_tokens": draw.choice([1, 8, 24, 96]),
+        "ignore_eos": draw.random() < 0.7,
+    }
+    optional: dict[str, Any] = {
+        "top_p": 0.9,
+        "top_k": draw.choice([3, 50, 1000]),
+        "min_p": 0.01,
+        "frequency_penalty": 0.7,
+        "presence_penalty": -0.5,
+        "repetition_penalty": 1.2,
+        "logit_bias": {"300": 4, "301": -100},
+        "stop": ["e the"],
+        "n": 2,
+    }
+    body |= {name: value for name, value in optional.items() if draw.random() < 0.2}
+    if draw.random() < 0.15:
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}}
+    if draw.random() < 0.4:
+        body |= {"logprobs": True, "top_logprobs": draw.choice([0, 5, 20])}
+    return body
+
+
+@dataclass
+class Choice:
+    """What was said; `tokens` are the bytes and logprobs of its tokens, where they were told, `ids` likewise."""
+
+    text: str = ""
+    end: str = ""
+    tokens: list[tuple[bytes, float]] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+
+    def say(self, text: str | None, tokens: list[dict[str, Any]]) -> None:
+        self.text += text or ""
+        self.tokens += [(bytes(each["bytes"]), each["logprob"]) for each in tokens]
+
+    def tell(self, text: str, tokens: Any) -> None:
+        """The same of the contract's messages."""
+        self.text += text
+        self.tokens += [(each.bytes, each.logprob) for each in tokens]
+        self.ids += [each.token_id for each in tokens]
+
+
+Answer = dict[int, Choice]
+Door = Callable[["Doors", dict[str, Any]], Awaitable[Answer]]
+
+
+class Doors:
+    """The ways in, all through Envoy."""
+
+    def __init__(self, http: httpx.AsyncClient, channel: grpc.aio.Channel) -> None:
+        self._http = http
+        self._chats = chat_pb2_grpc.ChatServiceStub(channel)
+
+    async def rest(self, body: dict[str, Any]) -> Answer:
+        answer = await self._http.post("/v1/chat/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        found: Answer = {}
+        for each in answer.json()["choices"]:
+            choice = found[each["index"]] = Choice(end=each["finish_reason"])
+            choice.say(each["message"]["content"], (each["logprobs"] or {}).get("content") or [])
+        return found
+
+    async def sse(self, body: dict[str, Any], leave_after: int | None = None) -> Answer:
+        found: Answer = {}
+        request = self._http.stream("POST", "/v1/chat/completions", json=body | {"stream": True})
+        async with request as answer:
+            assert answer.status_code == 200, await answer.aread()
+            async for line in answer.aiter_lines():
+                if leave_after is not None and found and (leave_after := leave_after - 1) < 0:
+                    break
+                if not line.startswith("data: {"):
+                    continue
+                for each in json.loads(line[6:])["choices"]:
+                    choice = found.setdefault(each["index"], Choice())
+                    choice.say(each["delta"].get("content"), (each.get("logprobs") or {}).get("content") or [])
+                    choice.end = each["finish_reason"] or choice.end
+        return found
+
+    async def grpc(self, body: dict[str, Any]) -> Answer:
+        found: Answer = {}
+        for each in (await self._chats.Chat(message_of(body), timeout=100)).choices:
+            choice = found[each.index] = Choice(end=ENDS[each.finish_reason])
+            choice.tell("".join(part.text for part in each.message.content), each.logprobs)
+        return found
+
+    async def grpc_stream(self, body: dict[str, Any], leave_after: int | None = None) -> Answer:
+        found: Answer = {}
+        call = self._chats.StreamChat(message_of(body), timeout=100)
+        async for event in call:
+            if event.sequence_number == leave_after:
+                call.cancel()
+                break
+            if event.HasField("content_delta"):
+                delta = event.content_delta
+                found.setdefault(delta.choice_index, Choice()).tell(delta.text, delta.logprobs)
+            elif event.HasField("choice_finished"):
+                end = event.choice_finished
+                found.setdefault(end.choice_index, Choice()).end = ENDS[end.finish_reason]
+        return found
+
+
+ENDS = {chat_pb2.FINISH_REASON_STOP: "stop", chat_pb2.FINISH_REASON_LENGTH: "length"}
+DOORS: tuple[Door, ...] = (Doors.rest, Doors.sse, Doors.grpc, Doors.grpc_stream)
+
+
+def message_of(body: dict[str, Any]) -> chat_pb2.ChatRequest:
+    """What the gateway makes of a body; with logprobs in any case, since they tell the tokens' ids."""
+    request = OpenAITranslator().parse(Arrival(json.dumps(body).encode())).request
+    if not request.HasField("logprobs"):
+        request.logprobs.CopyFrom(logprobs_pb2.LogprobsOptions())
+    return request
+
+
+@asynccontextmanager
+async def doors_of(stack: Stack) -> AsyncIterator[Doors]:
+    limits = httpx.Limits(max_connections=NUM_AT_ONCE)
+    async with (
+        httpx.AsyncClient(base_url=stack.door, timeout=100, limits=limits) as http,
+        grpc.aio.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel,
+    ):
+        yield Doors(http, channel)
+
+
+def assert_same(body: dict[str, Any], said: Answer, alone: Answer) -> None:
+    assert said.keys() == alone.keys() == set(range(body.get("n", 1)))
+    for index, choice in said.items():
+        expected = alone[index]
+        assert (choice.text, choice.end) == (expected.text, expected.end), body
+        assert choice.ids in (expected.ids, []), body
+        assert choice.tokens in (expected.tokens, []), body
+
+
+async def test_200_seeds_give_the_same_tokens_alone_and_in_company(crowded: Stack) -> None:
+    """At temperature 2, streamed and whole, over REST and gRPC, with preemptions and neighbours who leave."""
+    draw = random.Random(11)
+    bodies = [random_body(draw) for _ in range(NUM_REQUESTS)]
+    async with doors_of(crowded) as doors:
+        alone = [await doors.grpc(body) for body in bodies]
+        room = asyncio.Semaphore(NUM_AT_ONCE)
+
+        async def ask(index: int, door: Door) -> None:
+            async with room:
+                assert_same(bodies[index], await door(doors, bodies[index]), alone[index])
+
+        async def leave(body: dict[str, Any], door: Any, after: int) -> None:
+            async with room:
+                await door(doors, body | {"max_tokens": 200, "ignore_eos": True}, after)
+
+        work: list[Any] = [ask(index, draw.choice(DOORS)) for index in range(NUM_REQUESTS)]
+        for _ in range(NUM_LEAVING):
+            door = draw.choice((Doors.sse, Doors.grpc_stream))
+            work.append(leave(random_body(draw), door, draw.randrange(1, 20)))
+        draw.shuffle(work)
+        await asyncio.gather(*work)
+    assert crowded.metric("sluice_engine_preemptions_total") > 0
+    assert crowded.metric("sluice_engine_prefix_hit_tokens_total") > 0
+    crowded.until_idle()
