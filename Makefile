@@ -3,7 +3,7 @@ PY := .venv/bin/python
 BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 
-.PHONY: help run test test-fast check generate release-contract bench clean
+.PHONY: help run test test-fast check sanitize generate release-contract bench clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model
@@ -14,6 +14,8 @@ test-fast:  ## run the tests that need neither npm nor a browser nor the whole p
 	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
 check:  ## lint, types, import contracts, protobuf contract, generated code, Envoy's configuration, scripts
 	@tools/install.sh dev npm validate shell && BASE=$(BASE) tools/check.sh
+sanitize:  ## run the native step's fuzzer with sanitizers of memory, undefined behaviour and threads
+	@tools/install.sh cmake && for kind in memory threads; do PATH="$$PWD/.venv/bin:$$PATH" native/sanitize.sh $$kind || exit; done
 generate:  ## make generated/ from proto/
 	@tools/install.sh dev npm validate && $(BUF) format -w proto && $(BUF) generate
 release-contract:  ## keep the contract of this version, which later ones must not break

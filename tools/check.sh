@@ -26,7 +26,7 @@ step "buf format" buf format -d --exit-code proto
 step "buf breaking" tools/breaking.sh
 step "generated code" generated
 step "envoy" envoy_configs
-step "shellcheck" shellcheck tools/*.sh .ci/run
+step "shellcheck" shellcheck tools/*.sh native/*.sh .ci/run
 
 if [ ${#failed[@]} -gt 0 ]; then printf 'failed: %s\n' "${failed[@]}"; exit 1; fi
 echo "all checks passed"

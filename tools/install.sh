@@ -4,6 +4,7 @@
 #   dev       those, and what tests and checks need
 #   bench     those, and the server that the benches compare with
 #   native    the native step of native/, which takes a C++ compiler
+#   cmake     a C++ compiler, CMake and ninja, to build native/ without Python
 #   npm       buf, and clients of the tests: grpc-js, openai, playwright
 #   validate  protovalidate's .proto file, for buf
 #   clients   other vendors' SDKs for the tests, each in an environment of its own, since their dependencies disagree
@@ -43,6 +44,15 @@ native_part() {
     say "building native/ into .venv; about a minute"
     .venv/bin/pip install --quiet --disable-pip-version-check --no-deps ./native
     touch "$stamp"
+}
+
+cmake_part() {
+    command -v c++ >/dev/null || apt g++
+    [ -x .venv/bin/ninja ] && [ -x .venv/bin/cmake ] && return
+    [ -x .venv/bin/pip ] || python3 -m venv .venv 2>/dev/null || { apt python3-venv; python3 -m venv .venv; }
+    say "installing CMake and ninja into .venv"
+    # shellcheck disable=SC2046  # each is a word of its own
+    .venv/bin/pip install --quiet --disable-pip-version-check $(grep -oE '(cmake|ninja)==[0-9.]+' native/pyproject.toml)
 }
 
 npm_part() {
@@ -93,11 +103,12 @@ for part in "$@"; do
         dev) python_part dev dev ;;
         bench) python_part bench bench ;;
         native) native_part ;;
+        cmake) cmake_part ;;
         npm) npm_part ;;
         validate) validate_part ;;
         clients) clients_part ;;
         browser) browser_part ;;
         shell) shell_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench native npm validate clients browser shell" ;;
+        *) fail "unknown part $part; the parts are: run dev bench native cmake npm validate clients browser shell" ;;
     esac
 done

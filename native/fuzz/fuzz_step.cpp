@@ -1,8 +1,10 @@
 // Random models and batches, good ones and broken ones, under the sanitizers: `fuzz_step [rounds] [seed]`.
 // A good batch must run; a broken one must be refused. All memory is exactly as large as it must be.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <numeric>
 #include <random>
 
 #include "model.h"
@@ -71,19 +73,31 @@ struct RandomBatch {
   std::unique_ptr<float[]> logits;
   Batch batch{};
 
+  // A block that is written belongs to one sequence, as the threads require; any may read the first `num_shared`.
   RandomBatch(const Shape& shape, int num_blocks, int block_size) {
-    batch.num_sequences = between(1, 6);
+    const int num_shared = between(0, num_blocks - 1);
+    std::vector<int> own(num_blocks - num_shared);
+    std::iota(own.begin(), own.end(), num_shared);
+    std::shuffle(own.begin(), own.end(), random_bits);
     batch.max_blocks = between(1, 9);
-    for (int i = 0; i < batch.num_sequences; ++i) {
-      const int length = between(1, batch.max_blocks * block_size), count = one_in(2) ? 1 : between(1, length);
+    for (int i = between(1, 6); i > 0 && !own.empty(); --i) {
+      const int num_read = num_shared == 0 ? 0 : between(0, batch.max_blocks - 1);
+      const int num_own = between(1, std::min(batch.max_blocks - num_read, static_cast<int>(own.size())));
+      const int read = num_read * block_size;
+      const int length = read + between((num_own - 1) * block_size + 1, num_own * block_size);
+      const int count = one_in(2) ? 1 : between(1, length - read);
+      ++batch.num_sequences;
       for (int j = length - count; j < length; ++j) {
         token_ids.push_back(between(0, shape.vocab_size - 1));
         positions.push_back(one_in(50) ? between(0, 1 << 30) : j);
       }
       row_offsets.push_back(static_cast<int32_t>(token_ids.size()));
       context_lengths.push_back(length);
-      for (int j = 0; j < batch.max_blocks; ++j)
-        block_tables.push_back(j * block_size < length ? between(0, num_blocks - 1) : between(-5, 1 << 30));
+      for (int j = 0; j < batch.max_blocks; ++j) {
+        const bool is_own = j >= num_read && j < num_read + num_own;
+        block_tables.push_back(j < num_read ? between(0, num_shared - 1) : is_own ? own.back() : between(-5, 1 << 30));
+        if (is_own) own.pop_back();
+      }
     }
     const int tokens = static_cast<int>(token_ids.size());
     for (int i = between(0, 5); i > 0; --i) output_rows.push_back(between(0, tokens - 1));
@@ -143,7 +157,7 @@ int main(int argc, char** argv) {
       const bool is_good = !one_in(3);
       if (!is_good) random.spoil();
       try {
-        model.step(random.batch, between(0, 4));
+        model.step(random.batch, is_good ? between(0, 4) : 1);  // a broken one may give two sequences one block
         sample_all(model, random, scratch);
         ++num_steps;
       } catch (const BadArgument& error) {
