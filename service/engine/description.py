@@ -21,7 +21,7 @@ class ModelInfo:
     dtype: str  # of the arithmetic, such as "float32"
     device: str
     num_parameters: int  # as stored; a tied head counts once
-    fingerprint: str  # changes with the weights, the configuration, the compute type, torch and the backend
+    fingerprint: str  # changes with what may change tokens: the model's files, its type, backend and versions
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,9 @@ from service.engine.speculation import Speculation
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
+# Files of a model, beside its weights, that decide which tokens a request gets.
+_DECIDING = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
@@ -128,7 +131,12 @@ def load_model(
             dtype=str(dtype).removeprefix("torch."),
             device=str(target),
             num_parameters=checkpoint.num_parameters,
-            fingerprint=fingerprint(checkpoint, dtype, folder / "config.json", backend=chosen.name),
+            fingerprint=fingerprint(
+                checkpoint,
+                dtype,
+                *(folder / name for name in _DECIDING if (folder / name).is_file()),
+                backend=f"{chosen.name} {chosen.arithmetic(spec)}",
+            ),
         ),
         folder=folder,
         eos_token_ids=eos_token_ids,

@@ -6,6 +6,7 @@ Everything that is wrong with a folder is a ModelLoadError that names it.
 from __future__ import annotations
 
 import hashlib
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ def architecture_of(model_config: Any) -> str:
 
 
 def fingerprint(checkpoint: Checkpoint, dtype: torch.dtype, *files: Path, backend: str = "") -> str:
-    """Short and stable: the same weights, `files`, compute type, torch and backend give the same one everywhere."""
-    described = (checkpoint.digest(), *(file.read_text() for file in files), str(dtype), torch.__version__, backend)
+    """Short and stable: the same weights, `files`, compute type, versions and backend give the same one everywhere."""
+    versions = (version("sluice"), torch.__version__)
+    described = (checkpoint.digest(), *(file.read_text() for file in files), str(dtype), *versions, backend)
     return hashlib.sha256("\0".join(described).encode()).hexdigest()[:12]

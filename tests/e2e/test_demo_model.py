@@ -17,9 +17,10 @@ SKILL_NAMES = ("small talk", "facts", "memory", "persona: upper case", "echo")
 
 @pytest.fixture(scope="module")
 def float32_stack() -> Iterator[Stack]:
-    """The product with float32 arithmetic: in bfloat16, which some CPUs compute in, the order of sums shows."""
+    """The product on the native step in float32: in bfloat16, which some CPUs compute in, the order of sums shows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLUICE_SERVICE_DTYPE", "float32")
+        patch.setenv("SLUICE_SERVICE_ENGINE__BACKEND", "native")
         stack = Stack()
     try:
         stack.wait_for("sluice is ready.")

@@ -179,6 +179,9 @@ def test_fingerprint_tells_what_decides_the_numbers(folder: Path, tmp_path_facto
         (copy / file.name).write_bytes(file.read_bytes())
     assert build_engine(str(copy), SMALL, compute_dtype="float32").info.fingerprint == first
     assert build_engine(str(folder), SMALL, compute_dtype="bfloat16").info.fingerprint != first
+    edit_json(copy / "generation_config.json", eos_token_id=7)
+    assert build_engine(str(copy), SMALL, compute_dtype="float32").info.fingerprint != first
+    (copy / "generation_config.json").write_bytes((folder / "generation_config.json").read_bytes())
     edit_json(copy / "config.json", rms_norm_eps=1e-5)
     assert build_engine(str(copy), SMALL, compute_dtype="float32").info.fingerprint != first
     (copy / "config.json").write_bytes((folder / "config.json").read_bytes())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import abc
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sluice_native
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
@@ -33,6 +35,7 @@ from tests.engine.tiny_models import (
     spec,
     tokens,
 )
+from tests.native.decoders import shape_of
 
 BLOCK_SIZE = 16
 LENGTH = 45
@@ -70,6 +73,14 @@ def test_logits_in_bfloat16_are_as_good_as_the_references(name: str, tmp_path: P
     ours = (in_pieces(loaded(tmp_path, torch.bfloat16), ids, (20, 21), [3, 1, 2]) - exact).abs()
     assert ours.mean() <= 2 * theirs.mean()
     assert ours.max() <= 2 * theirs.max()
+
+
+def test_its_arithmetic_is_a_version_and_the_instruction_set_in_use(tmp_path: Path) -> None:
+    """So that a fingerprint differs where bits may."""
+    save("llama", tmp_path)
+    source = spec(tmp_path, block_size=BLOCK_SIZE)
+    used = sluice_native.Model(**shape_of(source.config)).instruction_set
+    assert choose_backend(source).arithmetic(source) == f"{version('sluice-native')} {used}"
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from service.engine.models.backend import Backend, Sampler
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.decoder_shape import lean_refusal
 from service.engine.models.load_decoder import load_decoder
-from service.engine.models.native_backend import load_native, native_refusal
+from service.engine.models.native_backend import load_native, native_arithmetic, native_refusal
 from service.engine.sampler import TorchSampler
 from service.engine.watermark import Watermark
 from service.generation.errors import ModelLoadError
@@ -40,12 +41,18 @@ def _torch_sampler(backend: Backend[Any], watermark: Watermark) -> Sampler[Any]:
     return TorchSampler(watermark)
 
 
+def _torch_arithmetic(spec: ModelSpec) -> str:
+    is_cpu = spec.device.type == "cpu"
+    return torch.backends.cpu.get_cpu_capability() if is_cpu else torch.cuda.get_device_name(spec.device)
+
+
 @dataclass(frozen=True, slots=True)
 class BackendRow:
     """A backend by the name that settings call it by.
 
     `refusal` says why it can't serve a model, by its architecture, type and device; None if it can. What only shows
     while a model is loaded is a ModelLoadError of `load`. `sampler` makes what samples from the backend's logits.
+    `arithmetic` names what decides the logits' bits beside the weights, their type and torch.
     With `is_invariant` a row of its logits has the same bits whatever else is in the step.
     """
 
@@ -53,6 +60,7 @@ class BackendRow:
     refusal: Callable[[ModelSpec], str | None]
     load: Callable[[ModelSpec], Backend[Any]]
     sampler: Callable[[Backend[Any], Watermark], Sampler[Any]] = _torch_sampler
+    arithmetic: Callable[[ModelSpec], str] = _torch_arithmetic
     is_invariant: bool = False
 
 
@@ -84,6 +92,7 @@ BACKENDS = (
         lambda spec: native_refusal(spec.config, spec.dtype, spec.device, spec.block_size),
         lambda spec: load_native(spec.config, spec.checkpoint, spec.dtype),
         _native_sampler,
+        arithmetic=lambda _: native_arithmetic(),
         is_invariant=True,
     ),
     BackendRow(
@@ -95,6 +104,7 @@ BACKENDS = (
         "transformers",
         _modules_refusal,
         _load_modules,
+        arithmetic=lambda spec: f"{_torch_arithmetic(spec)} {version('transformers')}",
     ),
 )
 

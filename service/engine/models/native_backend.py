@@ -6,6 +6,7 @@ of threads. The weights of norms and biases are float32, as are the sums; `nativ
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,13 @@ def native_refusal(config: Any, dtype: torch.dtype, device: torch.device, block_
         (rope.get("partial_rotary_factor", 1.0) != 1.0, "its rotary positions are partial"),
     )
     return next((reason for applies, reason in reasons if applies), None)
+
+
+def native_arithmetic() -> str:
+    """The native step's version and the instruction set that it uses here: with the same ones bits are the same."""
+    import sluice_native  # noqa: PLC0415  it is there only where it was built
+
+    return f"{version('sluice-native')} {sluice_native.instruction_sets()[0]}"
 
 
 def load_native(config: Any, checkpoint: Checkpoint, dtype: torch.dtype) -> NativeBackend:
