@@ -61,7 +61,7 @@ class Scenario:
 
 
 REPEATING = Scenario(lambda i: f"{SENTENCE * 3} Item {i}. Please repeat: {SENTENCE * 3}", 0.0)
-DRAWN = Scenario(lambda i: f"Tell me a story about number {i}.", 1.0)
+DRAWN = Scenario(lambda i: f"Tell me a story about number {i}.", 2.0)
 JSON = Scenario(lambda i: f"People number {i}, as JSON:", 0.0, PEOPLE)
 MODELS = {
     "demo": (lambda: shapes.DEMO, 200, {"repeating": REPEATING, "drawn": DRAWN, "JSON": JSON}),

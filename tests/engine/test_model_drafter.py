@@ -1,0 +1,75 @@
+"""Guesses by a second model, whose cache shares the blocks' ids with the first."""
+
+from __future__ import annotations
+
+from collections import abc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.engine.model_drafter import ModelDrafter
+from service.engine.sequence import Sequence, choice_seed
+from tests.engine.block_backend import BlockBackend, Contexts
+from tests.engine.fakes import BLOCK_SIZE, Bench, config_of, request, sum_rule, sums
+
+
+def draw(logits: Contexts, sequences: abc.Sequence[Sequence], ahead: abc.Sequence[int]) -> list[int]:
+    """What `sum_rule` says of the tokens that the model finds in its blocks."""
+    lengths = [len(sequence.token_ids) + distance for sequence, distance in zip(sequences, ahead, strict=True)]
+    assert [len(context) for context in logits] == lengths
+    return [sum_rule(sequence, context) for sequence, context in zip(sequences, logits, strict=True)]
+
+
+def drafter(num_blocks: int, max_positions: int = 1000) -> ModelDrafter[Contexts]:
+    return ModelDrafter(BlockBackend(), draw, num_blocks, BLOCK_SIZE, max_positions=max_positions)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_model_always_finds_its_own_tokens(data: st.DataObject) -> None:
+    """Whatever is preempted, shared, drafted or not: a model that says what the first one says is always right."""
+    num_blocks = data.draw(st.integers(10, 40), "num_blocks")
+    bench = Bench(
+        config_of(
+            num_blocks=num_blocks,
+            max_model_len=40,
+            max_batch_tokens=data.draw(st.integers(4, 64), "max_batch_tokens"),
+            max_batch_sequences=data.draw(st.integers(1, 4), "max_batch_sequences"),
+            prefix_caching=data.draw(st.booleans(), "prefix_caching"),
+        ),
+        drafter=drafter(num_blocks),
+    )
+    prompts = data.draw(st.lists(st.text("ab", min_size=1, max_size=30), min_size=1, max_size=6), "prompts")
+    for prompt in prompts:
+        bench.add(request(prompt, max_tokens=9, n=data.draw(st.integers(1, 2), "n"), ignore_eos=True))
+        for _ in range(data.draw(st.integers(0, 5), "steps")):
+            bench.step()
+            bench.clock.now += data.draw(st.sampled_from([0.0, 0.01, 0.05]), "seconds")
+    bench.run()
+    bench.assert_idle()
+    for serial, index in bench.outputs:
+        assert bench.tokens(serial, index) == sums(prompts[serial].encode(), 9, choice_seed(0, index))
+    stats = bench.core.stats()
+    assert stats.num_accepted_draft_tokens == stats.num_draft_tokens
+
+
+@pytest.mark.parametrize("length", [5, 255, 256, 257, 700])
+def test_long_prompt_is_read_in_pieces_before_the_first_guess(length: int) -> None:
+    """No step waits for more than a few hundred of its tokens; then the guesses come, and are right."""
+    bench = Bench(config_of(num_blocks=400, max_model_len=1000), drafter=drafter(400))
+    prompt = "ab" * (length // 2) + "c" * (length % 2)
+    bench.add(request(prompt, max_tokens=60, ignore_eos=True))
+    bench.run()
+    assert bench.tokens() == sums(prompt.encode(), 60, 0)
+    stats = bench.core.stats()
+    assert stats.num_accepted_draft_tokens == stats.num_draft_tokens > 40
+
+
+def test_model_guesses_nothing_beyond_its_positions() -> None:
+    """A model with a shorter context helps as far as that goes."""
+    bench = Bench(config_of(max_model_len=100), drafter=drafter(64, max_positions=30))
+    bench.add(request("hello", max_tokens=60, ignore_eos=True))
+    bench.run()
+    assert bench.tokens() == sums(b"hello", 60, 0)
+    assert 10 < bench.core.stats().num_draft_tokens < 25
