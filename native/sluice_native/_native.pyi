@@ -105,17 +105,19 @@ def instruction_sets() -> list[str]:
 
 def sample(
     logits: NDArray[np.float32],
-    temperatures: NDArray[np.float64],
-    top_ks: NDArray[np.int32],
-    top_ps: NDArray[np.float64],
-    min_ps: NDArray[np.float64],
-    uniforms: NDArray[np.float64],
+    rows: Sequence[int],
+    rules: Sequence[tuple[float, int, float, float, float]],
+    uniforms: Sequence[float],
     num_threads: int = 1,
     instruction_set: str = "auto",
-) -> NDArray[np.int32]:
-    """Choose a token for each row of `logits` [rows, vocabulary], which stay as they are.
+) -> list[int]:
+    """Choose a token for each of the `rows` of `logits` [any, vocabulary], which stay as they are.
 
-    Temperature 0 takes the largest logit; otherwise the token at its `uniforms` part of the sum of weights, in the
-    order of the token ids, among those that top-k (0: all), top-p (1: all) and min-p (0: all) leave, in this order;
-    tokens of equal logits are kept or dropped together. -1 for a row whose largest logit is not finite.
+    A rule is temperature, top-k (0: all), top-p (1: all), min-p (0: all) and typical-p (1: all). Temperature 0 takes
+    the largest logit; otherwise the token at its `uniforms` part of the sum of weights, in the order of the token ids,
+    among those that the filters leave, in this order; tokens of equal logits are kept or dropped together. -1 for a
+    row whose largest logit is not finite. A token depends on nothing but its row, rule, number and instruction set.
     """
+
+def uniforms(seeds: Sequence[int], indices: Sequence[int]) -> list[float]:
+    """A number in [0, 1) for each pair of a 64-bit seed and an index: SplitMix64 at `index` steps from the mixed seed."""

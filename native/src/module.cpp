@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cmath>
@@ -112,53 +113,61 @@ nb::object step(Model& model, const Array& token_ids, const Array& positions, co
   return result;
 }
 
-template <class T>
-const T* column(const Array& array, const char* name, size_t rows) {
-  const std::string argument = name;
-  if (array.dtype() != nb::dtype<T>())
-    throw BadArgument(argument + " must be " + (sizeof(T) == 8 ? "float64" : "int32"));
-  if (array.ndim() != 1 || array.shape(0) != rows || !is_contiguous(array))
-    throw BadArgument(argument + " must be contiguous and have " + std::to_string(rows) + " elements");
-  return static_cast<const T*>(array.data());
+int checked(int value, const char* name, int most) {
+  if (value < 1 || value > most) throw BadArgument(std::string(name) + " must be 1 to " + std::to_string(most));
+  return value;
 }
 
-nb::object sample(const Array& logits, const Array& temperatures, const Array& top_ks, const Array& top_ps,
-                  const Array& min_ps, const Array& uniforms, int num_threads, const std::string& instruction_set) {
+// Temperature, top-k, top-p, min-p, typical-p.
+using Rules = std::vector<std::tuple<double, int64_t, double, double, double>>;
+
+Rule checked_rule(const Rules::value_type& values, double uniform, const std::string& at) {
+  const auto [temperature, top_k, top_p, min_p, typical_p] = values;
+  if (!(temperature >= 0)) throw BadArgument("rules" + at + ": temperature must be at least 0");
+  if (top_k < 0) throw BadArgument("rules" + at + ": top-k must be at least 0");
+  if (!(top_p >= 0 && top_p <= 1)) throw BadArgument("rules" + at + ": top-p must be 0 to 1");
+  if (!(min_p >= 0 && min_p <= 1)) throw BadArgument("rules" + at + ": min-p must be 0 to 1");
+  if (!(typical_p >= 0 && typical_p <= 1)) throw BadArgument("rules" + at + ": typical-p must be 0 to 1");
+  if (!(uniform >= 0 && uniform < 1)) throw BadArgument("uniforms" + at + " must be at least 0 and below 1");
+  return {static_cast<float>(temperature), top_k, top_p, min_p, typical_p, uniform};
+}
+
+std::vector<int> sample(const Array& logits, const std::vector<int64_t>& rows, const Rules& rules,
+                        const std::vector<double>& uniforms, int num_threads, const std::string& instruction_set) {
   if (logits.dtype() != nb::dtype<float>()) throw BadArgument("logits must be float32");
   if (logits.ndim() != 2 || logits.shape(1) < 1 || logits.shape(1) > INT32_MAX || !is_contiguous(logits))
     throw BadArgument("logits must be contiguous and have the shape [rows, vocabulary]");
-  const size_t rows = logits.shape(0);
-  const int vocab_size = static_cast<int>(logits.shape(1));
-  const auto* temperature = column<double>(temperatures, "temperatures", rows);
-  const auto* top_k = column<int32_t>(top_ks, "top_ks", rows);
-  const auto* top_p = column<double>(top_ps, "top_ps", rows);
-  const auto* min_p = column<double>(min_ps, "min_ps", rows);
-  const auto* uniform = column<double>(uniforms, "uniforms", rows);
-  for (size_t i = 0; i < rows; ++i) {
-    const auto at = "[" + std::to_string(i) + "]";
-    if (!(temperature[i] >= 0)) throw BadArgument("temperatures" + at + " must be at least 0");
-    if (top_k[i] < 0) throw BadArgument("top_ks" + at + " must be at least 0");
-    if (!(top_p[i] >= 0 && top_p[i] <= 1)) throw BadArgument("top_ps" + at + " must be 0 to 1");
-    if (!(min_p[i] >= 0 && min_p[i] <= 1)) throw BadArgument("min_ps" + at + " must be 0 to 1");
-    if (!(uniform[i] >= 0 && uniform[i] < 1)) throw BadArgument("uniforms" + at + " must be at least 0 and below 1");
+  const size_t count = rows.size();
+  if (rules.size() != count) throw BadArgument("rules must be as many as rows");
+  if (uniforms.size() != count) throw BadArgument("uniforms must be as many as rows");
+  std::vector<Rule> known;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string at = "[" + std::to_string(i) + "]";
+    if (rows[i] < 0 || rows[i] >= static_cast<int64_t>(logits.shape(0)))
+      throw BadArgument("rows" + at + " must be 0 to " + std::to_string(logits.shape(0)) + ", without it");
+    known.push_back(checked_rule(rules[i], uniforms[i], at));
   }
-  if (num_threads < 1 || num_threads > 1024) throw BadArgument("num_threads must be 1 to 1024");
   const InstructionSet* set = find_set(instruction_set);
   if (set == nullptr) throw BadArgument("instruction_set " + instruction_set + " can't run here");
-  auto* tokens = new int32_t[std::max<size_t>(rows, 1)];
-  nb::capsule owner(tokens, [](void* p) noexcept { delete[] static_cast<int32_t*>(p); });
-  {
-    const nb::gil_scoped_release released;
-    std::atomic<size_t> next{0};
-    const auto* data = static_cast<const float*>(logits.data());
-    Pool::shared().run(std::min<int>(num_threads, static_cast<int>(std::max<size_t>(rows, 1))), [&](int) {
-      static thread_local SamplingScratch scratch;
-      for (size_t i; (i = next.fetch_add(1)) < rows;)
-        tokens[i] = sample_row(*set, data + i * vocab_size, vocab_size,
-                               {static_cast<float>(temperature[i]), top_k[i], top_p[i], min_p[i], uniform[i]}, scratch);
-    });
-  }
-  return nb::cast(nb::ndarray<nb::numpy, int32_t, nb::ndim<1>>(tokens, {rows}, owner));
+  num_threads = std::min(checked(num_threads, "num_threads", 1024), static_cast<int>(std::max<size_t>(count, 1)));
+  const int vocab_size = static_cast<int>(logits.shape(1));
+  const auto* data = static_cast<const float*>(logits.data());
+  std::vector<int> tokens(count);
+  const nb::gil_scoped_release released;
+  std::atomic<size_t> next{0};
+  Pool::shared().run(num_threads, [&](int) {
+    static thread_local SamplingScratch scratch;
+    for (size_t i; (i = next.fetch_add(1)) < count;)
+      tokens[i] = sample_row(*set, data + rows[i] * vocab_size, vocab_size, known[i], scratch);
+  });
+  return tokens;
+}
+
+std::vector<double> uniforms(const std::vector<uint64_t>& seeds, const std::vector<uint64_t>& indices) {
+  if (seeds.size() != indices.size()) throw BadArgument("indices must be as many as seeds");
+  std::vector<double> numbers;
+  for (size_t i = 0; i < seeds.size(); ++i) numbers.push_back(uniform_of(seeds[i], indices[i]));
+  return numbers;
 }
 
 Type weight_type(const std::string& name) {
@@ -167,11 +176,6 @@ Type weight_type(const std::string& name) {
   if (name == "int8") return Type::Int8;
   if (name == "int4") return Type::Int4;
   throw BadArgument("weight_type must be float32, bfloat16, int8 or int4");
-}
-
-int checked(int value, const char* name, int most) {
-  if (value < 1 || value > most) throw BadArgument(std::string(name) + " must be 1 to " + std::to_string(most));
-  return value;
 }
 
 void construct(Model* self, int vocab_size, int hidden_size, int intermediate_size, int num_layers, int num_heads,
@@ -247,8 +251,9 @@ NB_MODULE(_native, module) {
       .def_prop_ro("bytes_per_slot", &Model::bytes_per_slot)
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("instruction_set", [](const Model& model) { return std::string(model.options().set->name); });
-  module.def("sample", &sample, "logits"_a, "temperatures"_a, "top_ks"_a, "top_ps"_a, "min_ps"_a, "uniforms"_a,
-             "num_threads"_a = 1, "instruction_set"_a = "auto");
+  module.def("sample", &sample, "logits"_a, "rows"_a, "rules"_a, "uniforms"_a, "num_threads"_a = 1,
+             "instruction_set"_a = "auto");
+  module.def("uniforms", &uniforms, "seeds"_a, "indices"_a);
   module.def("instruction_sets", [] {
     std::vector<std::string> names;
     for (const InstructionSet& set : instruction_sets())

@@ -3,65 +3,105 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
-#include <functional>
 
 namespace sluice {
 
 namespace {
 
 constexpr int kBlock = 256;  // weights whose sum is known before the search
+constexpr int kFew = 64;     // values that are sorted
+constexpr float kWeightless = -128;
 
-// The smallest of the most likely tokens that hold `top_p` of the weight of `count` candidates, largest first.
-float nucleus_border(const std::vector<float>& falling, double total, double top_p) {
-  double sum = 0;
-  for (const float value : falling) {
-    sum += std::exp(static_cast<double>(value));
-    if (sum >= top_p * total) return value;
-  }
-  return falling.back();
-}
-
-double weight_of(const std::vector<float>& values) {
+double sum_of(const std::vector<double>& values) {
   double total = 0;
-  for (const float value : values) total += std::exp(static_cast<double>(value));
+  for (const double value : values) total += value;
   return total;
 }
 
-// Below which logit tokens are dropped. Every filter keeps what lies at or above some logit, so one border does for
+// Weights by falling values, the scaled logits or another measure of which the largest is 0 or little less: what lies
+// above some value.
+class Distribution {
+ public:
+  Distribution(const InstructionSet& set, int vocab_size, SamplingScratch& scratch)
+      : set_(set), vocab_size_(vocab_size), scratch_(scratch) {
+    scratch_.candidates.resize(vocab_size + 1);
+  }
+
+  Part above(float border) const {
+    return set_.part_above(scratch_.scaled.data(), scratch_.weights.data(), vocab_size_, border);
+  }
+
+  // The largest value down to which the tokens `reach` what is wanted; -infinity if those of any weight don't. Halves
+  // the range of the border until few values are in it, which are sorted.
+  template <class Reaches>
+  float border(Reaches&& reaches) {
+    float low = -1, high = FLT_MIN;
+    Part low_part = above(low), high_part{0, 0};
+    for (; !reaches(low_part); low_part = above(low)) {
+      if (low <= kWeightless) return -INFINITY;
+      high = low, high_part = low_part;
+      low *= 2;
+    }
+    while (low_part.count - high_part.count > kFew) {
+      const float middle = low + (high - low) / 2;
+      if (middle <= low || middle >= high) break;
+      const Part part = above(middle);
+      if (reaches(part))
+        low = middle, low_part = part;
+      else
+        high = middle, high_part = part;
+    }
+    const float* values = scratch_.scaled.data();
+    int* found = scratch_.candidates.data();
+    const int num_found = set_.collect(values, vocab_size_, low, high, found);
+    std::sort(found, found + num_found, [&](int a, int b) { return values[a] > values[b]; });
+    Part part = high_part;
+    for (int i = 0; i < num_found; ++i) {
+      part = {part.count + 1, part.weight + scratch_.weights[found[i]]};
+      if (reaches(part)) return values[found[i]];
+    }
+    return low;  // the sums round apart
+  }
+
+ private:
+  const InstructionSet& set_;
+  int vocab_size_;
+  SamplingScratch& scratch_;
+};
+
+// Below which logit tokens are dropped. These filters keep what lies at or above some logit, so one border does for
 // all; tokens of equal logits are kept or dropped together.
-float border_of(const InstructionSet& set, const Rule& rule, SamplingScratch& scratch) {
-  const std::vector<float>& scaled = scratch.scaled;
-  std::vector<float>& candidates = scratch.candidates;
-  const int vocab_size = static_cast<int>(scaled.size());
-  const auto largest_first = std::greater<float>();
+float border_of(const InstructionSet& set, int vocab_size, const Rule& rule, SamplingScratch& scratch) {
+  Distribution distribution(set, vocab_size, scratch);
   float border = -INFINITY;
+  double total = sum_of(scratch.block_sums);
   if (rule.top_k > 0 && rule.top_k < vocab_size) {
-    candidates = scaled;
-    std::nth_element(candidates.begin(), candidates.begin() + rule.top_k - 1, candidates.end(), largest_first);
-    candidates.resize(rule.top_k);
-    border = candidates.back();
-    if (rule.top_p < 1) {
-      std::sort(candidates.begin(), candidates.end(), largest_first);
-      border = std::max(border, nucleus_border(candidates, weight_of(candidates), rule.top_p));
+    border = distribution.border([&](const Part& part) { return part.count >= rule.top_k; });
+    if (border > -INFINITY) {
+      const Part better = distribution.above(std::nextafter(border, INFINITY));
+      total = better.weight + (rule.top_k - better.count) * std::exp(static_cast<double>(border));
     }
-  } else if (rule.top_p < 1) {
-    set.weigh(scaled.data(), vocab_size, -INFINITY, scratch.weights.data(), scratch.block_sums.data());
-    double total = 0;
-    for (const double sum : scratch.block_sums) total += sum;
-    // Few tokens hold nearly all of the weight: sort those within a distance, and more only if they don't do.
-    for (float reach = 4;; reach *= 2) {
-      candidates.clear();
-      for (const float value : scaled)
-        if (value >= -reach) candidates.push_back(value);
-      if (static_cast<int>(candidates.size()) == vocab_size || reach > 200 ||
-          weight_of(candidates) >= rule.top_p * total)
-        break;
-    }
-    std::sort(candidates.begin(), candidates.end(), largest_first);
-    border = nucleus_border(candidates, total, rule.top_p);
+  }
+  if (rule.top_p < 1) {
+    const double target = rule.top_p * total;
+    border = std::max(border, distribution.border([&](const Part& part) { return part.weight >= target; }));
   }
   if (rule.min_p > 0) border = std::max(border, static_cast<float>(std::log(rule.min_p)));
   return border;
+}
+
+// Keep the tokens whose surprise is nearest to the entropy and that hold `typical_p` of the weight.
+void drop_untypical(const InstructionSet& set, int vocab_size, double typical_p, SamplingScratch& scratch) {
+  const double total = sum_of(scratch.block_sums);
+  double mean = 0;  // of the scaled logits: the entropy, but for a constant that all surprises have too
+  for (int i = 0; i < vocab_size; ++i)
+    if (scratch.weights[i] > 0) mean += static_cast<double>(scratch.weights[i]) * scratch.scaled[i];
+  const float nearest = static_cast<float>(mean / total);
+  for (float& value : scratch.scaled) value = -std::abs(value - nearest);
+  const float border = Distribution(set, vocab_size, scratch).border([&](const Part& part) {
+    return part.weight >= typical_p * total;
+  });
+  set.drop_below(scratch.scaled.data(), vocab_size, border, scratch.weights.data(), scratch.block_sums.data());
 }
 
 // The first place where the running sum exceeds `target`, which becomes what of it lies there; the last place with a
@@ -84,6 +124,12 @@ int first_above(const T* weights, int count, double& target) {
   return last;
 }
 
+uint64_t mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
 }  // namespace
 
 int sample_row(const InstructionSet& set, const float* logits, int vocab_size, const Rule& rule,
@@ -95,15 +141,22 @@ int sample_row(const InstructionSet& set, const float* logits, int vocab_size, c
   scratch.weights.resize(vocab_size);
   scratch.block_sums.resize((vocab_size + kBlock - 1) / kBlock);
   const float temperature = std::min(std::max(rule.temperature, FLT_MIN), FLT_MAX);
-  set.scale(logits, vocab_size, {largest.logit, temperature}, scratch.scaled.data());
-  const float border = border_of(set, rule, scratch);
-  set.weigh(scratch.scaled.data(), vocab_size, border, scratch.weights.data(), scratch.block_sums.data());
-  double total = 0;
-  for (const double sum : scratch.block_sums) total += sum;
+  set.weigh(logits, vocab_size, {largest.logit, temperature}, scratch.scaled.data(), scratch.weights.data(),
+            scratch.block_sums.data());
+  const float border = border_of(set, vocab_size, rule, scratch);
+  if (border > -INFINITY)
+    set.drop_below(scratch.scaled.data(), vocab_size, border, scratch.weights.data(), scratch.block_sums.data());
+  if (rule.typical_p < 1) drop_untypical(set, vocab_size, rule.typical_p, scratch);
+  const double total = sum_of(scratch.block_sums);
   double target = std::min(rule.uniform * total, std::nextafter(total, 0.0));
   const int block = first_above(scratch.block_sums.data(), static_cast<int>(scratch.block_sums.size()), target);
   const int from = block * kBlock, count = std::min(kBlock, vocab_size - from);
   return from + first_above(scratch.weights.data() + from, count, target);
+}
+
+double uniform_of(uint64_t seed, uint64_t index) {
+  constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
+  return static_cast<double>(mix(mix(seed ^ kGolden) + index * kGolden) >> 11) * 0x1p-53;
 }
 
 }  // namespace sluice

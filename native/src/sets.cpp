@@ -35,29 +35,30 @@ struct Features {
 };
 #endif
 
+#define SLUICE_SET_ROW(name, is_runnable)                                                                       \
+  {#name, name::run_step, name::read_memory, name::largest_logit, name::weigh_logits, name::part_above,         \
+   name::drop_below, name::collect_between, is_runnable}
+
 std::vector<InstructionSet> make_sets() {
   std::vector<InstructionSet> sets;
 #if defined(__x86_64__)
   const Features has;
-  sets.push_back({"avx512bf16", avx512bf16::run_step, avx512bf16::read_memory, avx512bf16::largest_logit,
-                  avx512bf16::scale_logits, avx512bf16::weigh_logits, has.avx512bf16});
-  sets.push_back({"avx512", avx512::run_step, avx512::read_memory, avx512::largest_logit, avx512::scale_logits,
-                  avx512::weigh_logits, has.avx512});
-  sets.push_back({"avx2", avx2::run_step, avx2::read_memory, avx2::largest_logit, avx2::scale_logits,
-                  avx2::weigh_logits, has.avx2});
+  sets.push_back(SLUICE_SET_ROW(avx512bf16, has.avx512bf16));
+  sets.push_back(SLUICE_SET_ROW(avx512, has.avx512));
+  sets.push_back(SLUICE_SET_ROW(avx2, has.avx2));
 #elif defined(__aarch64__)
 #if defined(__linux__) && defined(HWCAP2_BF16)
   const bool has_bf16 = (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
 #else
   const bool has_bf16 = false;
 #endif
-  sets.push_back({"neonbf16", neonbf16::run_step, neonbf16::read_memory, neonbf16::largest_logit,
-                  neonbf16::scale_logits, neonbf16::weigh_logits, has_bf16});
+  sets.push_back(SLUICE_SET_ROW(neonbf16, has_bf16));
 #endif
-  sets.push_back({"portable", portable::run_step, portable::read_memory, portable::largest_logit,
-                  portable::scale_logits, portable::weigh_logits, true});
+  sets.push_back(SLUICE_SET_ROW(portable, true));
   return sets;
 }
+
+#undef SLUICE_SET_ROW
 
 }  // namespace
 

@@ -13,8 +13,10 @@ struct InstructionSet {
   StepFunction run;
   ReadFunction read;
   LargestFunction largest;
-  ScaleFunction scale;
   WeighFunction weigh;
+  PartFunction part_above;
+  DropFunction drop_below;
+  CollectFunction collect;
   bool is_runnable;
 };
 

@@ -14,7 +14,7 @@ from service.engine.constraint_state import ConstraintState
 from service.engine.core import EngineCore
 from service.engine.model_runner import ModelRunner
 from service.engine.models.backends import choose_backend
-from service.engine.sampler import TorchSampler
+from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.scheduler import Scheduler
 from service.generation.errors import ConstraintFailed, EngineError
 from service.generation.output import GenerationOutput

@@ -16,7 +16,7 @@ import torch
 from service.engine.core import SampledToken
 from service.engine.generator import GeneratorFront
 from service.engine.generator_core import GeneratorCore
-from service.engine.sampler import TorchSampler
+from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.sequence import Sequence
 from service.engine.step import Step
 from service.engine.thread_link import ThreadLink

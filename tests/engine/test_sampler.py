@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from service.engine.core import SampledToken
-from service.engine.sampler import TorchSampler
+from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.sequence import Sequence
 from service.generation.errors import ConstraintFailed, SequenceError
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams

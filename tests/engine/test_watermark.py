@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from service.engine.core import SampledToken
-from service.engine.sampler import TorchSampler
+from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.watermark import Watermark, detect
 from service.generation.parameters import SamplingParams
 from tests.engine.sampling import sequence_of

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.engine.sampler.draw import draw
+from service.engine.sampler import draw
 from service.engine.sampler.truncation import truncate
 from service.generation.parameters import SamplingParams
 
@@ -22,20 +22,13 @@ RULES = st.builds(
     top_k=st.sampled_from([None, 1, 5, 40, 700, 5_000]),
     top_p=st.sampled_from([1.0, 0.99, 0.9, 0.3, 0.0]),
     min_p=st.sampled_from([0.0, 0.01, 0.3, 1.0]),
+    typical_p=st.sampled_from([1.0, 1.0, 0.9, 0.2]),
 )
 
 
 def sample(logits: NDArray[np.float32], rules: list[SamplingParams], uniforms: list[float], **more: Any) -> list[int]:
-    tokens: list[int] = sluice_native.sample(
-        logits,
-        np.array([each.temperature for each in rules], dtype=np.float64),
-        np.array([each.top_k or 0 for each in rules], dtype=np.int32),
-        np.array([each.top_p for each in rules], dtype=np.float64),
-        np.array([each.min_p for each in rules], dtype=np.float64),
-        np.array(uniforms, dtype=np.float64),
-        **more,
-    ).tolist()
-    return tokens
+    drawn_by = [(each.temperature, each.top_k or 0, each.top_p, each.min_p, each.typical_p) for each in rules]
+    return sluice_native.sample(logits, range(len(logits)), drawn_by, uniforms, **more)
 
 
 def expected(logits: NDArray[np.float32], rule: SamplingParams, uniform: float) -> int:
@@ -46,7 +39,7 @@ def expected(logits: NDArray[np.float32], rule: SamplingParams, uniform: float) 
         return int(token)
     row = (row - largest[:, None]) / rule.temperature
     truncate(row, [rule])
-    return int(draw(row.softmax(dim=-1), torch.tensor([uniform], dtype=torch.float64)))
+    return int(draw.draw(row.softmax(dim=-1), torch.tensor([uniform], dtype=torch.float64)))
 
 
 @pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
@@ -78,16 +71,30 @@ def test_a_row_without_a_finite_maximum_has_no_token() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("temperatures", -1), ("top_ks", -1), ("top_ps", 1.5), ("min_ps", np.nan), ("uniforms", 1.0)]
+    ("change", "message"),
+    [
+        ({"rules": [(-1.0, 0, 1.0, 0.0, 1.0)]}, r"rules\[0\]: temperature"),
+        ({"rules": [(1.0, -1, 1.0, 0.0, 1.0)]}, r"rules\[0\]: top-k"),
+        ({"rules": [(1.0, 0, 1.5, 0.0, 1.0)]}, r"rules\[0\]: top-p"),
+        ({"rules": [(1.0, 0, 1.0, np.nan, 1.0)]}, r"rules\[0\]: min-p"),
+        ({"rules": [(1.0, 0, 1.0, 0.0, -0.1)]}, r"rules\[0\]: typical-p"),
+        ({"rules": []}, "rules must be as many as rows"),
+        ({"uniforms": [1.0]}, r"uniforms\[0\]"),
+        ({"uniforms": [0.1, 0.2]}, "uniforms must be as many as rows"),
+        ({"rows": [2]}, r"rows\[0\] must be 0 to 2"),
+        ({"rows": [-1]}, r"rows\[0\]"),
+        ({"num_threads": 0}, "num_threads"),
+        ({"instruction_set": "other"}, "instruction_set"),
+    ],
 )
-def test_a_bad_rule_is_refused_with_its_name(name: str, value: float) -> None:
-    given_: dict[str, Any] = {
-        "temperatures": np.ones(2),
-        "top_ks": np.zeros(2, dtype=np.int32),
-        "top_ps": np.ones(2),
-        "min_ps": np.zeros(2),
-        "uniforms": np.zeros(2),
-    }
-    given_[name][1] = value
-    with pytest.raises(ValueError, match=rf"{name}\[1\]"):
-        sluice_native.sample(np.zeros((2, 9), dtype=np.float32), **given_)
+def test_a_bad_argument_is_refused_by_its_name(change: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"rows": [1], "rules": [(1.0, 0, 1.0, 0.0, 1.0)], "uniforms": [0.5]}
+    with pytest.raises(ValueError, match=message):
+        sluice_native.sample(np.zeros((2, 9), dtype=np.float32), **arguments | change)
+
+
+def test_uniforms_are_those_of_the_torch_sampler() -> None:
+    random = np.random.default_rng(3)
+    seeds = [0, 1, 2**63 - 1, 2**64 - 1, *(int(each) for each in random.integers(2**63, size=50))]
+    indices = [int(each) for each in random.integers(10**6, size=len(seeds))]
+    assert sluice_native.uniforms(seeds, indices) == draw.uniforms(seeds, indices).tolist()

@@ -7,37 +7,95 @@
 namespace sluice {
 namespace SLUICE_SET {
 
+constexpr int kBlock = 256;  // weights whose sum is told
+
+// `values` from `i` on, filled up with `filler` after `count`.
+SLUICE_INLINE Lanes load_some(const float* values, int i, int count, float filler) {
+  if (i + 16 <= count) return load16(values + i);
+  alignas(64) float some[16];
+  for (int j = 0; j < 16; ++j) some[j] = i + j < count ? values[i + j] : filler;
+  return load16(some);
+}
+SLUICE_INLINE void store_some(float* values, int i, int count, const Lanes& x) {
+  if (i + 16 <= count) return store16(values + i, x);
+  alignas(64) float some[16];
+  store16(some, x);
+  for (int j = 0; i + j < count; ++j) values[i + j] = some[j];
+}
+
+// `value` where x reaches the border, else 0.
+SLUICE_INLINE Lanes where_above(const Lanes& x, V border, const Lanes& value) {
+  return map(x, value, [&](V a, V b) __attribute__((always_inline)) { return a >= border ? b : set1(0.0f); });
+}
+
 Largest largest_logit(const float* logits, int count) {
   Lanes highest = all16(-__builtin_inff());
   int num_broken = 0;
-  int i = 0;
-  for (; i + 16 <= count; i += 16) highest = max16(highest, load16(logits + i));
-  float largest = max_of(highest);
-  for (; i < count; ++i) largest = logits[i] > largest ? logits[i] : largest;
-  for (int j = 0; j < count; ++j) num_broken += logits[j] != logits[j];
+  for (int i = 0; i < count; i += 16) highest = max16(highest, load_some(logits, i, count, -__builtin_inff()));
+  for (int i = 0; i < count; ++i) num_broken += logits[i] != logits[i];
   if (num_broken > 0) return {__builtin_nanf(""), 0};
+  const float largest = max_of(highest);
   int index = 0;
   while (index + 1 < count && logits[index] != largest) ++index;
   return {largest, index};
 }
 
-void scale_logits(const float* logits, int count, Scale scale, float* scaled) {
-  for (int i = 0; i < count; ++i) scaled[i] = (logits[i] - scale.largest) / scale.temperature;
+void weigh_logits(const float* logits, int count, Scale scale, float* scaled, float* weights, double* block_sums) {
+  const V largest = set1(scale.largest), temperature = set1(scale.temperature);
+  for (int from = 0; from < count; from += kBlock) {
+    Lanes sum = all16(0);
+    for (int i = from; i < from + kBlock && i < count; i += 16) {
+      const Lanes x = map(load_some(logits, i, count, -__builtin_inff()),
+                          [&](V a) __attribute__((always_inline)) { return (a - largest) / temperature; });
+      const Lanes weight = map(x, [](V a) __attribute__((always_inline)) { return exp(a); });
+      sum = sum + weight;
+      store_some(scaled, i, count, x);
+      store_some(weights, i, count, weight);
+    }
+    block_sums[from / kBlock] = sum_of(sum);
+  }
 }
 
-void weigh_logits(const float* scaled, int count, float border, float* weights, double* block_sums) {
-  for (int from = 0; from < count; from += 256) {
+Part part_above(const float* scaled, const float* weights, int count, float border) {
+  const V low = set1(border);
+  Lanes members = all16(0);  // counts of at most 2 ** 22
+  Part part{0, 0};
+  for (int from = 0; from < count; from += kBlock) {
     Lanes sum = all16(0);
-    for (int i = from; i < from + 256 && i < count; i += 16) {
-      alignas(64) float kept[16];
-      for (int j = 0; j < 16; ++j) kept[j] = i + j < count && scaled[i + j] >= border ? scaled[i + j] : -1000.0f;
-      const Lanes weight = map(load16(kept), [](V x) __attribute__((always_inline)) { return exp(x); });
-      sum = sum + weight;
-      store16(kept, weight);
-      for (int j = 0; j < 16 && i + j < count; ++j) weights[i + j] = kept[j];
+    for (int i = from; i < from + kBlock && i < count; i += 16) {
+      const Lanes x = load_some(scaled, i, count, -__builtin_nanf(""));
+      sum = sum + where_above(x, low, load_some(weights, i, count, 0));
+      members = members + where_above(x, low, all16(1));
     }
-    block_sums[from / 256] = sum_of(sum);
+    part.weight += sum_of(sum);
   }
+  alignas(64) float lanes[16];
+  store16(lanes, members);
+  for (const float lane : lanes) part.count += static_cast<int>(lane);
+  return part;
+}
+
+void drop_below(const float* scaled, int count, float border, float* weights, double* block_sums) {
+  const V low = set1(border);
+  for (int from = 0; from < count; from += kBlock) {
+    Lanes sum = all16(0);
+    for (int i = from; i < from + kBlock && i < count; i += 16) {
+      const Lanes kept =
+          where_above(load_some(scaled, i, count, -__builtin_inff()), low, load_some(weights, i, count, 0));
+      sum = sum + kept;
+      store_some(weights, i, count, kept);
+    }
+    block_sums[from / kBlock] = sum_of(sum);
+  }
+}
+
+int collect_between(const float* scaled, int count, float low, float high, int* found) {
+  int num_found = 0;
+  for (int i = 0; i < count; ++i) {
+    found[num_found] = i;  // written over by the next unless it counts
+    num_found += (scaled[i] >= low) & (scaled[i] < high);
+  }
+  return num_found;
 }
 
 }  // namespace SLUICE_SET

@@ -20,21 +20,34 @@ struct Largest {
 };
 using LargestFunction = Largest (*)(const float* logits, int count);
 
-// scaled[i] = (logits[i] - largest) / temperature.
+// scaled[i] = (logits[i] - largest) / temperature, weights[i] = e to the power of it; the sums of 256 weights at a time.
 struct Scale {
   float largest, temperature;
 };
-using ScaleFunction = void (*)(const float* logits, int count, Scale scale, float* scaled);
-// weights[i] = e to the power of scaled[i], or 0 where that is below `border`; and their sums, of 256 at a time.
-using WeighFunction = void (*)(const float* scaled, int count, float border, float* weights, double* block_sums);
+using WeighFunction = void (*)(const float* logits, int count, Scale scale, float* scaled, float* weights,
+                               double* block_sums);
 
-#define SLUICE_DECLARE_SET(name)                                                                       \
-  namespace name {                                                                                     \
-  void run_step(const Step& step, int thread);                                                         \
-  uint64_t read_memory(const uint8_t* from, size_t bytes);                                             \
-  Largest largest_logit(const float* logits, int count);                                               \
-  void scale_logits(const float* logits, int count, Scale scale, float* scaled);                       \
-  void weigh_logits(const float* scaled, int count, float border, float* weights, double* block_sums); \
+// How many of the scaled logits are at least `border`, and their weights' sum.
+struct Part {
+  int count;
+  double weight;
+};
+using PartFunction = Part (*)(const float* scaled, const float* weights, int count, float border);
+// Make the weights 0 where the scaled logit is below `border`, and sum up what is left.
+using DropFunction = void (*)(const float* scaled, int count, float border, float* weights, double* block_sums);
+// The places of the scaled logits from `low` up to, but not with, `high`; `found` has room for one more than `count`.
+using CollectFunction = int (*)(const float* scaled, int count, float low, float high, int* found);
+
+#define SLUICE_DECLARE_SET(name)                                                                     \
+  namespace name {                                                                                   \
+  void run_step(const Step& step, int thread);                                                       \
+  uint64_t read_memory(const uint8_t* from, size_t bytes);                                           \
+  Largest largest_logit(const float* logits, int count);                                             \
+  void weigh_logits(const float* logits, int count, Scale scale, float* scaled, float* weights,      \
+                    double* block_sums);                                                             \
+  Part part_above(const float* scaled, const float* weights, int count, float border);               \
+  void drop_below(const float* scaled, int count, float border, float* weights, double* block_sums); \
+  int collect_between(const float* scaled, int count, float low, float high, int* found);            \
   }
 SLUICE_DECLARE_SET(portable)
 SLUICE_DECLARE_SET(avx2)

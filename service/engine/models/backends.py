@@ -15,7 +15,6 @@ from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.decoder_shape import lean_refusal
 from service.engine.models.load_decoder import load_decoder
 from service.engine.models.native_backend import load_native, native_arithmetic, native_refusal
-from service.engine.sampler import TorchSampler
 from service.engine.watermark import Watermark
 from service.generation.errors import ModelLoadError
 
@@ -37,6 +36,8 @@ class ModelSpec:
 
 
 def _torch_sampler(backend: Backend[Any], watermark: Watermark) -> Sampler[Any]:
+    from service.engine.sampler.torch_sampler import TorchSampler  # noqa: PLC0415
+
     del backend  # its logits are torch's
     return TorchSampler(watermark)
 
@@ -64,12 +65,11 @@ class BackendRow:
     is_invariant: bool = False
 
 
-def _native_sampler(backend: Backend[Any], watermark: Watermark) -> Sampler[Any]:
+def _native_sampler(backend: Any, watermark: Watermark) -> Sampler[Any]:
     # Imported late: the native module is there only where it was built.
     from service.engine.sampler.native_sampler import NativeSampler  # noqa: PLC0415
 
-    del backend
-    return NativeSampler(watermark)
+    return NativeSampler(watermark, lambda: backend.num_threads)
 
 
 def _modules_refusal(spec: ModelSpec) -> str | None:

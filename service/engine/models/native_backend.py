@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from service.engine.batch import Batch
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.decoder_shape import rope_frequencies
-from service.engine.models.thread import prepare_thread
 from service.generation.errors import ModelLoadError
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ class NativeBackend:
 
     def __init__(self, model: sluice_native.Model) -> None:
         self._model = model
-        self._num_threads = 0  # the model's own number
+        self.num_threads = 1  # of a step, and of what samples from it
 
     def bytes_per_block(self, block_size: int) -> int:
         """Bytes of cache for the keys and values of `block_size` tokens."""
@@ -47,9 +46,8 @@ class NativeBackend:
         self._model.allocate(num_blocks, block_size)
 
     def prepare_thread(self, num_threads: int | None) -> None:
-        """Set what the calling thread needs, the sampler's torch included."""
-        prepare_thread(num_threads)
-        self._num_threads = num_threads or torch.get_num_threads()
+        """Set how many threads compute."""
+        self.num_threads = num_threads or torch.get_num_threads()
 
     def forward(self, batch: Batch) -> NDArray[np.float32]:
         """Store the batch's keys and values and return the logits, float32 [output rows, vocabulary]."""
@@ -60,7 +58,7 @@ class NativeBackend:
             batch.context_lengths,
             batch.block_tables,
             batch.output_rows,
-            num_threads=self._num_threads,
+            num_threads=self.num_threads,
         )
 
 

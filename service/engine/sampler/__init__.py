@@ -1,5 +1,1 @@
-"""From logits to tokens: one vectorised pass over all sequences of a step, each with parameters of its own."""
-
-from service.engine.sampler.torch_sampler import TorchSampler
-
-__all__ = ["TorchSampler"]
+"""From logits to tokens: one call for all sequences of a step, each with parameters of its own."""

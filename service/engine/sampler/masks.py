@@ -8,12 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from service.engine.sampler.constraint_mask import constraint_changes
 from service.engine.sequence import Sequence
 from service.generation.errors import ConstraintFailed
-
-# By a byte of a mask, what eight logits change by: to add this is several times faster than to fill by a mask of bits.
-_CHANGES = np.where(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little"), 0, -np.inf)
-_CHANGES = _CHANGES.astype(np.float32)
 
 
 def add_bias(logits: Tensor, sequences: abc.Sequence[Sequence]) -> None:
@@ -47,21 +44,16 @@ def forbid_early_end(logits: Tensor, sequences: abc.Sequence[Sequence]) -> None:
 def apply_constraints(logits: Tensor, sequences: abc.Sequence[Sequence]) -> dict[int, ConstraintFailed]:
     """Set the tokens that a row's output constraint does not allow to -inf, in place; return the rows that failed."""
     failures: dict[int, ConstraintFailed] = {}
-    rows, masks = [], []
-    vocab_size = logits.shape[1]
+    rows, changes = [], []
     for row, sequence in enumerate(sequences):
         if sequence.constraint is None:
             continue
-        words = np.zeros(-(-vocab_size // 32), dtype=np.int32)
         try:
-            sequence.constraint.fill_mask(words)
-        except BaseException as error:  # noqa: BLE001 - foreign code, which may even panic: this row's failure alone
-            failures[row] = ConstraintFailed("the output constraint failed")
-            failures[row].__cause__ = error
-            continue
-        rows.append(row)
-        masks.append(words)
+            changes.append(constraint_changes(sequence.constraint, logits.shape[1]))
+            rows.append(row)
+        except ConstraintFailed as failure:
+            failures[row] = failure
     if rows:
-        changes = _CHANGES.take(np.stack(masks).view(np.uint8), axis=0).reshape(len(rows), -1)[:, :vocab_size]
-        logits.index_add_(0, torch.tensor(rows, device=logits.device), torch.from_numpy(changes).to(logits.device))
+        added = torch.from_numpy(np.stack(changes)).to(logits.device)
+        logits.index_add_(0, torch.tensor(rows, device=logits.device), added)
     return failures

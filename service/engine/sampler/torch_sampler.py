@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from service.engine.core import SampledToken
+from service.engine.sampler.constraint_mask import no_token
 from service.engine.sampler.draw import draw, uniforms
 from service.engine.sampler.logprobs import Logprobs, logprobs_of
 from service.engine.sampler.masks import add_bias, apply_constraints, forbid_early_end
@@ -21,7 +22,7 @@ from service.engine.sampler.truncation import truncate
 from service.engine.sampler.watermark import add_watermark
 from service.engine.sequence import Sequence
 from service.engine.watermark import Watermark
-from service.generation.errors import ConstraintFailed, SequenceError
+from service.generation.errors import SequenceError
 from service.generation.output import TokenLogprob
 from service.generation.parameters import LogprobsOptions
 
@@ -93,9 +94,3 @@ def _draw(logits: Tensor, largest: Tensor, sequences: abc.Sequence[Sequence]) ->
         [sequence.seed for sequence in sequences], [sequence.num_generated_tokens for sequence in sequences]
     )
     return draw(logits.softmax(dim=-1), torch.from_numpy(numbers).to(logits.device))
-
-
-def no_token(sequence: Sequence) -> SequenceError:
-    if sequence.constraint is not None:
-        return ConstraintFailed("the output constraint allows no token")
-    return SequenceError("the model's logits are not finite")
