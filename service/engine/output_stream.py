@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from itertools import chain
 
 from service.generation.errors import EngineError
@@ -76,8 +75,7 @@ def _merge(outputs: list[GenerationOutput]) -> GenerationOutput:
     last = outputs[-1]
     if len(outputs) == 1:
         return last
-    return replace(
-        last,
+    return last._replace(
         token_ids=tuple(chain.from_iterable(output.token_ids for output in outputs)),
         token_times=tuple(chain.from_iterable(output.token_times for output in outputs)),
         text="".join(output.text for output in outputs),

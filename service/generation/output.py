@@ -1,10 +1,14 @@
-"""What an engine makes of a request: outputs, choice by choice."""
+"""What an engine makes of a request: outputs, choice by choice.
+
+Named tuples, since each token of each stream crosses between processes in them: they pickle ten times as fast as frozen
+dataclasses with slots.
+"""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class FinishReason(enum.Enum):
@@ -16,8 +20,7 @@ class FinishReason(enum.Enum):
     TOOL_CALLS = "tool_calls"  # the text called tools and ended by itself; never an engine's own word
 
 
-@dataclass(frozen=True, slots=True)
-class TokenLogprob:
+class TokenLogprob(NamedTuple):
     """A token and the natural logarithm of its probability in the model's unmodified distribution."""
 
     token_id: int
@@ -25,8 +28,7 @@ class TokenLogprob:
     top: Sequence[tuple[int, float]] = ()  # (token id, logprob), most likely first
 
 
-@dataclass(frozen=True, slots=True)
-class Timings:
+class Timings(NamedTuple):
     """Where one choice's time went so far, in seconds. The four instants are of `time.monotonic()`."""
 
     arrived: float
@@ -36,8 +38,7 @@ class Timings:
     num_preemptions: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationOutput:
+class GenerationOutput(NamedTuple):
     """What one or more steps added to one choice.
 
     `text` is the new text (may be empty while bytes or a possible stop string are held back), `token_ids` the new

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -140,7 +139,7 @@ async def test_echo_has_the_prompt_s_logprobs(preparation: Preparation) -> None:
     found = [TokenLogprob(token_id, -0.5, ((9, -0.25),)) for token_id in prompt[1:]]
     first, *rest = said(0, "yes")
     outputs = [
-        replace(first, prompt_logprobs=found),
+        first._replace(prompt_logprobs=found),
         *said(0, "no", 1),
         *rest,
         *said(1, "a"),
@@ -170,7 +169,7 @@ async def test_cut_off_prompt_has_no_logprobs(preparation: Preparation) -> None:
     """A prompt that the deadline cut off before it was computed has an echo, and nothing made up beside it."""
     completion = await completion_of(preparation, "hello", echo=True, logprobs=LOGPROBS)
     (output,) = said(0, "", reason=FinishReason.LENGTH)
-    response = completion.answer([replace(output, token_ids=(), token_times=(), text_ends=(), logprobs=())])
+    response = completion.answer([output._replace(token_ids=(), token_times=(), text_ends=(), logprobs=())])
     (choice,) = response.choices
     assert (choice.text, len(choice.prompt_logprobs)) == ("hello", 0)
     assert choice.finish_reason == chat_pb2.FINISH_REASON_LENGTH
