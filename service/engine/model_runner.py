@@ -32,8 +32,8 @@ class ModelRunner(Generic[Logits]):
         """`num_threads` None leaves it to the backend's library."""
         self.num_blocks = num_blocks
         self.block_size = block_size
-        self._backend = backend
-        self._sampler = sampler
+        self.backend = backend
+        self.sampler = sampler
         self._logits: Logits | None = None  # of the last step that had drafts,
         self._next_rows: dict[Sequence, int] = {}  # and the row behind the one that a sequence was sampled from
         self._prompt_logprobs: dict[Sequence, list[TokenLogprob]] = {}  # of prompts that are not yet computed whole
@@ -44,10 +44,10 @@ class ModelRunner(Generic[Logits]):
     def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None]:
         """Compute the step; one result for each of `step.items`, in their order, None where it does not sample."""
         if not self._thread_is_ready:
-            self._backend.prepare_thread(self._num_threads)
+            self.backend.prepare_thread(self._num_threads)
             self._thread_is_ready = True
         self._logits, self._next_rows = None, {}
-        logits = self._backend.forward(make_batch(step.items, self.block_size))
+        logits = self.backend.forward(make_batch(step.items, self.block_size))
         rows = None
         if any(item.draft or item.sequence.needs_prompt_logprobs for item in step.items):
             rows = self._take_prompt_logprobs(logits, step.items)
@@ -55,7 +55,7 @@ class ModelRunner(Generic[Logits]):
         if step.num_drafts and rows is not None:
             self._logits = logits
             self._next_rows = {sequence: row + 1 for sequence, row in zip(sampling, rows, strict=True)}
-        tokens = iter(self._sampler.sample(logits, sampling, rows) if sampling else ())
+        tokens = iter(self.sampler.sample(logits, sampling, rows) if sampling else ())
         return [
             self._with_prompt_logprobs(item.sequence, next(tokens)) if item.samples else None for item in step.items
         ]
@@ -65,11 +65,11 @@ class ModelRunner(Generic[Logits]):
         assert self._logits is not None  # noqa: S101  or there would be no drafts
         rows = [self._next_rows[sequence] for sequence in sequences]
         self._next_rows.update((sequence, row + 1) for sequence, row in zip(sequences, rows, strict=True))
-        return self._sampler.sample(self._logits, sequences, rows)
+        return self.sampler.sample(self._logits, sequences, rows)
 
     def release(self, sequence: Sequence) -> None:
         """Forget what is kept for a sequence: it has ended, or it was preempted and will be computed again."""
-        self._sampler.release(sequence)
+        self.sampler.release(sequence)
         self._next_rows.pop(sequence, None)
         self._prompt_logprobs.pop(sequence, None)
 
@@ -85,7 +85,7 @@ class ModelRunner(Generic[Logits]):
             if options is not None and num_prompt_rows:
                 start = sequence.num_computed_tokens + 1
                 token_ids = sequence.token_ids[start : start + num_prompt_rows]
-                found = self._sampler.prompt_logprobs(logits, row, token_ids, options)
+                found = self.sampler.prompt_logprobs(logits, row, token_ids, options)
                 self._prompt_logprobs.setdefault(sequence, []).extend(found)
             row = end
         return sampled
