@@ -120,4 +120,4 @@ def sample(
     """
 
 def uniforms(seeds: Sequence[int], indices: Sequence[int]) -> list[float]:
-    """A number in [0, 1) for each pair of a 64-bit seed and an index: SplitMix64 at `index` steps from the mixed seed."""
+    """A number in [0, 1) for each pair of a 64-bit seed and an index: SplitMix64, `index` steps from the mixed seed."""

@@ -15,30 +15,41 @@ from service.engine.row_times import RowTimes
 from service.engine.sequence import Sequence
 
 MAX_DRAFTS = 16  # of a sequence in one step
-# How likely a token is of which nothing is known, and how many tried ones that is worth: one that an output constraint
-# leaves hardly a choice of, and one that is guessed.
+# How likely a token is to be right, as long as nothing is known, and how many tried ones that is worth: one that an
+# output constraint leaves hardly a choice of, and one that is guessed.
 _FORCED, _FORCED_WEIGHT = 0.97, 4.0
-_GUESSED, _GUESSED_WEIGHT = 0.5, 1.0
-_MEMORY = 0.9  # of what was tried before, what stays with the next try
-_MEMORY_OF_IDLE = 0.98  # the same with a step without drafts, so that what didn't pay is tried again, if rarely
+_GUESSED, _GUESSED_WEIGHT = 0.5, 2.0
+# What stays of what was tried before: with the next try, and with a step without drafts, so that what didn't pay is
+# tried again, if rarely. All sequences together make the first opinion of a new one.
+_MEMORY, _MEMORY_OF_ALL = 0.9, 0.99
+_MEMORY_OF_IDLE, _MEMORY_OF_ALL_IDLE = 0.995, 0.9995
 
 
 class _Record:
-    """How one sequence's guesses of one source have fared; the older the less it counts."""
+    """How the guesses of one source have fared; the older the less it counts."""
 
-    def __init__(self, prior: float, weight: float) -> None:
-        """`prior` is how likely a guess is of which nothing is known, `weight` how many tried ones that is worth."""
+    def __init__(self, prior: float, weight: float, of_all: _Record | None = None) -> None:
+        """`prior` is how likely a guess is of which nothing is known, `weight` how many tried ones that is worth.
+
+        `of_all` is the record of all sequences' guesses of this source.
+        """
         self._prior = prior * weight
         self._weight = weight
+        self._of_all = of_all
+        self._memory, self._memory_of_idle = (
+            (_MEMORY, _MEMORY_OF_IDLE) if of_all else (_MEMORY_OF_ALL, _MEMORY_OF_ALL_IDLE)
+        )
         self._num_right = 0.0
         self._num_tried = 0.0
         self.chance = prior
 
     def note(self, *, is_right: bool) -> None:
-        self._change(_MEMORY, is_right=is_right, num_tried=1)
+        self._change(self._memory, is_right=is_right, num_tried=1)
+        if self._of_all:
+            self._of_all.note(is_right=is_right)
 
     def fade(self) -> None:
-        self._change(_MEMORY_OF_IDLE, is_right=False, num_tried=0)
+        self._change(self._memory_of_idle, is_right=False, num_tried=0)
 
     def _change(self, memory: float, *, is_right: bool, num_tried: int) -> None:
         self._num_right = memory * self._num_right + is_right
@@ -49,9 +60,10 @@ class _Record:
 class _History:
     """One sequence's guesses, by their source."""
 
-    def __init__(self) -> None:
-        self.forced = _Record(_FORCED, _FORCED_WEIGHT)
-        self.guessed = _Record(_GUESSED, _GUESSED_WEIGHT)
+    def __init__(self, forced: _Record, guessed: _Record) -> None:
+        """The records of all sequences."""
+        self.forced = _Record(forced.chance, _FORCED_WEIGHT, forced)
+        self.guessed = _Record(guessed.chance, _GUESSED_WEIGHT, guessed)
 
     def records(self, num_forced: int, num_guessed: int) -> list[_Record]:
         return [self.forced] * num_forced + [self.guessed] * num_guessed
@@ -63,6 +75,8 @@ class Speculation:
     def __init__(self, drafter: Drafter) -> None:
         self._drafter = drafter
         self._histories: dict[Sequence, _History] = {}
+        self._forced = _Record(_FORCED, _FORCED_WEIGHT)  # of all sequences, as the next
+        self._guessed = _Record(_GUESSED, _GUESSED_WEIGHT)
         self._records: dict[Sequence, list[_Record]] = {}  # of each token drafted for the step in the making
         self._times = RowTimes()
 
@@ -96,6 +110,8 @@ class Speculation:
         for sequence in sequences:
             if sequence not in drafts:
                 self._histories[sequence].guessed.fade()
+        if not drafts:
+            self._guessed.fade()
         return drafts
 
     def note(self, sequence: Sequence, num_drafts: int, num_right: int) -> None:
@@ -116,7 +132,7 @@ class Speculation:
         """What to ask for: tokens after those that the constraint forces, if guesses are likely enough to be right."""
         history = self._histories.get(sequence)
         if history is None:
-            history = self._histories[sequence] = _History()
+            history = self._histories[sequence] = _History(self._forced, self._guessed)
         most = min(MAX_DRAFTS, sequence.max_tokens - sequence.num_generated_tokens - 1)
         forced = sequence.forced_tokens()[:most] if sequence.constraint is not None else []
         most = most - len(forced) if history.guessed.chance >= least else 0

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from service.engine.core import SampledToken
-from service.engine.sampler import TorchSampler
+from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.sampler.truncation import truncate
 from service.generation.parameters import SamplingParams
 from tests.engine.sampling import sequence_of

@@ -71,15 +71,7 @@ class NativeSampler:
                         self._change(row, sequence)
                     except ConstraintFailed as failure:
                         failures[index] = failure
-        token_ids = sluice_native.sample(
-            logits,
-            rows,
-            [rule.drawn_by for rule in rules],
-            sluice_native.uniforms(
-                [each.seed for each in sequences], [each.num_generated_tokens for each in sequences]
-            ),
-            min(self._num_threads(), 1 + len(rows) * logits.shape[1] // _LOGITS_A_THREAD),
-        )
+        token_ids = self._choose(logits, rows, rules, sequences, [each.num_generated_tokens for each in sequences])
         results: list[SampledToken | SequenceError] = [
             SampledToken(token_id) if token_id >= 0 else no_token(sequence)
             for token_id, sequence in zip(token_ids, sequences, strict=True)
@@ -90,6 +82,18 @@ class NativeSampler:
         for index, failed in failures.items():
             results[index] = failed
         return results
+
+    def draw(
+        self, logits: NDArray[np.float32], sequences: abc.Sequence[Sequence], ahead: abc.Sequence[int]
+    ) -> list[int]:
+        """A guess of each sequence's token, so many after its next one, by what its rule draws from its row.
+
+        What else the request asks for is left out, as is whether the row is finite.
+        """
+        rules = [self._rules.get(each) or self._rule(each) for each in sequences]
+        indices = [each.num_generated_tokens + distance for each, distance in zip(sequences, ahead, strict=True)]
+        found = self._choose(logits, range(len(sequences)), rules, sequences, indices)
+        return [max(token_id, 0) for token_id in found]
 
     def prompt_logprobs(
         self, logits: NDArray[np.float32], first_row: int, token_ids: abc.Sequence[int], options: LogprobsOptions
@@ -105,6 +109,22 @@ class NativeSampler:
         """Forget what is kept for a sequence."""
         self._rules.pop(sequence, None)
         self._counts.release(sequence)
+
+    def _choose(
+        self,
+        logits: NDArray[np.float32],
+        rows: abc.Sequence[int],
+        rules: abc.Sequence[_Rule],
+        sequences: abc.Sequence[Sequence],
+        indices: abc.Sequence[int],
+    ) -> list[int]:
+        return sluice_native.sample(
+            logits,
+            rows,
+            [rule.drawn_by for rule in rules],
+            sluice_native.uniforms([each.seed for each in sequences], indices),
+            min(self._num_threads(), 1 + len(rows) * logits.shape[1] // _LOGITS_A_THREAD),
+        )
 
     def _rule(self, sequence: Sequence) -> _Rule:
         request, params = sequence.request, sequence.request.sampling
