@@ -13,6 +13,7 @@ import statistics
 import time
 from collections import abc
 from dataclasses import dataclass
+from pathlib import Path
 
 from bench import shapes
 from service.constraints.grammar import format_grammar
@@ -63,7 +64,7 @@ class Scenario:
 REPEATING = Scenario(lambda i: f"{SENTENCE * 3} Item {i}. Please repeat: {SENTENCE * 3}", 0.0)
 DRAWN = Scenario(lambda i: f"Tell me a story about number {i}.", 2.0)
 JSON = Scenario(lambda i: f"People number {i}, as JSON:", 0.0, PEOPLE)
-MODELS = {
+MODELS: dict[str, tuple[abc.Callable[[], Path], int, dict[str, Scenario]]] = {
     "demo": (lambda: shapes.DEMO, 200, {"repeating": REPEATING, "drawn": DRAWN, "JSON": JSON}),
     "0.5b": (shapes.qwen2_5_0_5b, 48, {"repeating": REPEATING, "drawn": DRAWN, "JSON": JSON}),
 }
@@ -83,9 +84,8 @@ def main() -> None:
         loaded = load_model(str(folder()), EngineConfig(num_blocks=2048, num_threads=options.threads))
         for kind, scenario in scenarios.items():
             for streams in options.streams:
-                print(
-                    f"| {name} | {kind} | {streams} | {measure(loaded, scenario, streams, max_tokens, options.rounds)}"
-                )
+                measured = measure(loaded, scenario, streams, max_tokens, options.rounds)
+                print(f"| {name} | {kind} | {streams} | {measured}", flush=True)
 
 
 def measure(loaded: LoadedModel, scenario: Scenario, streams: int, max_tokens: int, num_rounds: int) -> str:
@@ -128,10 +128,11 @@ class Side:
         self, scenario: Scenario, streams: int, max_tokens: int, number: int
     ) -> tuple[float, dict[int, list[int]]]:
         """Seconds from the first token to the last, and the tokens by stream."""
-        constraint = scenario.schema and Constraint(
-            format_grammar(JsonSchema(json.dumps(scenario.schema), strict=True, field="schema"))
-        )
-        if isinstance(constraint, Constraint):
+        constraint = None
+        if scenario.schema is not None:
+            constraint = Constraint(
+                format_grammar(JsonSchema(json.dumps(scenario.schema), strict=True, field="schema"))
+            )
             self._compile(constraint)
         for index in range(streams):
             wanted = GenerationRequest(
@@ -139,7 +140,7 @@ class Side:
                 prompt_token_ids=self._loaded.tokenizer.encode(scenario.prompt(index)),
                 sampling=SamplingParams(seed=index, temperature=scenario.temperature),
                 stopping=StopParams(max_tokens=max_tokens, ignore_eos=constraint is None),
-                constraint=constraint or None,
+                constraint=constraint,
                 cache_salt=f"{number}",
             )
             self._core.receive(Add(index, wanted, time.monotonic(), 0, CONSTRAINT if constraint else None))

@@ -28,9 +28,10 @@ from service.engine.mail import Report
 from service.engine.model_runner import ModelRunner
 from service.engine.outbox import Outbox
 from service.engine.output_stream import OutputStream
+from service.engine.prompt_drafter import PromptDrafter
 from service.engine.scheduler import Scheduler
 from service.engine.sequence import SequenceGroup
-from service.engine.speculation import PromptDrafter, Speculation
+from service.engine.speculation import Speculation
 from service.generation.output import GenerationOutput
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from service.generation.constraint import ReasoningStart
@@ -71,7 +70,7 @@ def test_usage_is_the_sum_over_prompts_and_choices() -> None:
     assert reader.usage() == Usage(prompt_tokens=4)
     reasoned = "<think>hm</think>"
     first, second = said(reasoned + "a")[0], said("b", choice_index=1)[0]
-    read(reader, replace(first, num_cached_tokens=2), replace(second, num_cached_tokens=2))
+    read(reader, first._replace(num_cached_tokens=2), second._replace(num_cached_tokens=2))
     read(reader, *said(reasoned, request_index=1), *said("c", 1, 1))
     num_reasoned = len(TOKENIZER.encode(reasoned))
     assert reader.usage() == Usage(
@@ -110,7 +109,7 @@ def test_prompt_logprobs_are_told_once_a_prompt() -> None:
     reader = AnswerReader(requests_of(*prompts, n=2, prompt_logprobs=LogprobsOptions()), [PLAIN] * 2, TOKENIZER)
     (first,), (second,) = said("x"), said("y", choice_index=1)
     a, b = prompts[0]
-    events = reader.read(replace(first, prompt_logprobs=[TokenLogprob(b, -1.5)]))
+    events = reader.read(first._replace(prompt_logprobs=[TokenLogprob(b, -1.5)]))
     assert events[1] == PromptLogprobs(0, [SpelledLogprob(a, b"a", 0.0), SpelledLogprob(b, b"b", -1.5)])
     rest = [*reader.read(second), *read(reader, *said("z", 1), *said("z", 1, 1))]
     assert [event.prompt_index for event in rest if isinstance(event, PromptLogprobs)] == [1]

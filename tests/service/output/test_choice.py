@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -181,5 +180,5 @@ def test_text_ends_are_not_asked_for_where_nothing_needs_them() -> None:
     choice = ChoiceReader(0, TOKENIZER, AnswerForm(), hidden_ids=(), with_logprobs=False)
     token_ids = [*TOKENIZER.encode("hello"), END_ID]
     (output,) = outputs_of(TOKENIZER, token_ids, cuts=[len(token_ids)])
-    assert told(choice.read(replace(output, text_ends=())))[0].text == "hello"
+    assert told(choice.read(output._replace(text_ends=())))[0].text == "hello"
     assert choice.num_tokens == len(output.token_ids)
