@@ -170,8 +170,8 @@ class Settings(ProcessSettings):
         ]
 
     def _bundled_models(self) -> list[ModelSettings]:
-        # A context length is chosen for what generates; the encoder's own is shorter.
-        encoder = replace(self.engine, max_model_len=None)
+        # These are chosen for what generates: the encoder's context is shorter, and its weights are not quantised.
+        encoder = replace(self.engine, max_model_len=None, quantization=None)
         return [
             ModelSettings(name=DEMO_NAME, path=str(DEMO_FOLDER)),
             ModelSettings(name=EMBEDDING_NAME, path=str(embedding_folder()), engine=encoder),

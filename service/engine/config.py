@@ -10,14 +10,16 @@ from typing import Literal
 
 from service.engine.watermark import Watermark
 
+# The other fields are numbers of things.
 _OTHER_KINDS = {
     "backend",
+    "quantization",
     "worker",
     "prefix_caching",
     "watermark",
     "max_slowdown",
     "speculation",
-}  # the others are numbers of things
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +27,15 @@ class EngineConfig:
     """Settings of one engine. Raises ValueError with the field's name for a value that can't work.
 
     `backend` is a name of the table of backends, or "auto" for the first of them that can serve the model;
-    encoders have none.
+    encoders have none. `quantization` None keeps the weights' own numbers; with int8 or int4 they are rounded as they
+    are loaded, which only some backends can.
     `num_blocks` None is as many as the memory holds, `max_model_len` None the model's own context length,
     `num_threads` None as many as suit its size. `prefix_caching` False keeps requests from sharing cached prompts; the
     choices of one request share theirs all the same.
     """
 
     backend: str = "auto"
+    quantization: Literal["int8", "int4"] | None = None
     max_batch_tokens: int = 2048  # tokens computed in one step, of all sequences together
     max_batch_sequences: int = 64  # sequences that hold cache blocks at a time
     max_prefill_chunk: int = 512  # prompt tokens in a step that also decodes, at most

@@ -18,7 +18,7 @@ class ModelInfo:
     architecture: str  # the class name that the configuration gives, or its model type
     max_model_len: int  # tokens of prompt and answer together, or of a text to embed
     vocab_size: int  # of the logits or the token embeddings; the tokenizer may use less
-    dtype: str  # of the arithmetic, such as "float32"
+    dtype: str  # of the weights in memory, such as "float32" or "int8"
     device: str
     num_parameters: int  # as stored; a tied head counts once
     fingerprint: str  # changes with what may change tokens: the model's files, its type, backend and versions

@@ -35,6 +35,8 @@ _CPU_BATCH_TOKENS = 512
 
 def load_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDtype, device: str) -> Made:
     """An engine's side that embeds with the encoder of `folder`, as `engines.build_encoder` says."""
+    if config.quantization:
+        raise ModelLoadError(f"{folder}: an encoder has no {config.quantization} weights (engine.quantization)")
     target = choose_device(device)
     files = SentenceFiles.read(folder)
     model_config = read_model_config(files.body)
@@ -46,6 +48,7 @@ def load_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDt
     checkpoint = Checkpoint(files.body)
     said = sorted({*folder.glob("*.json"), *folder.glob("*/config.json")})
     dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
+    weight_type = str(dtype).removeprefix("torch.")
     with load_progress(str(folder), checkpoint.num_bytes) as on_read:
         encoder = load_weights(model_config, files, dtype, target)
         on_read(checkpoint.num_bytes)
@@ -63,10 +66,10 @@ def load_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDt
             architecture=architecture_of(model_config),
             max_model_len=max_model_len,
             vocab_size=model_config.vocab_size,
-            dtype=str(dtype).removeprefix("torch."),
+            dtype=weight_type,
             device=str(target),
             num_parameters=checkpoint.num_parameters,
-            fingerprint=fingerprint(checkpoint, dtype, *said),
+            fingerprint=fingerprint(checkpoint, weight_type, *said),
         ),
         body=files.body,
         num_dimensions=encoder.num_dimensions,

@@ -100,8 +100,10 @@ def load_model(
             f"{folder}: the tokenizer has {tokenizer.vocab_size} ids, the model only {model_config.vocab_size}"
         )
     checkpoint = Checkpoint(folder)
+    if config.quantization and compute_dtype == "float32":
+        raise ModelLoadError(f"{folder}: with engine.quantization {config.quantization}, dtype can't be float32")
     dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
-    spec = ModelSpec(model_config, checkpoint, dtype, target, max_model_len, config.block_size)
+    spec = ModelSpec(model_config, checkpoint, dtype, target, max_model_len, config.block_size, config.quantization)
     chosen = choose_backend(spec, config.backend)
     num_threads = config.num_threads or choose_num_threads(checkpoint, target)
     with load_progress(model, checkpoint.num_bytes) as on_read:
@@ -120,6 +122,7 @@ def load_model(
     sampler = chosen.sampler(backend, config.watermark)
     runner = ModelRunner(backend, sampler, num_blocks, config.block_size, num_threads=num_threads)
     eos_token_ids = _eos_token_ids(folder, model_config)
+    weight_type = config.quantization or str(dtype).removeprefix("torch.")
     return LoadedModel(
         runner=runner,
         tokenizer=tokenizer,
@@ -128,12 +131,12 @@ def load_model(
             architecture=architecture_of(model_config),
             max_model_len=max_model_len,
             vocab_size=model_config.vocab_size,
-            dtype=str(dtype).removeprefix("torch."),
+            dtype=weight_type,
             device=str(target),
             num_parameters=checkpoint.num_parameters,
             fingerprint=fingerprint(
                 checkpoint,
-                dtype,
+                weight_type,
                 *(folder / name for name in _DECIDING if (folder / name).is_file()),
                 backend=f"{chosen.name} {chosen.arithmetic(spec)}",
             ),

@@ -62,8 +62,8 @@ def architecture_of(model_config: Any) -> str:
     return str((model_config.architectures or [model_config.model_type])[0])
 
 
-def fingerprint(checkpoint: Checkpoint, dtype: torch.dtype, *files: Path, backend: str = "") -> str:
-    """Short and stable: the same weights, `files`, compute type, versions and backend give the same one everywhere."""
+def fingerprint(checkpoint: Checkpoint, weight_type: str, *files: Path, backend: str = "") -> str:
+    """Short and stable: the same weights, `files`, type in memory, versions and backend give the same everywhere."""
     versions = (version("sluice"), torch.__version__)
-    described = (checkpoint.digest(), *(file.read_text() for file in files), str(dtype), *versions, backend)
+    described = (checkpoint.digest(), *(file.read_text() for file in files), weight_type, *versions, backend)
     return hashlib.sha256("\0".join(described).encode()).hexdigest()[:12]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,16 @@ def test_a_backend_that_can_not_serve_is_refused_where_it_is_forced(
     save(name, tmp_path)
     with pytest.raises(ModelLoadError, match=message):
         choose_backend(spec(tmp_path), backend)
+
+
+@pytest.mark.parametrize("backend", ["torch", "transformers"])
+@pytest.mark.parametrize("quantization", ["int8", "int4"])
+def test_a_backend_without_quantised_weights_refuses_them(backend: str, quantization: str, tmp_path: Path) -> None:
+    """No other type takes their place; the setting is named."""
+    save("llama", tmp_path)
+    message = rf"backend {backend}: it has no {quantization} weights \(engine\.quantization\)$"
+    with pytest.raises(ModelLoadError, match=message):
+        choose_backend(replace(spec(tmp_path), quantization=quantization), backend)
 
 
 def test_a_new_backend_is_a_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -167,6 +167,8 @@ def test_length_above_the_folders_is_refused(tmp_path: Path) -> None:
     save_encoder("bert", tmp_path)
     with pytest.raises(ModelLoadError, match=r"max_model_len 41 exceeds the length that .* takes, 40"):
         build_encoder(tmp_path, EngineConfig(max_model_len=41, worker="thread"), device="cpu")
+    with pytest.raises(ModelLoadError, match=r"an encoder has no int8 weights \(engine\.quantization\)"):
+        build_encoder(tmp_path, EngineConfig(quantization="int8", worker="thread"), device="cpu")
 
 
 async def test_folder_decides_pooling_and_normalisation(tmp_path: Path) -> None:

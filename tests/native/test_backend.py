@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import abc
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import sluice_native
@@ -25,6 +26,7 @@ from service.generation.request import GenerationRequest
 from tests.engine.fakes import read
 from tests.engine.tiny_models import (
     LEAN,
+    NUM_BLOCKS,
     Part,
     config,
     load,
@@ -81,6 +83,27 @@ def test_its_arithmetic_is_a_version_and_the_instruction_set_in_use(tmp_path: Pa
     source = spec(tmp_path, block_size=BLOCK_SIZE)
     used = sluice_native.Model(**shape_of(source.config)).instruction_set
     assert choose_backend(source).arithmetic(source) == f"{version('sluice-native')} {used}"
+@pytest.mark.parametrize("quantization", ["int8", "int4"])
+def test_quantised_weights_are_chosen_by_a_setting(quantization: Literal["int8", "int4"]) -> None:
+    """The description names them, and the fingerprint tells them from others."""
+    sizes = EngineConfig(num_blocks=24, worker="thread")
+    plain = build_engine(str(FOLDER), sizes)
+    rounded = build_engine(str(FOLDER), replace(sizes, quantization=quantization))
+    assert rounded.info.dtype == quantization
+    assert rounded.info.fingerprint != plain.info.fingerprint
+    with pytest.raises(ModelLoadError, match=f"with engine.quantization {quantization}, dtype can't be float32"):
+        build_engine(str(FOLDER), replace(sizes, quantization=quantization), compute_dtype="float32")
+
+
+def test_fewer_bits_lie_further_from_the_weights_logits(tmp_path: Path) -> None:
+    model, ids, errors = save("llama", tmp_path), tokens(LENGTH), []
+    exact = reference(model, ids)
+    for quantization in (None, "int8", "int4"):
+        source = replace(spec(tmp_path, block_size=BLOCK_SIZE), quantization=quantization)
+        backend = choose_backend(source).load(source)
+        backend.allocate(NUM_BLOCKS, BLOCK_SIZE)
+        errors.append(float((in_pieces(backend, ids, (20, 21), [3, 1, 2]) - exact).std() / exact.std()))
+    assert errors[0] < 1e-4 < errors[1] < errors[2] < 0.5
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

@@ -108,6 +108,14 @@ def test_models_share_the_memory_for_caches() -> None:
     assert shares == {"c": 1 / 3, "a": 1 / 2, "b": 0.2}
 
 
+def test_quantization_is_not_the_bundled_encoders() -> None:
+    """A setting for all models is one for those that generate; an encoder named by a caller would refuse it."""
+    chat, encoder = read_settings(Settings, ["--engine.quantization=int8"]).served_models()
+    assert chat.engine is not None
+    assert encoder.engine is not None
+    assert (chat.engine.quantization, encoder.engine.quantization) == ("int8", None)
+
+
 def test_model_flag_may_stand_several_times() -> None:
     """NAME=PATH, once a model."""
     models = read_settings(Settings, ["--model", "a=/a", "--model", "b=/b"]).served_models()
@@ -132,6 +140,7 @@ def test_opentelemetrys_own_variable_is_the_last_resort(monkeypatch: pytest.Monk
         (["--log-level=loud"], "log_level: "),
         (["--dtype=int3"], "dtype: "),
         (["--engine.block-size=0"], "block_size must be"),
+        (["--engine.quantization=int3"], "engine.quantization: "),
         (["--model=x"], "model"),
         (["--models=[{}]"], "models.0.name: "),
         (["--models=[{"], "models"),

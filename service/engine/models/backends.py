@@ -14,7 +14,7 @@ from service.engine.models.backend import Backend, Sampler
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.decoder_shape import lean_refusal
 from service.engine.models.load_decoder import load_decoder
-from service.engine.models.native_backend import load_native, native_arithmetic, native_refusal
+from service.engine.models.native_backend import QUANTIZATIONS, load_native, native_arithmetic, native_refusal
 from service.engine.watermark import Watermark
 from service.generation.errors import ModelLoadError
 
@@ -33,6 +33,7 @@ class ModelSpec:
     device: torch.device
     max_positions: int  # tokens of the longest sequence
     block_size: int = 16  # tokens a cache block
+    quantization: str | None = None  # int8 or int4: to round the weights to as they are loaded
 
 
 def _torch_sampler(backend: Backend[Any], watermark: Watermark) -> Sampler[Any]:
@@ -55,6 +56,7 @@ class BackendRow:
     while a model is loaded is a ModelLoadError of `load`. `sampler` makes what samples from the backend's logits.
     `arithmetic` names what decides the logits' bits beside the weights, their type and torch.
     With `is_invariant` a row of its logits has the same bits whatever else is in the step.
+    `quantizations` are those that it has.
     """
 
     name: str
@@ -63,6 +65,7 @@ class BackendRow:
     sampler: Callable[[Backend[Any], Watermark], Sampler[Any]] = _torch_sampler
     arithmetic: Callable[[ModelSpec], str] = _torch_arithmetic
     is_invariant: bool = False
+    quantizations: frozenset[str] = frozenset()
 
 
 def _native_sampler(backend: Any, watermark: Watermark) -> Sampler[Any]:
@@ -90,9 +93,10 @@ BACKENDS = (
     BackendRow(
         "native",
         lambda spec: native_refusal(spec.config, spec.dtype, spec.device, spec.block_size),
-        lambda spec: load_native(spec.config, spec.checkpoint, spec.dtype),
+        lambda spec: load_native(spec.config, spec.checkpoint, spec.dtype, spec.quantization),
         _native_sampler,
         arithmetic=lambda _: native_arithmetic(),
+        quantizations=QUANTIZATIONS,
         is_invariant=True,
     ),
     BackendRow(
@@ -120,9 +124,15 @@ def choose_backend(spec: ModelSpec, name: str = AUTO, table: Sequence[BackendRow
         raise ModelLoadError(f"engine.backend must be {AUTO} or one of {names}, not {name!r}")
     folder, refusals = spec.checkpoint.folder, []
     for row in named:
-        refusal = row.refusal(spec)
+        refusal = _quantization_refusal(row, spec) or row.refusal(spec)
         if refusal is None:
             return row
         _log.info("%s: not served by the backend %s: %s", folder, row.name, refusal)
         refusals.append(f"backend {row.name}: {refusal}")
     raise ModelLoadError(f"{folder}: the architecture {spec.config.model_type} can't be served: {'; '.join(refusals)}")
+
+
+def _quantization_refusal(row: BackendRow, spec: ModelSpec) -> str | None:
+    if spec.quantization is None or spec.quantization in row.quantizations:
+        return None
+    return f"it has no {spec.quantization} weights (engine.quantization)"

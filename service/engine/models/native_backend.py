@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SERVED_TYPES = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
 _SERVED_ROPES = {"default", "linear", "llama3", "yarn"}
 _SERVED_LAYERS = {"full_attention", "sliding_attention"}
+QUANTIZATIONS = frozenset({"int8", "int4"})
 _WEIGHT_TYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 _SLOTS = 16  # a block has a multiple of them
 _DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store what the configuration implies
@@ -87,12 +88,17 @@ def native_arithmetic() -> str:
     return f"{version('sluice-native')} {sluice_native.instruction_sets()[0]}"
 
 
-def load_native(config: Any, checkpoint: Checkpoint, dtype: torch.dtype) -> NativeBackend:
-    """Pack a checkpoint's weights. Raises ModelLoadError for a missing, unexpected or wrongly shaped tensor."""
+def load_native(
+    config: Any, checkpoint: Checkpoint, dtype: torch.dtype, quantization: str | None = None
+) -> NativeBackend:
+    """Pack a checkpoint's weights, rounded to one of `QUANTIZATIONS` if one is given, else in `dtype`.
+
+    Raises ModelLoadError for a missing, unexpected or wrongly shaped tensor.
+    """
     import sluice_native  # noqa: PLC0415  it is there only where it was built
 
     try:
-        model = sluice_native.Model(**_shape(config), weight_type=_WEIGHT_TYPES[dtype])
+        model = sluice_native.Model(**_shape(config), weight_type=quantization or _WEIGHT_TYPES[dtype])
     except ValueError as error:
         raise ModelLoadError(f"{checkpoint.folder}: {error}") from error
     for name, shape in model.tensors().items():
