@@ -47,8 +47,9 @@ int columns_multiple(Type type) {
 
 // The nearest whole level. What is not a number becomes the lowest; its scale is not a number either then.
 int level_of(float value, int lowest, int highest) {
-  return static_cast<int>(
-      std::fmin(static_cast<float>(highest), std::fmax(static_cast<float>(lowest), std::nearbyint(value))));
+  const float least = static_cast<float>(lowest), most = static_cast<float>(highest);
+  const float above = value > least ? value : least;
+  return static_cast<int>(std::lrint(above < most ? above : most));
 }
 
 // Not a number if one of the values is not finite, so that what is made of them isn't taken for sound; else 0.

@@ -69,6 +69,31 @@ def test_checkpoint_refuses_other_types(folder: Path) -> None:
         _ = Checkpoint(folder).dtype
 
 
+def test_a_file_that_is_cut_short_while_it_is_read_is_refused(folder: Path) -> None:
+    """An error instead of a signal that ends the process."""
+    checkpoint = Checkpoint(folder)
+    truncate(folder)
+    last = checkpoint.describe()[-1]
+    with pytest.raises(ModelLoadError, match=f"{FILE}: {last[0]} can't be read: the file has become shorter"):
+        checkpoint.take(*last[:2])
+
+
+def test_what_was_read_and_let_go_is_in_memory_no_longer(tmp_path: Path) -> None:
+    """A load of 128 MiB in pieces of 4 MiB never holds a quarter of them."""
+    save_file({f"t{index}": torch.zeros(1 << 20) for index in range(32)}, tmp_path / FILE)
+    checkpoint = Checkpoint(tmp_path)
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+    before = kibibytes("VmRSS")
+    for name, shape, _ in checkpoint.describe():
+        checkpoint.take(name, shape)
+    assert kibibytes("VmHWM") - before < 32 << 10
+
+
+def kibibytes(field: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
+
+
 def test_load_reads_shards(folder: Path) -> None:
     """A model in several files loads as from one; a file that the index names and nobody has is told by name."""
     ids = tokens(9)

@@ -1,4 +1,8 @@
-"""A folder of safetensors files, read tensor by tensor, so that a load holds one above the model's final size."""
+"""A folder of safetensors files, read tensor by tensor, so that a load holds one above the model's final size.
+
+What is read is copied, not mapped: a mapped page stays resident until its file is closed, so that a load would hold the
+whole file beside the weights that are made of it, and it would end the process if someone rewrote the file in place.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -29,6 +34,7 @@ class Checkpoint:
         self.on_read: Callable[[int], None] | None = None  # called with the bytes of each tensor as it is taken
         self._files: dict[Path, Any] = {}
         self._file_of: dict[str, Path] = {}
+        self._offsets: dict[str, int] = {}  # in the tensor's file, in bytes
         self._taken: set[str] = set()
         for file in _files_of(folder):
             try:
@@ -36,6 +42,7 @@ class Checkpoint:
             except (SafetensorError, OSError) as error:
                 raise ModelLoadError(f"{file} can't be read as safetensors: {error}") from error
             self._file_of.update(dict.fromkeys(self._files[file].keys(), file))
+            self._offsets.update(_offsets(file))
 
     def __contains__(self, name: str) -> bool:
         return name in self._file_of
@@ -65,9 +72,7 @@ class Checkpoint:
         for name, _, kind in self.describe():
             if name.endswith(_INDICES):
                 continue
-            if kind not in _TYPES:
-                raise ModelLoadError(f"{self._file_of[name]}: {name} has the type {kind}; weights are F32, F16 or BF16")
-            types.add(_TYPES[kind])
+            types.add(self._type(name, kind))
         return types.pop() if len(types) == 1 else torch.float32
 
     def digest(self) -> str:
@@ -90,15 +95,18 @@ class Checkpoint:
                 f"{self._file_of[name]}: {name} has the shape {list(self.shape(name))}, "
                 f"the configuration asks for {list(shape)}"
             )
+        dtype = self._type(name, self._slice(name).get_dtype())
+        num_bytes = math.prod(shape) * dtype.itemsize
         try:
-            # A copy: what is mapped would end the process if someone rewrote the file in place.
-            tensor: Tensor = self._files[self._file_of[name]].get_tensor(name).clone()
-        except (SafetensorError, OSError) as error:
+            read = np.fromfile(self._file_of[name], np.uint8, num_bytes, offset=self._offsets[name])
+        except OSError as error:
             raise ModelLoadError(f"{self._file_of[name]}: {name} can't be read: {error}") from error
+        if read.nbytes < num_bytes:
+            raise ModelLoadError(f"{self._file_of[name]}: {name} can't be read: the file has become shorter")
         self._taken.add(name)
         if self.on_read is not None:
-            self.on_read(tensor.nbytes)
-        return tensor
+            self.on_read(num_bytes)
+        return torch.from_numpy(read).view(dtype).view(tuple(shape))
 
     def require_all_taken(self, known: Iterable[str] = ()) -> None:
         """Raise ModelLoadError if a tensor was not taken, unless its name ends with one of `known`."""
@@ -108,8 +116,21 @@ class Checkpoint:
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
             raise ModelLoadError(f"{self._file_of[left[0]]}: the model has no use for the tensor {left[0]}{more}")
 
+    def _type(self, name: str, kind: str) -> torch.dtype:
+        if kind not in _TYPES:
+            raise ModelLoadError(f"{self._file_of[name]}: {name} has the type {kind}; weights are F32, F16 or BF16")
+        return _TYPES[kind]
+
     def _slice(self, name: str) -> Any:
         return self._files[self._file_of[name]].get_slice(name)
+
+
+def _offsets(file: Path) -> dict[str, int]:
+    """Where each tensor begins in a safetensors file: its header's size, its header as JSON, then the tensors."""
+    with file.open("rb") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+        header = json.loads(opened.read(size))
+    return {name: 8 + size + entry["data_offsets"][0] for name, entry in header.items() if name != "__metadata__"}
 
 
 def _files_of(folder: Path) -> list[Path]:

@@ -98,7 +98,9 @@ def load_native(
     import sluice_native  # noqa: PLC0415  it is there only where it was built
 
     try:
-        model = sluice_native.Model(**_shape(config), weight_type=quantization or _WEIGHT_TYPES[dtype])
+        model = sluice_native.Model(
+            **_shape(config), num_threads=torch.get_num_threads(), weight_type=quantization or _WEIGHT_TYPES[dtype]
+        )
     except ValueError as error:
         raise ModelLoadError(f"{checkpoint.folder}: {error}") from error
     for name, shape in model.tensors().items():
