@@ -3,11 +3,11 @@ PY := .venv/bin/python
 BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 
-.PHONY: help run test test-fast check sanitize generate release-contract bench clean
+.PHONY: help run test test-fast check sanitize generate release-contract bench dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model
-	@tools/install.sh run && { tools/install.sh native || echo "models are computed by torch instead" >&2; } && exec $(PY) tools/run.py
+	@tools/install.sh run && { tools/install.sh native || echo "torch computes the models; for a step in C++: NATIVE_COMPILER=zig make run" >&2; } && exec $(PY) tools/run.py
 test:  ## run all tests
 	@tools/install.sh dev native npm validate clients browser && $(PY) -m pytest
 test-fast:  ## run the tests that need neither npm nor a browser nor the whole product, in about a minute
@@ -22,5 +22,7 @@ release-contract:  ## keep the contract of this version, which later ones must n
 	@tools/install.sh dev npm validate && tools/release_contract.sh
 bench:  ## measure against transformers serve, then the parts; see bench/README.md
 	@tools/install.sh bench native && for part in serving engine_step long_prompt native_step quantization load_memory sampler_rows engine_worker gateway_stream; do $(PY) -m bench.$$part || exit; done
+dist:  ## build wheels of the product and of the step in C++ into dist/, so that others need no compiler
+	@tools/install.sh run dist && ls dist
 clean:  ## remove all that was installed or built
-	rm -rf .venv .venvs .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build *.egg-info
+	rm -rf .venv .venvs .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build native/build dist *.egg-info

@@ -3,7 +3,8 @@
 #   run       the product's Python packages
 #   dev       those, and what tests and checks need
 #   bench     those, and the server that the benches compare with
-#   native    the native step of native/, which takes a C++ compiler
+#   native    the native step of native/, which takes a C++ compiler: the system's or, with NATIVE_COMPILER=zig, PyPI's
+#   dist      wheels of the product and of native/, into dist/
 #   cmake     a C++ compiler, CMake and ninja, to build native/ without Python
 #   npm       buf, and clients of the tests: grpc-js, openai, playwright
 #   validate  protovalidate's .proto file, for buf
@@ -37,13 +38,42 @@ python_part() {  # python_part NAME EXTRAS: an editable install of this checkout
 }
 
 native_part() {
-    local stamp=.venv/.installed-native
-    [ -f "$stamp" ] && [ -z "$(find native -type f -newer "$stamp" -print -quit)" ] && return
-    local headers; headers=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))')
-    if ! command -v c++ >/dev/null || [ ! -f "$headers/Python.h" ]; then apt g++ python3-dev; fi
+    local stamp=.venv/.installed-native compiler=${NATIVE_COMPILER:-c++}
+    [ "$(cat "$stamp" 2>/dev/null)" = "$compiler" ] && [ -z "$(find native -type f -newer "$stamp" -print -quit)" ] && return
+    native_compiler "$compiler"
     say "building native/ into .venv; about a minute"
-    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps ./native
-    touch "$stamp"
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps ./native || fail "native/ can't be built"
+    echo "$compiler" >"$stamp"
+}
+
+native_compiler() {  # native_compiler c++|zig: what CMake needs to find that compiler
+    local headers missing=() zig=$PWD/.cache/zig
+    headers=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    [ -f "$headers/Python.h" ] || missing+=(python3-dev)
+    case $1 in
+        c++) command -v c++ >/dev/null || missing+=(g++) ;;
+        zig) ;;
+        *) fail "NATIVE_COMPILER must be c++ or zig, not $1" ;;
+    esac
+    if [ ${#missing[@]} -gt 0 ]; then apt "${missing[@]}"; fi
+    if [ "$1" = c++ ]; then return; fi
+    if [ ! "$zig/c++" -nt constraints.txt ]; then
+        say "installing the compiler zig into .cache/zig; about 400 MB"
+        .venv/bin/pip install --quiet --disable-pip-version-check --upgrade --target "$zig" -c constraints.txt ziglang
+        local tool
+        for tool in ar ranlib c++; do
+            # shellcheck disable=SC2016  # "$@" is the wrapper's
+            printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig/ziglang/zig" "$tool" >"$zig/$tool"
+            chmod +x "$zig/$tool"
+        done
+    fi
+    export CXX=$zig/c++ CMAKE_ARGS="-DCMAKE_AR=$zig/ar -DCMAKE_RANLIB=$zig/ranlib"
+}
+
+dist_part() {
+    native_compiler "${NATIVE_COMPILER:-c++}"
+    say "building wheels into dist/"
+    .venv/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . ./native
 }
 
 cmake_part() {
@@ -104,11 +134,12 @@ for part in "$@"; do
         bench) python_part bench bench ;;
         native) native_part ;;
         cmake) cmake_part ;;
+        dist) dist_part ;;
         npm) npm_part ;;
         validate) validate_part ;;
         clients) clients_part ;;
         browser) browser_part ;;
         shell) shell_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench native cmake npm validate clients browser shell" ;;
+        *) fail "unknown part $part; the parts are: run dev bench native dist cmake npm validate clients browser shell" ;;
     esac
 done
