@@ -18,9 +18,9 @@ cd "$(dirname "$0")/.."
 say() { printf 'install: %s\n' "$*" >&2; }
 fail() { printf 'install: %s\n' "$*" >&2; exit 1; }
 
-apt() {  # packages a bare machine lacks; only root can install them
+apt() {  # packages a bare machine lacks; only root can install them. `otherwise`, if set, is told to others
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-        fail "$1 is missing; install it with: sudo apt-get install -y $*"
+        fail "$1 is missing; install it with: sudo apt-get install -y $*${otherwise:-}"
     fi
     say "installing Debian packages: $*"
     { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } >&2
@@ -42,16 +42,16 @@ native_part() {
     [ "$(cat "$stamp" 2>/dev/null)" = "$compiler" ] && [ -z "$(find native -type f -newer "$stamp" -print -quit)" ] && return
     native_compiler "$compiler"
     say "building native/ into .venv; about a minute"
-    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps ./native || fail "native/ can't be built"
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps ./native || fail "native/ can't be built, and torch computes the models"
     echo "$compiler" >"$stamp"
 }
 
 native_compiler() {  # native_compiler c++|zig: what CMake needs to find that compiler
-    local headers missing=() zig=$PWD/.cache/zig
+    local headers missing=() zig=$PWD/.cache/zig otherwise="; native/ isn't built, and torch computes the models"
     headers=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))')
     [ -f "$headers/Python.h" ] || missing+=(python3-dev)
     case $1 in
-        c++) command -v c++ >/dev/null || missing+=(g++) ;;
+        c++) command -v c++ >/dev/null || { missing=(g++ "${missing[@]}") otherwise+=" (NATIVE_COMPILER=zig needs no g++)"; } ;;
         zig) ;;
         *) fail "NATIVE_COMPILER must be c++ or zig, not $1" ;;
     esac
