@@ -19,6 +19,8 @@ _OTHER_KINDS = {
     "watermark",
     "max_slowdown",
     "speculation",
+    "draft_model",
+    "draft_quantization",
 }
 
 
@@ -31,7 +33,8 @@ class EngineConfig:
     are loaded, which only some backends can.
     `num_blocks` None is as many as the memory holds, `max_model_len` None the model's own context length,
     `num_threads` None as many as suit its size. `prefix_caching` False keeps requests from sharing cached prompts; the
-    choices of one request share theirs all the same.
+    choices of one request share theirs all the same. `draft_model`, a folder or a hub id, is a cheaper one of the same
+    vocabulary, whose guesses take the place of those from a text's own past; `draft_quantization` is for its weights.
     """
 
     backend: str = "auto"
@@ -48,6 +51,8 @@ class EngineConfig:
     max_queue_tokens: int = 262_144  # prompt tokens of those requests
     prefix_caching: bool = True
     speculation: bool = True  # compute guesses of the next tokens ahead, where that changes no answer
+    draft_model: str | None = None
+    draft_quantization: Literal["int8", "int4"] | None = None
     num_threads: int | None = None
     watermark: Watermark = field(default_factory=Watermark)  # of the requests that ask for one
 
@@ -58,6 +63,10 @@ class EngineConfig:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{each.name} must be a whole number of at least 1, not {value!r}")
+        if self.draft_model and not self.speculation:
+            raise ValueError("draft_model needs speculation")
+        if self.draft_quantization and not self.draft_model:
+            raise ValueError("draft_quantization needs draft_model")
         if not self.max_slowdown > 1:
             raise ValueError(f"max_slowdown must be above 1, not {self.max_slowdown!r}")
         if self.max_batch_sequences > self.max_batch_tokens:

@@ -12,7 +12,9 @@ from transformers import GenerationConfig
 from service.engine.config import EngineConfig
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.description import ComputeDtype, GeneratorDescription, ModelInfo
+from service.engine.drafter import Drafter
 from service.engine.generator_core import GeneratorCore
+from service.engine.load_drafter import DraftModel, load_draft_model
 from service.engine.memory import cache_bytes
 from service.engine.model_folder import find_folder
 from service.engine.model_runner import ModelRunner
@@ -48,6 +50,7 @@ class LoadedModel:
     info: ModelInfo
     folder: Path
     eos_token_ids: frozenset[int]
+    drafter: Drafter | None  # with speculation
 
 
 def load_generator(
@@ -71,7 +74,7 @@ def load_generator(
         compile_constraint=(
             ConstraintCompiler(loaded.tokenizer, control_token_ids, eos_token_ids) if eos_token_ids else None
         ),
-        speculation=Speculation(PromptDrafter()) if loaded.config.speculation else None,
+        speculation=Speculation(loaded.drafter) if loaded.drafter else None,
     )
     description = GeneratorDescription(loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids)
     return Made(core, description, again={"config": loaded.config})
@@ -111,6 +114,12 @@ def load_model(
         backend = chosen.load(spec)
     room = int(cache_bytes(target) * cache_share)
     bytes_per_block = backend.bytes_per_block(config.block_size)
+    draft_model = None
+    if config.draft_model is not None:
+        if not chosen.is_invariant:
+            raise ModelLoadError(f"{folder}: engine.draft_model can't be used with the backend {chosen.name}")
+        draft_model = load_draft_model(config.draft_model, config, spec, tokenizer)
+        bytes_per_block += draft_model.bytes_per_block(config.block_size)
     num_blocks = config.num_blocks or _num_blocks(config, max_model_len, bytes_per_block, room, folder)
     resolved = replace(
         config,
@@ -143,7 +152,14 @@ def load_model(
         ),
         folder=folder,
         eos_token_ids=eos_token_ids,
+        drafter=_drafter(draft_model, sampler, resolved),
     )
+
+
+def _drafter(draft_model: DraftModel | None, sampler: Any, config: EngineConfig) -> Drafter | None:
+    if not config.speculation:
+        return None
+    return PromptDrafter() if draft_model is None else draft_model.drafter(sampler.draw, config)
 
 
 def _num_blocks(config: EngineConfig, max_model_len: int, bytes_per_block: int, room: int, folder: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from service.constraints.grammar import format_grammar
 from service.engine.config import EngineConfig
 from service.engine.engines import build_engine
 from service.generation.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.generation.errors import ModelLoadError
 from service.generation.output import GenerationOutput, TokenLogprob
 from service.generation.output_format import JsonSchema
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from service.generation.stats import EngineStats
 from tests.engine.fakes import read
+from tests.engine.tiny_models import save
 
 pytest.importorskip("sluice_native")
 
@@ -74,8 +77,8 @@ def answer_of(outputs: list[GenerationOutput]) -> Answer:
     ]
 
 
-async def answers(*, speculation: bool, together: bool) -> tuple[dict[str, Answer], EngineStats]:
-    config = EngineConfig(num_blocks=512, num_threads=1, worker="thread", backend="native", speculation=speculation)
+async def answers(*, together: bool, **settings: Any) -> tuple[dict[str, Answer], EngineStats]:
+    config = EngineConfig(num_blocks=512, num_threads=1, worker="thread", backend="native", **settings)
     built = build_engine(str(FOLDER), config, compute_dtype="float32")
     stopping = StopParams(max_tokens=60, ignore_eos=True)
     requests = {}
@@ -96,12 +99,39 @@ async def answers(*, speculation: bool, together: bool) -> tuple[dict[str, Answe
         return dict(zip(requests, found, strict=True)), engine.stats()
 
 
-async def test_drafts_change_no_answer_of_a_real_model() -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"draft_model": str(FOLDER), "draft_quantization": "int4"}],
+    ids=["from the text", "by the same model in four bits"],
+)
+async def test_drafts_change_no_answer_of_a_real_model(settings: dict[str, Any]) -> None:
     """Tokens, text, logprobs and ends are equal, bit by bit, for each way to ask, alone and together."""
     plain, stats = await answers(speculation=False, together=False)
     assert stats.num_draft_tokens == 0
     for together in (False, True):
-        drafted, stats = await answers(speculation=True, together=together)
+        drafted, stats = await answers(**settings, together=together)
         assert stats.num_accepted_draft_tokens > 50
         for name, answer in plain.items():
             assert drafted[name] == answer, name
+
+
+def test_draft_model_needs_the_same_vocabulary(tmp_path: Path) -> None:
+    """A model that spells otherwise would guess what nobody meant."""
+    save("llama", tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(FOLDER / name, tmp_path)
+    with pytest.raises(ModelLoadError, match=r"engine\.draft_model .*another vocabulary"):
+        build_engine(str(FOLDER), EngineConfig(num_blocks=64, worker="thread", draft_model=str(tmp_path)))
+
+
+def test_draft_model_needs_a_backend_without_company() -> None:
+    """Where a row's bits depend on its neighbours, a draft could change an answer."""
+    config = EngineConfig(num_blocks=64, worker="thread", backend="torch", draft_model=str(FOLDER))
+    with pytest.raises(ModelLoadError, match=r"engine\.draft_model can't be used with the backend torch"):
+        build_engine(str(FOLDER), config)
+
+
+def test_torch_does_without_speculation() -> None:
+    """So its answers are not changed by what is guessed."""
+    config = EngineConfig(num_blocks=64, worker="thread", backend="torch")
+    assert not build_engine(str(FOLDER), config).config.speculation

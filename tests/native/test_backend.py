@@ -83,6 +83,8 @@ def test_its_arithmetic_is_a_version_and_the_instruction_set_in_use(tmp_path: Pa
     source = spec(tmp_path, block_size=BLOCK_SIZE)
     used = sluice_native.Model(**shape_of(source.config)).instruction_set
     assert choose_backend(source).arithmetic(source) == f"{version('sluice-native')} {used}"
+
+
 @pytest.mark.parametrize("quantization", ["int8", "int4"])
 def test_quantised_weights_are_chosen_by_a_setting(quantization: Literal["int8", "int4"]) -> None:
     """The description names them, and the fingerprint tells them from others."""
