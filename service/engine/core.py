@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import abc
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from service.engine.mail import Report
 from service.engine.scheduler import Scheduler
@@ -19,8 +18,7 @@ from service.generation.output import TokenLogprob
 from service.generation.stats import EngineStats
 
 
-@dataclass(frozen=True, slots=True)
-class SampledToken:
+class SampledToken(NamedTuple):
     """What a step yields for one sequence. The logprobs are present if the request asks for them."""
 
     token_id: int

@@ -36,6 +36,7 @@ class Detokenizer:
         self._min_tokens = min_tokens
         self._skipped_ids = tokenizer.special_token_ids if skip_special_tokens else frozenset()
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._is_between = True  # two characters: the decoder holds no bytes
         self._held = ""  # the longest end of the text that is the beginning of a stop string
         self._num_tokens = 0
 
@@ -47,7 +48,7 @@ class Detokenizer:
         self._num_tokens += 1
         if token_id in self._skipped_ids:
             return ""
-        text = self._decoder.decode(self._tokenizer.token_bytes(token_id))
+        text = self._decode(self._tokenizer.token_bytes(token_id))
         self.num_characters += len(text)
         if not self._stop:
             return text
@@ -63,6 +64,13 @@ class Detokenizer:
         """The rest of the text, when the choice ends for another reason than a stop string."""
         text = self._held + self._decoder.decode(b"", final=True)
         self._held = ""
+        return text
+
+    def _decode(self, new: bytes) -> str:
+        if self._is_between and new.isascii():
+            return new.decode("ascii")  # without the decoder, which is slower
+        text = self._decoder.decode(new)
+        self._is_between = not self._decoder.getstate()[0]
         return text
 
     def _find_stop(self, text: str, num_held: int) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import abc, deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from service.engine.mail import Abort, Add, Check, Done, InputVector, Mail, Report, Tell
@@ -101,8 +101,7 @@ class EncoderCore:
             (job.serial, InputVector(index, vector, began)) for (job, index), vector in zip(batch, vectors, strict=True)
         )
         num_tokens = sum(map(len, inputs))
-        self._stats = replace(
-            self._stats,
+        self._stats = self._stats._replace(
             step_time_s=self._clock() - began,
             step_tokens=num_tokens,
             step_sequences=len(batch),
@@ -113,7 +112,7 @@ class EncoderCore:
     def stats(self) -> EngineStats:
         """A snapshot of the state after the last step: a sequence is an input, and none holds cache blocks."""
         num_waiting = sum(len(job.request.inputs) - job.num_begun for job in self._jobs.values())
-        return replace(self._stats, num_waiting=num_waiting)
+        return self._stats._replace(num_waiting=num_waiting)
 
     def _abort(self, serial: int) -> None:
         if job := self._jobs.pop(serial, None):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import abc
-from dataclasses import replace
 from itertools import count
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
@@ -254,4 +253,4 @@ class EngineFront(Generic[OpenedT]):
 
 def _add(stats: EngineStats, before: EngineStats) -> EngineStats:
     """`stats` with counts that go on from those before."""
-    return replace(stats, **{name: getattr(stats, name) + getattr(before, name) for name in _COUNTERS})
+    return stats._replace(**{name: getattr(stats, name) + getattr(before, name) for name in _COUNTERS})

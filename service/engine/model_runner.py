@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import abc
-from dataclasses import replace
 from typing import Generic, TypeVar
 
 from service.engine.batch import make_batch, num_output_rows
@@ -94,4 +93,4 @@ class ModelRunner(Generic[Logits]):
         self, sequence: Sequence, result: SampledToken | SequenceError
     ) -> SampledToken | SequenceError:
         found = self._prompt_logprobs.pop(sequence, ())
-        return replace(result, prompt_logprobs=found) if found and isinstance(result, SampledToken) else result
+        return result._replace(prompt_logprobs=found) if found and isinstance(result, SampledToken) else result

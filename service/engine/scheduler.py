@@ -104,9 +104,10 @@ class Scheduler:
         """Take note that so many more of the sequence's tokens are computed."""
         num_full = sequence.num_computed_tokens // self.pool.block_size
         sequence.num_computed_tokens += num_tokens
-        if self._config.prefix_caching or len(sequence.group.sequences) > 1:
-            self.pool.publish(sequence, num_full, sequence.num_computed_tokens // self.pool.block_size)
-        if sequence.num_computed_tokens >= sequence.num_prompt_tokens:
+        num_full_now = sequence.num_computed_tokens // self.pool.block_size
+        if num_full_now > num_full and (self._config.prefix_caching or len(sequence.group.sequences) > 1):
+            self.pool.publish(sequence, num_full, num_full_now)
+        if self._following and sequence.num_computed_tokens >= sequence.num_prompt_tokens:
             for following in self._following.pop(sequence.group, ()):
                 insort(self._waiting, following, key=_by_order)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import abc
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from service.engine.sequence import Sequence, SequenceGroup
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledSequence:
+class ScheduledSequence(NamedTuple):
     """A sequence's share of a step: the tokens at num_computed_tokens up to num_computed_tokens + num_new_tokens.
 
     The block table already covers them. `samples` is whether they reach the end of token_ids, so that the step yields

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class EngineStats:
+class EngineStats(NamedTuple):
     """The state of the engine after a step. The `num_` fields of the second group only ever grow."""
 
     num_waiting: int = 0  # sequences that wait for blocks or for their turn, preempted ones included
