@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, Qwen2Config
+from transformers import AutoModelForCausalLM, PreTrainedConfig, Qwen2Config, Qwen3Config
 
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo" / "model"
@@ -45,6 +45,27 @@ LONG_24M = Qwen2Config(
     pad_token_id=8_190,
 )
 
+QWEN3_5M = Qwen3Config(
+    vocab_size=2_048,
+    hidden_size=256,
+    intermediate_size=640,
+    num_hidden_layers=6,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=64,
+    max_position_embeddings=4_096,
+    rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
+    tie_word_embeddings=False,
+    bos_token_id=None,
+    eos_token_id=2_047,
+    pad_token_id=0,
+)
+
+
+def qwen3_5m() -> Path:
+    """A folder with random fp32 weights of the bundled model's width, with six layers."""
+    return _random_weights("qwen3-5m-random", QWEN3_5M, torch.float32)
+
 
 def qwen2_5_0_5b() -> Path:
     """A folder with random bf16 weights of Qwen2.5-0.5B's shape."""
@@ -56,8 +77,8 @@ def long_24m() -> Path:
     return _random_weights("long-24m-random", LONG_24M)
 
 
-def _random_weights(name: str, config: Qwen2Config) -> Path:
-    """A folder with random bf16 weights of that shape; its tokenizer is the bundled one, filled up."""
+def _random_weights(name: str, config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16) -> Path:
+    """A folder with random weights of that shape; its tokenizer is the bundled one, filled up."""
     folder = ROOT / ".cache" / "bench" / name
     if (folder / "model.safetensors").is_file():
         return folder
@@ -68,7 +89,7 @@ def _random_weights(name: str, config: Qwen2Config) -> Path:
         shutil.copy(DEMO / file, building / file)
     (building / "tokenizer.json").write_text(filled_up(DEMO / "tokenizer.json", config.vocab_size))
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)  # type: ignore[no-untyped-call]
+    model = AutoModelForCausalLM.from_config(config, dtype=dtype)  # type: ignore[no-untyped-call]
     model.generation_config.eos_token_id = config.eos_token_id
     model.generation_config.do_sample = False
     model.save_pretrained(building)

@@ -1,0 +1,172 @@
+"""The servers that are compared: how each is started, paused, measured for memory and stopped.
+
+All listen on loopback and free ports, and are given two threads. A server that is not measured is stopped by a signal,
+so that its idling costs the others nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import shapes
+from bench.serving.gguf_weights import gguf_file
+
+ROOT = shapes.ROOT
+LLAMA_SERVER = ROOT / ".cache" / "llama.cpp" / "llama-server"
+START_TIMEOUT_S = 180
+THREADS = 2
+
+
+@dataclass(frozen=True)
+class Command:
+    """What starts a server: its ready URL answers 200 when it serves; `model` is the model's name there.
+
+    `fields` are those of a request's body that make its answers end by their length only.
+    """
+
+    arguments: list[str]
+    port: int
+    ready_path: str
+    model: str
+    fields: dict[str, Any]
+
+
+def free_port() -> int:
+    """A port that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def sluice(folder: Path, _streams: int, weights: str | None) -> Command:
+    """This server as `make run` starts it."""
+    ports = {name: free_port() for name in ("envoy", "envoy-admin", "gateway", "service", "service-metrics")}
+    flags = [f"--{name}-port={port}" for name, port in ports.items()]
+    if weights is not None:
+        raise ValueError(f"sluice has no setting for {weights}")
+    command = [sys.executable, "tools/run.py", *flags, f"--model=bench={folder}"]
+    return Command(command, ports["envoy"], "/readyz", "bench", {})
+
+
+def llama(folder: Path, streams: int, weights: str | None) -> Command:
+    """llama.cpp's server, with a slot for each stream."""
+    port = free_port()
+    file = gguf_file(folder, {None: None, "int8": "Q8_0", "int4": "Q4_0"}[weights])
+    command = [str(LLAMA_SERVER), "--model", str(file), "--port", str(port), "--no-webui"]
+    command += ["--parallel", str(streams), "--ctx-size", str(1_280 * streams)]
+    command += ["--threads", str(THREADS), "--threads-batch", str(THREADS), "--cont-batching", "--flash-attn", "on"]
+    return Command(command, port, "/health", "bench", {"ignore_eos": True})
+
+
+def transformers(folder: Path, _streams: int, _weights: str | None) -> Command:
+    """`transformers serve` with continuous batching."""
+    port = free_port()
+    command = [str(Path(sys.executable).with_name("transformers")), "serve", str(folder), "--continuous-batching"]
+    return Command([*command, "--device", "cpu", "--port", str(port)], port, "/health", str(folder), {})
+
+
+SERVERS: dict[str, Callable[[Path, int, str | None], Command]] = {
+    "sluice": sluice,
+    "llama.cpp": llama,
+    "transformers": transformers,
+}
+
+
+class Server:
+    """A server that is up."""
+
+    def __init__(self, command: Command, process: subprocess.Popen[bytes]) -> None:
+        self.command = command
+        self._ready_url = f"http://localhost:{command.port}{command.ready_path}"
+        self._process = process
+
+    def until_ready(self) -> None:
+        """Return when it serves; exit if it doesn't in time."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline and self._process.poll() is None:
+            try:
+                with urllib.request.urlopen(self._ready_url, timeout=2):
+                    return
+            except OSError:  # urllib's errors are such
+                time.sleep(0.1)
+        sys.exit(f"{self._ready_url} did not answer within {START_TIMEOUT_S} s; see .cache/bench/server.log")
+
+    def pause(self) -> None:
+        """Take the cores away from all its processes."""
+        for pid in self.processes():
+            os.kill(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Give them back; return when it serves."""
+        for pid in self.processes():
+            os.kill(pid, signal.SIGCONT)
+        self.until_ready()
+
+    def processes(self) -> list[int]:
+        """The first process and all that it started."""
+        found = [self._process.pid]
+        for pid in found:
+            for children in Path(f"/proc/{pid}/task").glob("*/children"):
+                found += map(int, children.read_text().split())
+        return found
+
+    def memory(self) -> int:
+        """Bytes that all its processes hold, each shared page divided among those that share it (PSS)."""
+        lines = [
+            line
+            for pid in self.processes()
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            if line.startswith("Pss:")
+        ]
+        return sum(int(line.split()[1]) * 1024 for line in lines)
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Processor time that each process has taken, by a name."""
+        taken: dict[str, float] = {}
+        for pid in self.processes():
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            name = f"{pid} {Path(f'/proc/{pid}/cmdline').read_bytes().replace(bytes(1), b' ').decode()[:60]}"
+            taken[name] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return taken
+
+
+@contextmanager
+def serving(command: Command) -> Iterator[Server]:
+    """The server, once it serves."""
+    with running(command.arguments) as process:
+        server = Server(command, process)
+        server.until_ready()
+        try:
+            yield server
+        finally:
+            for pid in server.processes():
+                os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in its own session, ended by Ctrl-C's signal; what it printed is in .cache/bench/server.log."""
+    (ROOT / ".cache" / "bench").mkdir(parents=True, exist_ok=True)
+    with (ROOT / ".cache" / "bench" / "server.log").open("ab") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
