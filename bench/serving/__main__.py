@@ -18,7 +18,7 @@ from typing import Any
 from bench import shapes
 from bench.serving.report import table
 from bench.serving.scenarios import Load, at_once
-from bench.serving.servers import SERVERS, Server, serving
+from bench.serving.servers import NAMES, Server, command_of, serving
 
 MODELS = {"5m": shapes.qwen3_5m, "0.5b": shapes.qwen2_5_0_5b}
 ANSWER = {"5m": 128, "0.5b": 32}
@@ -35,11 +35,11 @@ class Fleet:
     def turn(self, name: str, streams: int) -> Server:
         """That server, warm, ready and alone."""
         # Only llama.cpp's is started for a number of streams.
-        key = (name, streams if name == "llama.cpp" else 0)
+        key = (name, streams if name.startswith("llama.cpp") else 0)
         for other in self._servers.values():
             other.pause()
         if key not in self._servers:
-            command = SERVERS[name](self._folder, streams, None)
+            command = command_of(name, self._folder, streams)
             self._servers[key] = self._stack.enter_context(serving(command))
         self._servers[key].resume()
         return self._servers[key]
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--prompts", nargs="+", type=int, default=[32, 512])
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 4, 16])
-    parser.add_argument("--servers", nargs="+", choices=SERVERS, default=list(SERVERS))
+    parser.add_argument("--servers", nargs="+", default=list(NAMES))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--results", type=Path)
     options = parser.parse_args()

@@ -34,13 +34,13 @@ _LAYER = {
 _OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
-def gguf_file(folder: Path, quantized: str | None = None) -> Path:
-    """The folder's weights in their own type or, for `quantized`, in llama.cpp's type of that name, made once."""
+def gguf_file(folder: Path, quantized: str) -> Path:
+    """The folder's weights as GGUF, made once: in llama.cpp's type `quantized`, or if that is empty in their own."""
     plain = folder / "model.gguf"
     if not plain.is_file():
         _write(folder, plain.with_suffix(".building"))
         plain.with_suffix(".building").rename(plain)
-    if quantized is None:
+    if not quantized:
         return plain
     small = folder / f"model-{quantized}.gguf"
     if not small.is_file():

@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,7 @@ class Command:
     ready_path: str
     model: str
     fields: dict[str, Any]
+    environment: dict[str, str]
 
 
 def free_port() -> int:
@@ -50,38 +51,43 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def sluice(folder: Path, _streams: int, weights: str | None) -> Command:
+def command_of(server: str, folder: Path, streams: int) -> Command:
+    """The command of `sluice`, `llama.cpp` or `transformers`, or of one with a setting, as `sluice:dtype=bfloat16`.
+
+    A setting is one of the service (`engine.max_slowdown=4`), or for llama.cpp a type of its weights (`type=Q8_0`).
+    """
+    name, _, setting = server.partition(":")
+    key, _, value = setting.partition("=")
+    return _COMMANDS[name](folder, streams, key, value)
+
+
+def _sluice(folder: Path, _streams: int, key: str, value: str) -> Command:
     """This server as `make run` starts it."""
     ports = {name: free_port() for name in ("envoy", "envoy-admin", "gateway", "service", "service-metrics")}
     flags = [f"--{name}-port={port}" for name, port in ports.items()]
-    if weights is not None:
-        raise ValueError(f"sluice has no setting for {weights}")
     command = [sys.executable, "tools/run.py", *flags, f"--model=bench={folder}"]
-    return Command(command, ports["envoy"], "/readyz", "bench", {})
+    environment = {f"SLUICE_SERVICE_{key.upper().replace('.', '__')}": value} if key else {}
+    return Command(command, ports["envoy"], "/readyz", "bench", {}, environment)
 
 
-def llama(folder: Path, streams: int, weights: str | None) -> Command:
+def _llama(folder: Path, streams: int, _key: str, value: str) -> Command:
     """llama.cpp's server, with a slot for each stream."""
     port = free_port()
-    file = gguf_file(folder, {None: None, "int8": "Q8_0", "int4": "Q4_0"}[weights])
-    command = [str(LLAMA_SERVER), "--model", str(file), "--port", str(port), "--no-webui"]
+    command = [str(LLAMA_SERVER), "--model", str(gguf_file(folder, value)), "--port", str(port), "--no-webui"]
     command += ["--parallel", str(streams), "--ctx-size", str(1_280 * streams)]
     command += ["--threads", str(THREADS), "--threads-batch", str(THREADS), "--cont-batching", "--flash-attn", "on"]
-    return Command(command, port, "/health", "bench", {"ignore_eos": True})
+    return Command(command, port, "/health", "bench", {"ignore_eos": True}, {})
 
 
-def transformers(folder: Path, _streams: int, _weights: str | None) -> Command:
+def _transformers(folder: Path, _streams: int, _key: str, _value: str) -> Command:
     """`transformers serve` with continuous batching."""
     port = free_port()
     command = [str(Path(sys.executable).with_name("transformers")), "serve", str(folder), "--continuous-batching"]
-    return Command([*command, "--device", "cpu", "--port", str(port)], port, "/health", str(folder), {})
+    return Command([*command, "--device", "cpu", "--port", str(port)], port, "/health", str(folder), {}, {})
 
 
-SERVERS: dict[str, Callable[[Path, int, str | None], Command]] = {
-    "sluice": sluice,
-    "llama.cpp": llama,
-    "transformers": transformers,
-}
+_COMMANDS = {"sluice": _sluice, "llama.cpp": _llama, "transformers": _transformers}
+NAMES = tuple(_COMMANDS)
 
 
 class Server:
@@ -145,7 +151,7 @@ class Server:
 @contextmanager
 def serving(command: Command) -> Iterator[Server]:
     """The server, once it serves."""
-    with running(command.arguments) as process:
+    with running(command.arguments, command.environment) as process:
         server = Server(command, process)
         server.until_ready()
         try:
@@ -156,11 +162,13 @@ def serving(command: Command) -> Iterator[Server]:
 
 
 @contextmanager
-def running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+def running(command: list[str], environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """A process in its own session, ended by Ctrl-C's signal; what it printed is in .cache/bench/server.log."""
     (ROOT / ".cache" / "bench").mkdir(parents=True, exist_ok=True)
     with (ROOT / ".cache" / "bench" / "server.log").open("ab") as log:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True, env=os.environ | (environment or {})
+        )
         try:
             yield process
         finally:
