@@ -106,7 +106,16 @@ def load_model(
     if config.quantization and compute_dtype == "float32":
         raise ModelLoadError(f"{folder}: with engine.quantization {config.quantization}, dtype can't be float32")
     dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
-    spec = ModelSpec(model_config, checkpoint, dtype, target, max_model_len, config.block_size, config.quantization)
+    spec = ModelSpec(
+        model_config,
+        checkpoint,
+        dtype,
+        target,
+        max_model_len,
+        config.block_size,
+        config.quantization,
+        config.num_threads,
+    )
     chosen = choose_backend(spec, config.backend)
     num_threads = config.num_threads or choose_num_threads(checkpoint, target)
     with load_progress(model, checkpoint.num_bytes) as on_read:

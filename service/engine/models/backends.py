@@ -34,6 +34,7 @@ class ModelSpec:
     max_positions: int  # tokens of the longest sequence
     block_size: int = 16  # tokens a cache block
     quantization: str | None = None  # int8 or int4: to round the weights to as they are loaded
+    num_threads: int | None = None  # the setting; None: as many as suit a step
 
 
 def _torch_sampler(backend: Backend[Any], watermark: Watermark) -> Sampler[Any]:
@@ -93,7 +94,9 @@ BACKENDS = (
     BackendRow(
         "native",
         lambda spec: native_refusal(spec.config, spec.dtype, spec.device, spec.block_size),
-        lambda spec: load_native(spec.config, spec.checkpoint, spec.dtype, spec.quantization),
+        lambda spec: load_native(
+            spec.config, spec.checkpoint, spec.dtype, spec.num_threads or torch.get_num_threads(), spec.quantization
+        ),
         _native_sampler,
         arithmetic=lambda _: native_arithmetic(),
         quantizations=QUANTIZATIONS,

@@ -6,6 +6,7 @@ of threads. The weights of norms and biases are float32, as are the sums; `nativ
 
 from __future__ import annotations
 
+import math
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -28,15 +29,22 @@ _SERVED_LAYERS = {"full_attention", "sliding_attention"}
 QUANTIZATIONS = frozenset({"int8", "int4"})
 _WEIGHT_TYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 _SLOTS = 16  # a block has a multiple of them
+# Products of weights and tokens: about 3 ms of one thread. In shorter steps the threads wait for each other, and for
+# the cores that the event loop and the other processes want.
+_LEAST_THREADED_WORK = 3e8
 _DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store what the configuration implies
 
 
 class NativeBackend:
     """A Backend over `sluice_native.Model`. Its logits are numpy's, over the native step's own memory."""
 
-    def __init__(self, model: sluice_native.Model) -> None:
+    def __init__(self, model: sluice_native.Model, most_threads: int) -> None:
+        """`most_threads` compute the steps that are long enough for threads to pay."""
         self._model = model
-        self.num_threads = 1  # of a step, and of what samples from it
+        self.num_threads = 1  # of a short step, and of what samples from it
+        self._most_threads = most_threads
+        num_weights = sum(math.prod(shape) for shape in model.tensors().values())
+        self._least_threaded_tokens = _LEAST_THREADED_WORK / num_weights
 
     def bytes_per_block(self, block_size: int) -> int:
         """Bytes of cache for the keys and values of `block_size` tokens."""
@@ -59,8 +67,12 @@ class NativeBackend:
             batch.context_lengths,
             batch.block_tables,
             batch.output_rows,
-            num_threads=self.num_threads,
+            num_threads=self._num_threads_for(len(batch.token_ids)),
         )
+
+    def _num_threads_for(self, num_tokens: int) -> int:
+        is_long = num_tokens >= self._least_threaded_tokens
+        return max(self.num_threads, self._most_threads) if is_long else self.num_threads
 
 
 def native_refusal(config: Any, dtype: torch.dtype, device: torch.device, block_size: int) -> str | None:
@@ -89,9 +101,11 @@ def native_arithmetic() -> str:
 
 
 def load_native(
-    config: Any, checkpoint: Checkpoint, dtype: torch.dtype, quantization: str | None = None
+    config: Any, checkpoint: Checkpoint, dtype: torch.dtype, most_threads: int, quantization: str | None = None
 ) -> NativeBackend:
     """Pack a checkpoint's weights, rounded to one of `QUANTIZATIONS` if one is given, else in `dtype`.
+
+    `most_threads` compute long steps.
 
     Raises ModelLoadError for a missing, unexpected or wrongly shaped tensor.
     """
@@ -107,7 +121,7 @@ def load_native(
         model.load(name, checkpoint.take(name, shape).contiguous())
     is_tied = config.tie_word_embeddings
     checkpoint.require_all_taken(known=(*_DERIVED, "lm_head.weight") if is_tied else _DERIVED)
-    return NativeBackend(model)
+    return NativeBackend(model, most_threads)
 
 
 def _shape(config: Any) -> dict[str, Any]:
