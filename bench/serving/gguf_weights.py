@@ -45,7 +45,7 @@ def gguf_file(folder: Path, quantized: str) -> Path:
     small = folder / f"model-{quantized}.gguf"
     if not small.is_file():
         # Without --pure, part of a "Q4_0" file is of larger types.
-        command = [QUANTIZE, "--pure", plain, small.with_suffix(".building"), quantized]
+        command = [str(QUANTIZE), "--pure", str(plain), str(small.with_suffix(".building")), quantized]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         small.with_suffix(".building").rename(small)
     return small

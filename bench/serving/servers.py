@@ -52,34 +52,35 @@ def free_port() -> int:
 
 
 def command_of(server: str, folder: Path, streams: int) -> Command:
-    """The command of `sluice`, `llama.cpp` or `transformers`, or of one with a setting, as `sluice:dtype=bfloat16`.
+    """The command of `sluice`, `llama.cpp` or `transformers`, or of one with settings: `sluice:dtype=int8,log_level=error`.
 
-    A setting is one of the service (`engine.max_slowdown=4`), or for llama.cpp a type of its weights (`type=Q8_0`).
+    They are settings of the service, or for llama.cpp the type of its weights (`type=Q8_0`).
     """
-    name, _, setting = server.partition(":")
-    key, _, value = setting.partition("=")
-    return _COMMANDS[name](folder, streams, key, value)
+    name, _, settings = server.partition(":")
+    pairs = (setting.split("=") for setting in settings.split(",") if setting)
+    return _COMMANDS[name](folder, streams, dict(pairs))
 
 
-def _sluice(folder: Path, _streams: int, key: str, value: str) -> Command:
+def _sluice(folder: Path, _streams: int, settings: dict[str, str]) -> Command:
     """This server as `make run` starts it."""
     ports = {name: free_port() for name in ("envoy", "envoy-admin", "gateway", "service", "service-metrics")}
     flags = [f"--{name}-port={port}" for name, port in ports.items()]
     command = [sys.executable, "tools/run.py", *flags, f"--model=bench={folder}"]
-    environment = {f"SLUICE_SERVICE_{key.upper().replace('.', '__')}": value} if key else {}
+    environment = {f"SLUICE_SERVICE_{key.upper().replace('.', '__')}": value for key, value in settings.items()}
     return Command(command, ports["envoy"], "/readyz", "bench", {}, environment)
 
 
-def _llama(folder: Path, streams: int, _key: str, value: str) -> Command:
+def _llama(folder: Path, streams: int, settings: dict[str, str]) -> Command:
     """llama.cpp's server, with a slot for each stream."""
     port = free_port()
-    command = [str(LLAMA_SERVER), "--model", str(gguf_file(folder, value)), "--port", str(port), "--no-webui"]
+    file = gguf_file(folder, settings.get("type", ""))
+    command = [str(LLAMA_SERVER), "--model", str(file), "--port", str(port), "--no-webui"]
     command += ["--parallel", str(streams), "--ctx-size", str(1_280 * streams)]
     command += ["--threads", str(THREADS), "--threads-batch", str(THREADS), "--cont-batching", "--flash-attn", "on"]
     return Command(command, port, "/health", "bench", {"ignore_eos": True}, {})
 
 
-def _transformers(folder: Path, _streams: int, _key: str, _value: str) -> Command:
+def _transformers(folder: Path, _streams: int, _settings: dict[str, str]) -> Command:
     """`transformers serve` with continuous batching."""
     port = free_port()
     command = [str(Path(sys.executable).with_name("transformers")), "serve", str(folder), "--continuous-batching"]
@@ -103,7 +104,7 @@ class Server:
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
-                with urllib.request.urlopen(self._ready_url, timeout=2):
+                with urllib.request.urlopen(self._ready_url, timeout=2):  # noqa: S310 it is http
                     return
             except OSError:  # urllib's errors are such
                 time.sleep(0.1)
