@@ -61,10 +61,11 @@ native_compiler() {  # native_compiler c++|zig: what CMake needs to find that co
         say "installing the compiler zig into .cache/zig; about 400 MB"
         .venv/bin/pip install --quiet --disable-pip-version-check --upgrade --target "$zig" -c constraints.txt ziglang
         local tool
-        for tool in ar ranlib c++; do
+        # By itself zig compiles for the CPU that it runs on, all instruction sets alike.
+        for tool in ar ranlib "c++ -mcpu=baseline"; do
             # shellcheck disable=SC2016  # "$@" is the wrapper's
-            printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig/ziglang/zig" "$tool" >"$zig/$tool"
-            chmod +x "$zig/$tool"
+            printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig/ziglang/zig" "$tool" >"$zig/${tool%% *}"
+            chmod +x "$zig/${tool%% *}"
         done
     fi
     export CXX=$zig/c++ CMAKE_ARGS="-DCMAKE_AR=$zig/ar -DCMAKE_RANLIB=$zig/ranlib"
