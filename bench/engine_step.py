@@ -20,9 +20,9 @@ from service.engine.config import EngineConfig
 from service.engine.core import SampledToken
 from service.engine.kv_cache import CacheShape, KVCache
 from service.engine.load_generator import LoadedModel, load_model
-from service.engine.model_source import read_model_config
 from service.engine.models.attention import AttentionPlan
 from service.engine.models.inputs import Inputs
+from service.engine.models.model_config import read_model_config
 from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.step import ScheduledSequence, Step
 from service.generation.parameters import SamplingParams

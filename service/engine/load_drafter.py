@@ -10,11 +10,12 @@ from service.engine.config import EngineConfig
 from service.engine.drafter import Drafter
 from service.engine.model_drafter import Draw, ModelDrafter
 from service.engine.model_folder import find_folder
-from service.engine.model_source import choose_max_model_len, read_model_config
+from service.engine.model_source import choose_max_model_len
 from service.engine.models.backend import Backend
 from service.engine.models.backends import ModelSpec, choose_backend
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.compute_dtype import choose_compute_dtype
+from service.engine.models.model_config import read_model_config
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from service.engine.config import EngineConfig
 from service.engine.description import ComputeDtype, EncoderDescription, ModelInfo
 from service.engine.encoder_core import EncoderCore
@@ -16,12 +14,12 @@ from service.engine.model_source import (
     choose_device,
     choose_num_threads,
     fingerprint,
-    read_model_config,
 )
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.compute_dtype import choose_compute_dtype
 from service.engine.models.encoder import Encoder
 from service.engine.models.encoder import load_encoder as load_weights
+from service.engine.models.model_config import read_model_config
 from service.engine.models.progress import load_progress
 from service.engine.models.sentence_files import SentenceFiles
 from service.engine.recipe import Made
@@ -48,7 +46,6 @@ def load_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDt
     checkpoint = Checkpoint(files.body)
     said = sorted({*folder.glob("*.json"), *folder.glob("*/config.json")})
     dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
-    weight_type = str(dtype).removeprefix("torch.")
     with load_progress(str(folder), checkpoint.num_bytes) as on_read:
         encoder = load_weights(model_config, files, dtype, target)
         on_read(checkpoint.num_bytes)
@@ -66,10 +63,10 @@ def load_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDt
             architecture=architecture_of(model_config),
             max_model_len=max_model_len,
             vocab_size=model_config.vocab_size,
-            dtype=weight_type,
-            device=str(target),
+            dtype=dtype,
+            device=target,
             num_parameters=checkpoint.num_parameters,
-            fingerprint=fingerprint(checkpoint, weight_type, *said),
+            fingerprint=fingerprint(checkpoint, dtype, *said),
         ),
         body=files.body,
         num_dimensions=encoder.num_dimensions,
@@ -78,9 +75,9 @@ def load_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDt
     return Made(EncoderCore(runner, resolved.max_batch_tokens), description)
 
 
-def _max_batch_tokens(config: EngineConfig, device: torch.device) -> int:
+def _max_batch_tokens(config: EngineConfig, device: str) -> int:
     """On a CPU as few as keep it busy: whoever comes next waits for the end of the batch."""
-    if device.type != "cpu":
+    if device != "cpu":
         return config.max_batch_tokens
     return min(config.max_batch_tokens, max(_CPU_BATCH_TOKENS, config.max_batch_sequences))
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import abc
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-from transformers import GenerationConfig
 
 from service.engine.config import EngineConfig
 from service.engine.constraints.compiler import ConstraintCompiler
@@ -24,11 +23,12 @@ from service.engine.model_source import (
     choose_max_model_len,
     choose_num_threads,
     fingerprint,
-    read_model_config,
+    num_cores,
 )
 from service.engine.models.backends import ModelSpec, choose_backend
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.compute_dtype import choose_compute_dtype
+from service.engine.models.model_config import read_model_config
 from service.engine.models.progress import load_progress
 from service.engine.prompt_drafter import PromptDrafter
 from service.engine.recipe import Made
@@ -114,7 +114,7 @@ def load_model(
         max_model_len,
         config.block_size,
         config.quantization,
-        config.num_threads,
+        config.num_threads or num_cores(),
     )
     chosen = choose_backend(spec, config.backend)
     num_threads = config.num_threads or choose_num_threads(checkpoint, target)
@@ -140,7 +140,7 @@ def load_model(
     sampler = chosen.sampler(backend, config.watermark)
     runner = ModelRunner(backend, sampler, num_blocks, config.block_size, num_threads=num_threads)
     eos_token_ids = _eos_token_ids(folder, model_config)
-    weight_type = config.quantization or str(dtype).removeprefix("torch.")
+    weight_type = config.quantization or dtype
     return LoadedModel(
         runner=runner,
         tokenizer=tokenizer,
@@ -150,7 +150,7 @@ def load_model(
             max_model_len=max_model_len,
             vocab_size=model_config.vocab_size,
             dtype=weight_type,
-            device=str(target),
+            device=target,
             num_parameters=checkpoint.num_parameters,
             fingerprint=fingerprint(
                 checkpoint,
@@ -185,8 +185,8 @@ def _eos_token_ids(folder: Path, model_config: Any) -> frozenset[int]:
     ids = model_config.eos_token_id
     if (folder / "generation_config.json").is_file():
         try:
-            generation: Any = GenerationConfig.from_pretrained(folder)
-        except Exception as error:
+            said = json.loads((folder / "generation_config.json").read_text(encoding="utf-8")).get("eos_token_id")
+        except (OSError, ValueError, AttributeError) as error:
             raise ModelLoadError(f"{folder / 'generation_config.json'} can't be used: {error}") from error
-        ids = generation.eos_token_id if generation.eos_token_id is not None else ids
+        ids = said if said is not None else ids
     return frozenset([ids] if isinstance(ids, int) else ids or ())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 CPU_CACHE_FRACTION = 0.5  # of what is left beside the weights; activations and the rest of the host need memory too
 ACCELERATOR_CACHE_FRACTION = 0.85  # activations need the rest
 
@@ -13,10 +11,12 @@ MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
 
 
-def cache_bytes(device: torch.device) -> int:
+def cache_bytes(device: str) -> int:
     """Bytes that the cache may take on the device, once the weights are loaded."""
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
+    if device.startswith("cuda"):
+        import torch  # noqa: PLC0415  needless on CPUs
+
+        free, _ = torch.cuda.mem_get_info(torch.device(device))
         return int(free * ACCELERATOR_CACHE_FRACTION)
     return int(_available_host_bytes() * CPU_CACHE_FRACTION)
 

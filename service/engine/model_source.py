@@ -1,50 +1,44 @@
-"""From a model's name to its folder, and what the folder and the machine say before anything is loaded.
-
-Everything that is wrong with a folder is a ModelLoadError that names it.
-"""
+"""What a model's folder and the machine say before anything is loaded."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import torch
-from transformers import AutoConfig
 
 from service.engine.models.checkpoint import Checkpoint
 from service.generation.errors import ModelLoadError
 
 MIN_THREADED_PARAMETERS = 50_000_000
+_ACCELERATORS = [Path("/dev/nvidiactl"), Path("/dev/dxg"), Path("/dev/kfd")]
+_SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
-def choose_device(name: str) -> torch.device:
+def choose_device(name: str) -> str:
     """`name` is a torch device or "auto": CUDA if there is one, else the CPU."""
+    if name == "cpu" or (name == "auto" and not any(path.exists() for path in _ACCELERATORS)):
+        return "cpu"
+    import torch  # noqa: PLC0415  it takes seconds, and a model on the CPU may need none of it
+
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        return torch.device(name)
+        device = torch.device(name)
     except RuntimeError as error:
         raise ModelLoadError(f"{name!r} is not a device that torch knows") from error
+    return "cpu" if device.type == "cpu" else str(device)
 
 
-def choose_num_threads(checkpoint: Checkpoint, device: torch.device) -> int:
-    """One thread for a small model on the CPU, else as many as torch has.
+def choose_num_threads(checkpoint: Checkpoint, device: str) -> int:
+    """One thread for a small model on the CPU, else as many as there are cores for this process.
 
     A small model's products take microseconds, and threads that wait for each other take longer than they save, the
     more so as the event loop and the other processes want the cores too.
     """
     is_small = checkpoint.num_parameters < MIN_THREADED_PARAMETERS
-    return 1 if is_small and device.type == "cpu" else torch.get_num_threads()
-
-
-def read_model_config(folder: Path) -> Any:
-    """The transformers configuration of `folder`/config.json."""
-    try:
-        return AutoConfig.from_pretrained(folder)
-    except Exception as error:  # many kinds, none of which a caller could act upon differently
-        raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
+    return 1 if is_small and device == "cpu" else num_cores()
 
 
 def choose_max_model_len(model_config: Any, wanted: int | None, folder: Path) -> int:
@@ -64,6 +58,18 @@ def architecture_of(model_config: Any) -> str:
 
 def fingerprint(checkpoint: Checkpoint, weight_type: str, *files: Path, backend: str = "") -> str:
     """Short and stable: the same weights, `files`, type in memory, versions and backend give the same everywhere."""
-    versions = (version("sluice"), torch.__version__)
+    versions = (version("sluice"), version("torch"))
     described = (checkpoint.digest(), *(file.read_text() for file in files), weight_type, *versions, backend)
     return hashlib.sha256("\0".join(described).encode()).hexdigest()[:12]
+
+
+def num_cores() -> int:
+    """Cores that this process may use, hyper-threads of one counted once; OMP_NUM_THREADS if that is set."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    places = os.sched_getaffinity(0)
+    try:
+        return len({Path(_SIBLINGS.format(place)).read_text(encoding="ascii") for place in places})
+    except OSError:
+        return len(places)

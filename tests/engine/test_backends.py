@@ -160,7 +160,7 @@ def test_a_new_backend_is_a_row(tmp_path: Path, caplog: pytest.LogCaptureFixture
     """It comes before the others, may refuse by type and device, and brings the sampler that takes its logits."""
 
     def refusal(source: ModelSpec) -> str | None:
-        return None if source.dtype is torch.bfloat16 else "it computes in bfloat16 only"
+        return None if source.dtype == "bfloat16" else "it computes in bfloat16 only"
 
     backend, sampler = BlockBackend(), SumSampler()
     new = BackendRow("new", refusal, lambda _: backend, lambda *_: sampler)

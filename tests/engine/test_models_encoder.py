@@ -86,7 +86,7 @@ def test_encoder_equals_the_model_alone(kind: str, pooling: str, tmp_path: Path)
     model = save_encoder(kind, tmp_path)
     files = SentenceFiles(tmp_path, pooling=pooling)  # type: ignore[arg-type]  # it is one of them
     config = transformers.AutoConfig.from_pretrained(tmp_path)
-    runner = BatchEncoder(load_encoder(config, files, torch.float32, torch.device("cpu")), num_threads=1)
+    runner = BatchEncoder(load_encoder(config, files, "float32", "cpu"), num_threads=1)
     rng = np.random.default_rng(0)
     inputs = [rng.integers(7, 101, length) for length in (1, 30, 2, 2, 17, 30, 5, 12, 3)]
     for ids, vector in zip(inputs, runner.run(inputs), strict=True):
@@ -127,7 +127,7 @@ def test_length_is_what_the_positions_allow(kind: str, length: int, tmp_path: Pa
     """RoBERTa's kin give two of their positions away; a text of the full length is encoded."""
     save_encoder(kind, tmp_path)
     config = transformers.AutoConfig.from_pretrained(tmp_path)
-    encoder = load_encoder(config, SentenceFiles(tmp_path), torch.float32, torch.device("cpu"))
+    encoder = load_encoder(config, SentenceFiles(tmp_path), "float32", "cpu")
     assert encoder.max_positions == length
     assert BatchEncoder(encoder).run([np.full(length, 7)])[0].shape == (32,)
 
@@ -205,7 +205,7 @@ def test_head_of_a_checkpoint_is_left_out(tmp_path: Path) -> None:
     model.eval()
     model.save_pretrained(tmp_path)
     config = transformers.AutoConfig.from_pretrained(tmp_path)
-    runner = BatchEncoder(load_encoder(config, SentenceFiles(tmp_path), torch.float32, torch.device("cpu")))
+    runner = BatchEncoder(load_encoder(config, SentenceFiles(tmp_path), "float32", "cpu"))
     with torch.inference_mode():
         expected = model.bert(input_ids=torch.tensor([[9, 8, 7]])).last_hidden_state[0].mean(0)
     assert np.abs(runner.run([np.array([9, 8, 7])])[0] - expected.numpy()).max() < 1e-6
@@ -217,14 +217,14 @@ def test_missing_weights_are_refused(tmp_path: Path) -> None:
     config = transformers.AutoConfig.from_pretrained(tmp_path)
     config.num_hidden_layers = 3
     with pytest.raises(ModelLoadError, match=r"missing tensors: .*layer\.2"):
-        load_encoder(config, SentenceFiles(tmp_path), torch.float32, torch.device("cpu"))
+        load_encoder(config, SentenceFiles(tmp_path), "float32", "cpu")
 
 
 def test_encoder_with_a_decoder_is_refused(tmp_path: Path) -> None:
     """T5 and its kin aren't served."""
     config = transformers.T5Config(vocab_size=101, d_model=32, d_ff=48, num_layers=1, num_heads=2, d_kv=8)
     with pytest.raises(ModelLoadError, match="an encoder and a decoder"):
-        load_encoder(config, SentenceFiles(tmp_path), torch.float32, torch.device("cpu"))
+        load_encoder(config, SentenceFiles(tmp_path), "float32", "cpu")
 
 
 def test_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:

@@ -125,7 +125,9 @@ def spec(
 ) -> ModelSpec:
     """What the folder's backend is loaded from, on the CPU; `model_config` None is the folder's own."""
     model_config = model_config or transformers.AutoConfig.from_pretrained(folder)
-    return ModelSpec(model_config, Checkpoint(folder), dtype, torch.device("cpu"), MAX_POSITIONS, block_size)
+    return ModelSpec(
+        model_config, Checkpoint(folder), str(dtype).removeprefix("torch."), "cpu", MAX_POSITIONS, block_size
+    )
 
 
 def load(

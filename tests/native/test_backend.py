@@ -109,8 +109,8 @@ def test_fewer_bits_lie_further_from_the_weights_logits(tmp_path: Path) -> None:
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "gpu": ({}, {"device": torch.device("cuda")}, "it computes on CPUs, not on cuda"),
-    "half": ({}, {"dtype": torch.float16}, "it has no arithmetic in float16"),
+    "gpu": ({}, {"device": "cuda"}, "it computes on CPUs, not on cuda"),
+    "half": ({}, {"dtype": "float16"}, "it has no arithmetic in float16"),
     "block": ({}, {"block_size": 8}, "engine.block_size must be a multiple of 16 for it, not 8"),
     "quantised": ({"quantization_config": {"quant_method": "awq"}}, {}, "its weights are quantised"),
     "activation": ({"hidden_act": "gelu"}, {}, "its activation is gelu"),
@@ -126,12 +126,12 @@ REFUSALS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 def test_it_says_why_it_can_not_serve_a_model(case: str) -> None:
     """What it has no arithmetic for is left to the other backends."""
     values, arguments, reason = REFUSALS[case]
-    usual: dict[str, Any] = {"dtype": torch.float32, "device": torch.device("cpu"), "block_size": BLOCK_SIZE}
+    usual: dict[str, Any] = {"dtype": "float32", "device": "cpu", "block_size": BLOCK_SIZE}
     assert native_refusal(config("llama", **values), **usual | arguments) == reason
 
 
 def test_another_architecture_is_refused() -> None:
-    refusal = native_refusal(config("gpt2"), torch.float32, torch.device("cpu"), BLOCK_SIZE)
+    refusal = native_refusal(config("gpt2"), "float32", "cpu", BLOCK_SIZE)
     assert refusal == "it is none of llama, mistral, qwen2, qwen3, smollm3"
 
 

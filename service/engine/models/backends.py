@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-import torch
-
 from service.engine.models.backend import Backend, Sampler
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.decoder_shape import lean_refusal
-from service.engine.models.load_decoder import load_decoder
 from service.engine.models.native_backend import QUANTIZATIONS, load_native, native_arithmetic, native_refusal
 from service.engine.watermark import Watermark
 from service.generation.errors import ModelLoadError
@@ -27,14 +24,24 @@ _log = logging.getLogger(__name__)
 class ModelSpec:
     """What a backend is chosen by and loaded from."""
 
-    config: Any  # the transformers configuration
+    config: Any  # what `read_model_config` gives
     checkpoint: Checkpoint
-    dtype: torch.dtype  # of the arithmetic and of the cache
-    device: torch.device
+    dtype: str  # of the arithmetic and of the cache, by torch's name
+    device: str  # by torch's name
     max_positions: int  # tokens of the longest sequence
     block_size: int = 16  # tokens a cache block
     quantization: str | None = None  # int8 or int4: to round the weights to as they are loaded
-    num_threads: int | None = None  # the setting; None: as many as suit a step
+    most_threads: int = 1  # for steps that are long enough
+
+
+# What follows imports late: torch takes a second, transformers' modelling another, most models need neither, and the
+# native module is there only where it was built.
+
+
+def _native_sampler(backend: Any, watermark: Watermark) -> Sampler[Any]:
+    from service.engine.sampler.native_sampler import NativeSampler  # noqa: PLC0415
+
+    return NativeSampler(watermark, lambda: backend.num_threads)
 
 
 def _torch_sampler(backend: Backend[Any], watermark: Watermark) -> Sampler[Any]:
@@ -45,7 +52,9 @@ def _torch_sampler(backend: Backend[Any], watermark: Watermark) -> Sampler[Any]:
 
 
 def _torch_arithmetic(spec: ModelSpec) -> str:
-    is_cpu = spec.device.type == "cpu"
+    import torch  # noqa: PLC0415
+
+    is_cpu = spec.device == "cpu"
     return torch.backends.cpu.get_cpu_capability() if is_cpu else torch.cuda.get_device_name(spec.device)
 
 
@@ -69,18 +78,19 @@ class BackendRow:
     quantizations: frozenset[str] = frozenset()
 
 
-def _native_sampler(backend: Any, watermark: Watermark) -> Sampler[Any]:
-    # Imported late: the native module is there only where it was built.
-    from service.engine.sampler.native_sampler import NativeSampler  # noqa: PLC0415
+def _load_decoder(spec: ModelSpec) -> Backend[Any]:
+    import torch  # noqa: PLC0415
 
-    return NativeSampler(watermark, lambda: backend.num_threads)
+    from service.engine.models.load_decoder import load_decoder  # noqa: PLC0415
+
+    dtype, device = getattr(torch, spec.dtype), torch.device(spec.device)
+    return load_decoder(spec.config, spec.checkpoint, dtype, device, spec.max_positions)
 
 
 def _modules_refusal(spec: ModelSpec) -> str | None:
-    # Imported late: transformers' modelling takes a second, and most models need none of it.
     from service.engine.models.load_modules import modules_refusal  # noqa: PLC0415
 
-    return modules_refusal(spec.config)
+    return modules_refusal(spec.config, spec.checkpoint.folder)
 
 
 def _load_modules(spec: ModelSpec) -> Backend[Any]:
@@ -94,9 +104,7 @@ BACKENDS = (
     BackendRow(
         "native",
         lambda spec: native_refusal(spec.config, spec.dtype, spec.device, spec.block_size),
-        lambda spec: load_native(
-            spec.config, spec.checkpoint, spec.dtype, spec.num_threads or torch.get_num_threads(), spec.quantization
-        ),
+        lambda spec: load_native(spec.config, spec.checkpoint, spec.dtype, spec.most_threads, spec.quantization),
         _native_sampler,
         arithmetic=lambda _: native_arithmetic(),
         quantizations=QUANTIZATIONS,
@@ -105,7 +113,7 @@ BACKENDS = (
     BackendRow(
         "torch",
         lambda spec: lean_refusal(spec.config),
-        lambda spec: load_decoder(spec.config, spec.checkpoint, spec.dtype, spec.device, spec.max_positions),
+        _load_decoder,
     ),
     BackendRow(
         "transformers",

@@ -9,21 +9,33 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import struct
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from service.generation.errors import ModelLoadError
 
 _INDEX = "model.safetensors.index.json"
 _NUM_SAMPLES, _SAMPLE_BYTES = 64, 4096
 _INDICES = "position_ids"  # what old encoders store beside their weights: 0, 1, 2, …
-_TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_ARRAY_TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a tensor is, as its file's header says."""
+
+    file: Path
+    kind: str
+    shape: tuple[int, ...]
+    offset: int  # bytes from the file's beginning
 
 
 class Checkpoint:
@@ -32,28 +44,22 @@ class Checkpoint:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.on_read: Callable[[int], None] | None = None  # called with the bytes of each tensor as it is taken
-        self._files: dict[Path, Any] = {}
-        self._file_of: dict[str, Path] = {}
-        self._offsets: dict[str, int] = {}  # in the tensor's file, in bytes
+        self._files = _files_of(folder)
+        self._places: dict[str, _Place] = {}
         self._taken: set[str] = set()
-        for file in _files_of(folder):
-            try:
-                self._files[file] = safe_open(file, framework="pt")
-            except (SafetensorError, OSError) as error:
-                raise ModelLoadError(f"{file} can't be read as safetensors: {error}") from error
-            self._file_of.update(dict.fromkeys(self._files[file].keys(), file))
-            self._offsets.update(_offsets(file))
+        for file in self._files:
+            self._places.update(_places_in(file))
 
     def __contains__(self, name: str) -> bool:
-        return name in self._file_of
+        return name in self._places
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The tensor's shape. The tensor must be there."""
-        return tuple(self._slice(name).get_shape())
+        return self._places[name].shape
 
     def describe(self) -> list[tuple[str, tuple[int, ...], str]]:
         """Name, shape and type of every tensor, sorted by name."""
-        return [(name, self.shape(name), self._slice(name).get_dtype()) for name in sorted(self._file_of)]
+        return [(name, place.shape, place.kind) for name, place in sorted(self._places.items())]
 
     @property
     def num_bytes(self) -> int:
@@ -66,14 +72,16 @@ class Checkpoint:
         return sum(math.prod(shape) for name, shape, _ in self.describe() if not name.endswith(_INDICES))
 
     @property
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> str:
         """The widest floating type among the tensors, indices aside. Raises ModelLoadError for any other type."""
         types = set()
-        for name, _, kind in self.describe():
+        for name, place in self._places.items():
             if name.endswith(_INDICES):
                 continue
-            types.add(self._type(name, kind))
-        return types.pop() if len(types) == 1 else torch.float32
+            if place.kind not in _TYPES:
+                raise ModelLoadError(f"{place.file}: {name} has the type {place.kind}; weights are F32, F16 or BF16")
+            types.add(_TYPES[place.kind])
+        return types.pop() if len(types) == 1 else "float32"
 
     def digest(self) -> str:
         """A hash of all names, shapes and types and of samples of each file, so that it tells fine-tunes apart."""
@@ -86,51 +94,50 @@ class Checkpoint:
                     digest.update(file.read(_SAMPLE_BYTES))
         return digest.hexdigest()
 
-    def take(self, name: str, shape: Sequence[int]) -> Tensor:
-        """Read one tensor, in the type it is stored in."""
-        if name not in self._file_of:
+    def take(self, name: str, shape: Sequence[int]) -> npt.NDArray[Any]:
+        """Read one tensor, in the type it is stored in; bfloat16 as its bits, uint16."""
+        if name not in self._places:
             raise ModelLoadError(f"{self.folder}: the tensor {name} is missing")
-        if self.shape(name) != tuple(shape):
+        place = self._places[name]
+        if place.shape != tuple(shape):
             raise ModelLoadError(
-                f"{self._file_of[name]}: {name} has the shape {list(self.shape(name))}, "
-                f"the configuration asks for {list(shape)}"
+                f"{place.file}: {name} has the shape {list(place.shape)}, the configuration asks for {list(shape)}"
             )
-        dtype = self._type(name, self._slice(name).get_dtype())
-        num_bytes = math.prod(shape) * dtype.itemsize
+        num_elements = math.prod(place.shape)
         try:
-            read = np.fromfile(self._file_of[name], np.uint8, num_bytes, offset=self._offsets[name])
-        except OSError as error:
-            raise ModelLoadError(f"{self._file_of[name]}: {name} can't be read: {error}") from error
-        if read.nbytes < num_bytes:
-            raise ModelLoadError(f"{self._file_of[name]}: {name} can't be read: the file has become shorter")
+            flat = np.fromfile(place.file, _ARRAY_TYPES[place.kind], num_elements, offset=place.offset)
+        except (OSError, ValueError, KeyError) as error:
+            raise ModelLoadError(f"{place.file}: {name} can't be read: {error}") from error
+        if flat.size < num_elements:
+            raise ModelLoadError(f"{place.file}: {name} can't be read: the file has become shorter")
         self._taken.add(name)
         if self.on_read is not None:
-            self.on_read(num_bytes)
-        return torch.from_numpy(read).view(dtype).view(tuple(shape))
+            self.on_read(flat.nbytes)
+        return flat.reshape(place.shape)
 
     def require_all_taken(self, known: Iterable[str] = ()) -> None:
         """Raise ModelLoadError if a tensor was not taken, unless its name ends with one of `known`."""
         known = tuple(known)
-        left = sorted(name for name in self._file_of if name not in self._taken and not name.endswith(known))
+        left = sorted(name for name in self._places if name not in self._taken and not name.endswith(known))
         if left:
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-            raise ModelLoadError(f"{self._file_of[left[0]]}: the model has no use for the tensor {left[0]}{more}")
-
-    def _type(self, name: str, kind: str) -> torch.dtype:
-        if kind not in _TYPES:
-            raise ModelLoadError(f"{self._file_of[name]}: {name} has the type {kind}; weights are F32, F16 or BF16")
-        return _TYPES[kind]
-
-    def _slice(self, name: str) -> Any:
-        return self._files[self._file_of[name]].get_slice(name)
+            raise ModelLoadError(f"{self._places[left[0]].file}: the model has no use for the tensor {left[0]}{more}")
 
 
-def _offsets(file: Path) -> dict[str, int]:
-    """Where each tensor begins in a safetensors file: its header's size, its header as JSON, then the tensors."""
-    with file.open("rb") as opened:
-        size = int.from_bytes(opened.read(8), "little")
-        header = json.loads(opened.read(size))
-    return {name: 8 + size + entry["data_offsets"][0] for name, entry in header.items() if name != "__metadata__"}
+def _places_in(file: Path) -> dict[str, _Place]:
+    try:
+        with safe_open(file, framework="numpy"):  # which checks the header, and that the file is as long as it says
+            pass
+        with file.open("rb") as opened:
+            (size,) = struct.unpack("<Q", opened.read(8))
+            header = json.loads(opened.read(size))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelLoadError(f"{file} can't be read as safetensors: {error}") from error
+    header.pop("__metadata__", None)
+    return {
+        name: _Place(file, said["dtype"], tuple(said["shape"]), 8 + size + said["data_offsets"][0])
+        for name, said in header.items()
+    }
 
 
 def _files_of(folder: Path) -> list[Path]:

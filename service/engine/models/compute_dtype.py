@@ -1,15 +1,17 @@
-"""In which type a model computes: the weights' own or a wider one."""
+"""In which type a model computes: the weights' own or a wider one. Types go by torch's names for them."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import get_args
-
-import torch
 
 from service.engine.description import ComputeDtype
 
+CPUINFO = Path("/proc/cpuinfo")
+_BFLOAT16_FLAGS = {"amx_tile", "avx512_bf16"}
 
-def choose_compute_dtype(choice: ComputeDtype, stored: torch.dtype, device: torch.device) -> torch.dtype:
+
+def choose_compute_dtype(choice: ComputeDtype, stored: str, device: str) -> str:
     """The type of weights, activations and cache for weights `stored` in some type. ValueError for an unknown choice.
 
     `auto` keeps the stored type where the device computes in it: any on an accelerator, bfloat16 on a CPU with AMX or
@@ -19,11 +21,13 @@ def choose_compute_dtype(choice: ComputeDtype, stored: torch.dtype, device: torc
     if choice not in get_args(ComputeDtype):
         raise ValueError(f"compute_dtype must be one of {', '.join(get_args(ComputeDtype))}, not {choice!r}")
     if choice != "auto":
-        return torch.float32 if choice == "float32" else torch.bfloat16
-    if device.type != "cpu" or (stored is torch.bfloat16 and _cpu_computes_in_bfloat16()):
+        return choice
+    if device != "cpu" or (stored == "bfloat16" and _cpu_computes_in_bfloat16()):
         return stored
-    return torch.float32
+    return "float32"
 
 
 def _cpu_computes_in_bfloat16() -> bool:
-    return bool(torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported())  # noqa: SLF001
+    lines = CPUINFO.read_text(encoding="ascii", errors="replace").splitlines()
+    flags = next((line.partition(":")[2] for line in lines if line.startswith("flags")), "")
+    return not _BFLOAT16_FLAGS.isdisjoint(flags.split())

@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
 _SERVED_TYPES = ("llama", "qwen2", "qwen3")
 _SERVED_ROPES = {"default", "linear", "llama3", "yarn"}
 
@@ -65,14 +61,3 @@ def decoder_shape(config: Any) -> DecoderShape:
         has_head_norm=config.model_type == "qwen3",
         is_tied=config.tie_word_embeddings,
     )
-
-
-def rope_frequencies(config: Any, head_dim: int) -> tuple[Tensor, float]:
-    """Inverse frequencies [head dim / 2] and the factor on the rotation; transformers knows the scaled kinds."""
-    rope = config.rope_parameters
-    kind = rope.get("rope_type", "default")
-    if kind == "default":
-        exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
-        return 1.0 / rope["rope_theta"] ** exponents, 1.0
-    frequencies, factor = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))
-    return frequencies, float(factor)

@@ -61,7 +61,7 @@ class Encoder:
         return normalize(vectors, dim=1) if self._files.normalises else vectors
 
 
-def load_encoder(config: Any, files: SentenceFiles, dtype: torch.dtype, device: torch.device) -> Encoder:
+def load_encoder(config: Any, files: SentenceFiles, dtype: str, device: str) -> Encoder:
     """Load the model of `files.body`, which `config` describes. ModelLoadError if it can't be served."""
     if getattr(config, "quantization_config", None) is not None:
         raise ModelLoadError(f"{files.body}: quantised weights can't be served")
@@ -69,7 +69,9 @@ def load_encoder(config: Any, files: SentenceFiles, dtype: torch.dtype, device: 
         raise ModelLoadError(f"{files.body}: a model of an encoder and a decoder can't be served")
     disable_progress_bar()  # type: ignore[no-untyped-call]  # the load shows its own
     try:
-        loaded: Any = AutoModel.from_pretrained(files.body, config=config, dtype=dtype, output_loading_info=True)
+        loaded: Any = AutoModel.from_pretrained(
+            files.body, config=config, dtype=getattr(torch, dtype), output_loading_info=True
+        )
         model, report = loaded
     except Exception as error:  # many kinds, none of which a caller could act upon differently
         raise ModelLoadError(f"{files.body} can't be loaded: {error}") from error

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.decoder import Decoder, DecoderWeights, Layer
-from service.engine.models.decoder_shape import DecoderShape, decoder_shape, rope_frequencies
+from service.engine.models.decoder_shape import DecoderShape, decoder_shape
 from service.engine.models.linear import Linear, lay_out
 from service.engine.models.ops import interleave_pairs, rotation_table
+from service.engine.models.rope import rope_frequencies
 
 _DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store what the configuration implies
 
@@ -25,7 +26,7 @@ def load_decoder(
     """Build the decoder. Raises ModelLoadError for a missing, unexpected or wrongly shaped tensor."""
     shape = decoder_shape(config)
     reader = _Reader(checkpoint, shape, dtype, device)
-    embedding = checkpoint.take("model.embed_tokens.weight", (shape.vocab_size, shape.hidden_size)).to(device)
+    embedding = reader.stored("model.embed_tokens.weight", shape.vocab_size, shape.hidden_size)
     layers = tuple(reader.layer(f"model.layers.{index}.") for index in range(shape.num_layers))
     norm = reader.tensor("model.norm.weight", shape.hidden_size)
     if shape.is_tied:
@@ -34,7 +35,7 @@ def load_decoder(
         head = reader.linear("", ("lm_head",), (shape.vocab_size,), shape.hidden_size, has_bias=False)
     checkpoint.require_all_taken(known=(*_DERIVED, "lm_head.weight") if shape.is_tied else _DERIVED)
     frequencies, scale = rope_frequencies(config, shape.head_dim)
-    rotation = rotation_table(frequencies, scale, max_positions).to(device)
+    rotation = rotation_table(torch.from_numpy(frequencies), scale, max_positions).to(device)
     return Decoder(shape, DecoderWeights(embedding, layers, norm, head, rotation), dtype)
 
 
@@ -45,8 +46,13 @@ class _Reader:
         self._dtype = dtype
         self._device = device
 
+    def stored(self, name: str, *shape: int) -> Tensor:
+        """In the type of the file."""
+        tensor = torch.from_numpy(self._checkpoint.take(name, shape))
+        return (tensor.view(torch.bfloat16) if tensor.dtype is torch.uint16 else tensor).to(self._device)
+
     def tensor(self, name: str, *shape: int) -> Tensor:
-        return self._checkpoint.take(name, shape).to(self._device, self._dtype)
+        return self.stored(name, *shape).to(self._dtype)
 
     def linear(
         self, prefix: str, names: tuple[str, ...], outputs: tuple[int, ...], inputs: int, *, has_bias: bool

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM
 
+from service.engine.models.model_config import DecoderConfig, read_transformers_config
 from service.engine.models.modules_backend import ATTENTION, ModulesBackend, register_attention
 from service.generation.errors import ModelLoadError
 
@@ -15,8 +16,9 @@ _SERVED_LAYERS = {"full_attention", "sliding_attention", "attention"}
 _BATCH_BOUND_ROPES = {"dynamic", "longrope"}  # their frequencies depend on the longest position of the whole batch
 
 
-def modules_refusal(config: Any) -> str | None:
+def modules_refusal(config: Any, folder: Path) -> str | None:
     """Why a model can't run over the paged cache, as far as its configuration and class tell; None if they don't."""
+    config = _of_transformers(config, folder)
     if getattr(config, "quantization_config", None) is not None:
         return "its weights are quantised"
     model_class = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
@@ -34,12 +36,13 @@ def modules_refusal(config: Any) -> str | None:
     return next((reason for applies, reason in reasons if applies), None)
 
 
-def load_modules(config: Any, folder: Path, dtype: torch.dtype, device: torch.device) -> ModulesBackend:
+def load_modules(config: Any, folder: Path, dtype: str, device: str) -> ModulesBackend:
     """Load a model that `modules_refusal` has no objection to. Raises ModelLoadError."""
     register_attention()
+    config = _of_transformers(config, folder)
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            folder, config=config, dtype=dtype, attn_implementation=ATTENTION, output_loading_info=True
+            folder, config=config, dtype=getattr(torch, dtype), attn_implementation=ATTENTION, output_loading_info=True
         )
         model, report = loaded
     except Exception as error:  # many kinds, none of which a caller could act upon differently
@@ -48,6 +51,10 @@ def load_modules(config: Any, folder: Path, dtype: torch.dtype, device: torch.de
         if report[kind]:
             raise ModelLoadError(f"{folder}: {kind.replace('_keys', '')} tensors: {sorted(map(str, report[kind]))[:5]}")
     return ModulesBackend(model.to(device))
+
+
+def _of_transformers(config: Any, folder: Path) -> Any:
+    return read_transformers_config(folder) if isinstance(config, DecoderConfig) else config
 
 
 def _rope_types(parameters: dict[str, Any]) -> set[str]:

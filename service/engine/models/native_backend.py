@@ -12,12 +12,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from service.engine.batch import Batch
 from service.engine.models.checkpoint import Checkpoint
-from service.engine.models.decoder_shape import rope_frequencies
+from service.engine.models.rope import rope_frequencies
 from service.generation.errors import ModelLoadError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ _SERVED_TYPES = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
 _SERVED_ROPES = {"default", "linear", "llama3", "yarn"}
 _SERVED_LAYERS = {"full_attention", "sliding_attention"}
 QUANTIZATIONS = frozenset({"int8", "int4"})
-_WEIGHT_TYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+_WEIGHT_TYPES = ("float32", "bfloat16")
 _SLOTS = 16  # a block has a multiple of them
 # Products of weights and tokens: about 3 ms of one thread. In shorter steps the threads wait for each other, and for
 # the cores that the event loop and the other processes want.
@@ -56,7 +55,7 @@ class NativeBackend:
 
     def prepare_thread(self, num_threads: int | None) -> None:
         """Set how many threads compute."""
-        self.num_threads = num_threads or torch.get_num_threads()
+        self.num_threads = num_threads or 1
 
     def forward(self, batch: Batch) -> NDArray[np.float32]:
         """Store the batch's keys and values and return the logits, float32 [output rows, vocabulary]."""
@@ -75,14 +74,14 @@ class NativeBackend:
         return max(self.num_threads, self._most_threads) if is_long else self.num_threads
 
 
-def native_refusal(config: Any, dtype: torch.dtype, device: torch.device, block_size: int) -> str | None:
+def native_refusal(config: Any, dtype: str, device: str, block_size: int) -> str | None:
     """Why the native step can't serve a model; None if it can."""
     rope = getattr(config, "rope_parameters", None) or {}
     reasons = (
         (find_spec("sluice_native") is None, "sluice-native is not installed"),
-        (device.type != "cpu", f"it computes on CPUs, not on {device.type}"),
+        (device != "cpu", f"it computes on CPUs, not on {device}"),
         (config.model_type not in _SERVED_TYPES, f"it is none of {', '.join(_SERVED_TYPES)}"),
-        (dtype not in _WEIGHT_TYPES, f"it has no arithmetic in {str(dtype).removeprefix('torch.')}"),
+        (dtype not in _WEIGHT_TYPES, f"it has no arithmetic in {dtype}"),
         (block_size % _SLOTS != 0, f"engine.block_size must be a multiple of {_SLOTS} for it, not {block_size}"),
         (getattr(config, "quantization_config", None) is not None, "its weights are quantised"),
         (getattr(config, "hidden_act", "silu") != "silu", f"its activation is {getattr(config, 'hidden_act', '')}"),
@@ -101,24 +100,20 @@ def native_arithmetic() -> str:
 
 
 def load_native(
-    config: Any, checkpoint: Checkpoint, dtype: torch.dtype, most_threads: int, quantization: str | None = None
+    config: Any, checkpoint: Checkpoint, dtype: str, most_threads: int, quantization: str | None = None
 ) -> NativeBackend:
     """Pack a checkpoint's weights, rounded to one of `QUANTIZATIONS` if one is given, else in `dtype`.
 
-    `most_threads` compute long steps.
-
-    Raises ModelLoadError for a missing, unexpected or wrongly shaped tensor.
+    `most_threads` compute long steps. Raises ModelLoadError for a missing, unexpected or wrongly shaped tensor.
     """
     import sluice_native  # noqa: PLC0415  it is there only where it was built
 
     try:
-        model = sluice_native.Model(
-            **_shape(config), num_threads=torch.get_num_threads(), weight_type=quantization or _WEIGHT_TYPES[dtype]
-        )
+        model = sluice_native.Model(**_shape(config), num_threads=most_threads, weight_type=quantization or dtype)
     except ValueError as error:
         raise ModelLoadError(f"{checkpoint.folder}: {error}") from error
     for name, shape in model.tensors().items():
-        model.load(name, checkpoint.take(name, shape).contiguous())
+        model.load(name, checkpoint.take(name, shape))
     is_tied = config.tie_word_embeddings
     checkpoint.require_all_taken(known=(*_DERIVED, "lm_head.weight") if is_tied else _DERIVED)
     return NativeBackend(model, most_threads)

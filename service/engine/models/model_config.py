@@ -1,0 +1,126 @@
+"""What config.json says of a model.
+
+Common decoders' files are read here: transformers takes seconds to import, with torch, and half of what it holds then
+is never used. Whatever is unusual in a file is left to transformers, whose classes know every default.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from service.generation.errors import ModelLoadError
+
+_TYPES = ("llama", "mistral", "qwen2", "qwen3")
+_ROPES = {"default", "linear", "llama3", "yarn"}
+_STATED = {  # what a file must state, since a default would depend on the type
+    "vocab_size": int,
+    "hidden_size": int,
+    "intermediate_size": int,
+    "num_hidden_layers": int,
+    "num_attention_heads": int,
+    "num_key_value_heads": int,
+    "max_position_embeddings": int,
+    "rms_norm_eps": float,
+    "hidden_act": str,
+    "tie_word_embeddings": bool,
+}
+_UNUSUAL = ("layer_types", "quantization_config", "partial_rotary_factor", "use_sliding_window")  # unless false or null
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderConfig:
+    """A Llama-like decoder, by the names that transformers' configurations have. All layers are alike."""
+
+    model_type: str
+    architectures: list[str]
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    max_position_embeddings: int
+    rms_norm_eps: float
+    hidden_act: str
+    tie_word_embeddings: bool
+    eos_token_id: int | list[int] | None
+    rope_parameters: dict[str, Any] = field(hash=False)
+    head_dim: int
+    sliding_window: int | None
+    attention_bias: bool
+    mlp_bias: bool
+
+
+def read_model_config(folder: Path) -> Any:
+    """A `DecoderConfig`, or transformers' configuration of a model that isn't usual. Raises ModelLoadError."""
+    try:
+        text = (folder / "config.json").read_text(encoding="utf-8")
+        said = json.loads(text)
+    except (OSError, ValueError) as error:
+        raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
+    return (_decoder_config(said) if isinstance(said, dict) else None) or read_transformers_config(folder)
+
+
+def read_transformers_config(folder: Path) -> Any:
+    """The transformers configuration of `folder`/config.json. Raises ModelLoadError."""
+    from transformers import AutoConfig  # noqa: PLC0415  it takes seconds
+
+    try:
+        return AutoConfig.from_pretrained(folder)
+    except Exception as error:  # many kinds, none of which a caller could act upon differently
+        raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
+
+
+def _decoder_config(said: dict[str, Any]) -> DecoderConfig | None:
+    """None where something is missing, unusual or of a wrong type."""
+    kind, rope = said.get("model_type"), _rope_parameters(said)
+    if kind not in _TYPES or rope is None or any(said.get(name) for name in _UNUSUAL):
+        return None
+    if not all(type(said.get(name)) is wanted for name, wanted in _STATED.items()) or "eos_token_id" not in said:
+        return None
+    if any(said[name] <= 0 for name, wanted in _STATED.items() if wanted is int):
+        return None
+    head_dim: Any = said.get("head_dim") or (
+        None if kind == "qwen3" else said["hidden_size"] // said["num_attention_heads"]
+    )
+    window = said.get("sliding_window", False) if kind == "mistral" else None
+    biases = {name: said.get(name, False) for name in ("attention_bias", "mlp_bias")}
+    is_usual = (
+        type(head_dim) is int
+        and (window is None or type(window) is int)
+        and all(type(bias) is bool for bias in biases.values())
+    )
+    if not is_usual:
+        return None
+    return DecoderConfig(
+        model_type=kind,
+        architectures=said.get("architectures") or [kind],
+        **{name: said[name] for name in _STATED},
+        eos_token_id=said["eos_token_id"],
+        rope_parameters=rope,
+        head_dim=head_dim,
+        sliding_window=window,
+        **biases,
+    )
+
+
+def _rope_parameters(said: dict[str, Any]) -> dict[str, Any] | None:
+    """Type, theta and whatever belongs to the type, from either of the two forms that files have."""
+    given = said.get("rope_parameters") or said.get("rope_scaling") or {}
+    if not isinstance(given, dict):
+        return None
+    rope = {"rope_theta": said.get("rope_theta"), **given}
+    rope.setdefault("rope_type", rope.get("type", "default"))
+    if rope["rope_type"] in {"llama3", "yarn"}:
+        rope.setdefault("original_max_position_embeddings", said.get("max_position_embeddings"))
+    is_usual = (
+        rope["rope_type"] in _ROPES
+        and all(isinstance(value, int | float | str | None) for value in rope.values())
+        and isinstance(rope["rope_theta"], int | float)
+        and (rope["rope_type"] == "default" or isinstance(rope.get("factor"), int | float))
+        and "partial_rotary_factor" not in rope
+    )
+    return rope if is_usual else None

@@ -1,0 +1,66 @@
+"""The inverse frequencies of rotary positions, and what scalings make of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Frequencies = npt.NDArray[np.float32]
+
+
+def rope_frequencies(config: Any, head_dim: int) -> tuple[Frequencies, float]:
+    """Inverse frequencies [head dim / 2] and the factor on the rotation, of the types default, linear, llama3, yarn."""
+    rope = config.rope_parameters
+    kind = rope.get("rope_type", "default")
+    exponents = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
+    frequencies = (1 / np.float32(rope["rope_theta"]) ** exponents).astype(np.float32)
+    if kind == "linear":
+        return (frequencies / np.float32(rope["factor"])).astype(np.float32), 1.0
+    if kind == "llama3":
+        return _llama3(frequencies, rope), 1.0
+    if kind == "yarn":
+        return _yarn(frequencies, rope, head_dim, config.max_position_embeddings)
+    return frequencies, 1.0
+
+
+def _llama3(frequencies: Frequencies, rope: Mapping[str, Any]) -> Frequencies:
+    """Long waves are slowed down by the factor, short ones stay, those between are blended."""
+    turns = rope["original_max_position_embeddings"] * frequencies / (2 * math.pi)  # in the trained context
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    share = np.clip((turns - low) / (high - low), 0, 1)
+    blended: Frequencies = (share * frequencies + (1 - share) * frequencies / rope["factor"]).astype(np.float32)
+    return blended
+
+
+def _yarn(frequencies: Frequencies, rope: Mapping[str, Any], dim: int, max_positions: int) -> tuple[Frequencies, float]:
+    """Peng et al.: YaRN: Efficient context window extension of large language models (2023)."""
+    trained = rope["original_max_position_embeddings"]
+    factor = rope["factor"] or max_positions / trained
+
+    def place(num_turns: float) -> float:
+        """The pair of dimensions that turns so often in the trained context."""
+        return dim * math.log(trained / (num_turns * 2 * math.pi)) / (2 * math.log(rope["rope_theta"]))
+
+    low, high = place(rope.get("beta_fast") or 32), place(rope.get("beta_slow") or 1)
+    if rope.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dim - 1)
+    slowed = np.clip((np.arange(dim // 2) - low) / (high - low or 0.001), 0, 1)
+    scaled = slowed * frequencies / factor + (1 - slowed) * frequencies
+    return scaled.astype(np.float32), float(_yarn_factor(factor, rope))
+
+
+def _yarn_factor(factor: float, rope: Mapping[str, Any]) -> float:
+    given = rope.get("attention_factor")
+    if given is not None:
+        return float(given)
+
+    def scale(weight: float) -> float:
+        return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1
+
+    weights = rope.get("mscale"), rope.get("mscale_all_dim")
+    return scale(weights[0]) / scale(weights[1]) if weights[0] and weights[1] else scale(1)

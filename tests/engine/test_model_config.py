@@ -1,0 +1,167 @@
+"""What is read of config.json here is what transformers reads of it, and what is unusual is left to transformers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from service.config import DEMO_FOLDER
+from service.engine.models.model_config import DecoderConfig, read_model_config, read_transformers_config
+from service.engine.models.native_backend import native_refusal
+from service.engine.models.rope import rope_frequencies
+from service.generation.errors import ModelLoadError
+from tests.engine.tiny_models import CONFIGS, LEAN, config
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 101,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "eos_token_id": [1, 2],
+    "rope_theta": 5e5,
+}
+# As published: a file of transformers 4, with each of the fields that it may have.
+USUAL: dict[str, dict[str, Any]] = {
+    "llama": {"model_type": "llama"},
+    "llama, old names": {"model_type": "llama", "rope_scaling": {"type": "linear", "factor": 2.0}, "mlp_bias": True},
+    "llama3": {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "head_dim": 32,
+        "rope_scaling": {
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 32,
+            "rope_type": "llama3",
+        },
+    },
+    "mistral": {"model_type": "mistral", "sliding_window": 11},
+    "mistral without a window": {"model_type": "mistral", "sliding_window": None},
+    "qwen2": {"model_type": "qwen2", "sliding_window": 11, "use_sliding_window": False, "eos_token_id": None},
+    "yarn": {"model_type": "qwen2", "rope_scaling": {"type": "yarn", "factor": 4.0}, "rope_theta": 10000},
+    "qwen3": {"model_type": "qwen3", "head_dim": 24, "attention_bias": True, "rope_scaling": None},
+}
+UNUSUAL: dict[str, dict[str, Any]] = {
+    "another type": {"model_type": "gpt_neox"},
+    "windows": {"model_type": "qwen2", "sliding_window": 11, "use_sliding_window": True, "max_window_layers": 1},
+    "no window told": {"model_type": "mistral"},
+    "no head size": {"model_type": "qwen3"},
+    "no base": {"model_type": "llama", "rope_theta": ...},
+    "another rope": {"model_type": "llama", "rope_scaling": {"type": "dynamic", "factor": 2.0}},
+    "quantised": {"model_type": "llama", "quantization_config": {"quant_method": "awq"}},
+    "no ties told": {"model_type": "llama", "tie_word_embeddings": ...},
+}
+FIELDS = [name for name in DecoderConfig.__slots__ if name not in {"rope_parameters", "architectures"}]
+
+
+def write(folder: Path, **values: Any) -> Path:
+    said = {name: value for name, value in {**SIZES, **values}.items() if value is not ...}
+    (folder / "config.json").write_text(json.dumps(said))
+    return folder
+
+
+def assert_same(folder: Path) -> None:
+    ours, theirs = read_model_config(folder), read_transformers_config(folder)
+    assert isinstance(ours, DecoderConfig)
+    implied = {"sliding_window": None, "head_dim": theirs.hidden_size // theirs.num_attention_heads}
+    for name in FIELDS:
+        assert getattr(ours, name) == getattr(theirs, name, implied.get(name, False)), name
+    assert ours.architectures[0] in {*(theirs.architectures or [])} | {theirs.model_type}
+    assert {name: ours.rope_parameters[name] for name in theirs.rope_parameters} == theirs.rope_parameters
+    for dtype in ("float32", "float16"):
+        assert native_refusal(ours, dtype, "cpu", 16) == native_refusal(theirs, dtype, "cpu", 16)
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_usual_file_is_read_as_transformers_reads_it(name: str, tmp_path: Path) -> None:
+    """Every field, whether told or implied."""
+    assert_same(write(tmp_path, **USUAL[name]))
+
+
+@pytest.mark.parametrize("name", LEAN)
+def test_file_that_transformers_writes_is_usual(name: str, tmp_path: Path) -> None:
+    """Of each model that needs none of its modules, but for fields that it leaves out."""
+    CONFIGS[name]().save_pretrained(tmp_path)
+    said = json.loads((tmp_path / "config.json").read_text())
+    read = read_model_config(tmp_path)
+    assert isinstance(read, DecoderConfig) or "layer_types" in said or "tie_word_embeddings" not in said
+    if isinstance(read, DecoderConfig):
+        assert_same(tmp_path)
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_file_is_left_to_transformers(name: str, tmp_path: Path) -> None:
+    """Where a default, or a layer of its own kind, would have to be known."""
+    assert isinstance(read_model_config(write(tmp_path, **UNUSUAL[name])), transformers.PretrainedConfig)
+
+
+@pytest.mark.parametrize("values", [{"vocab_size": "many"}, {"num_attention_heads": 0}, {"hidden_size": -1.5}])
+def test_wrong_file_is_refused(values: dict[str, Any], tmp_path: Path) -> None:
+    """By the file's name."""
+    with pytest.raises(ModelLoadError, match=r"config\.json can't be used"):
+        read_model_config(write(tmp_path, model_type="llama", **values))
+
+
+ROPES: dict[str, dict[str, Any]] = {
+    "linear": {"factor": 4.0},
+    "llama3": {
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 32,
+    },
+    "yarn": {"factor": 4.0, "original_max_position_embeddings": 32},
+    "yarn with factors": {
+        "factor": 40.0,
+        "original_max_position_embeddings": 4096,
+        "mscale": 1.0,
+        "mscale_all_dim": 0.5,
+        "beta_fast": 16.0,
+        "beta_slow": 2.0,
+        "truncate": False,
+    },
+    "yarn with an attention factor": {"factor": 2.0, "original_max_position_embeddings": 64, "attention_factor": 0.7},
+}
+
+
+@pytest.mark.parametrize("name", ROPES)
+@pytest.mark.parametrize("head_dim", [16, 128])
+def test_rope_frequencies_are_those_of_transformers(name: str, head_dim: int) -> None:
+    """Of each scaling that is served, within the last bits of float32."""
+    kind = name.partition(" ")[0]
+    rope = {"rope_type": kind, "rope_theta": 5e5, **ROPES[name]}
+    sizes = {key: value for key, value in SIZES.items() if key != "rope_theta"} | {"max_position_embeddings": 128}
+    model = config("llama", **sizes, head_dim=head_dim, rope_parameters=rope)
+    expected, expected_factor = ROPE_INIT_FUNCTIONS[kind](model, torch.device("cpu"))
+    frequencies, factor = rope_frequencies(model, head_dim)
+    np.testing.assert_allclose(frequencies, expected.numpy(), rtol=2e-6)
+    assert factor == pytest.approx(expected_factor)
+
+
+def test_native_backend_is_loaded_without_torch() -> None:
+    """Whose import takes seconds and two hundred megabytes."""
+    program = (
+        "import sys\n"
+        "from service.engine.config import EngineConfig\n"
+        "from service.engine.load_generator import load_model\n"
+        "load_model(sys.argv[1], EngineConfig(backend='native'))\n"
+        "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(DEMO_FOLDER)], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
