@@ -38,7 +38,7 @@ def preparation_of(
     """That of a model with a small tokenizer and a template, or without one."""
     chat = None
     if source is not None:
-        template = template_of(source, tokenizer) if isinstance(source, str) else source
+        template = template_of(source) if isinstance(source, str) else source
         chat = ChatModel(template, tokenizer, **settings)
     return Preparation("tiny", tokenizer, max_model_len, chat, Workers(limits or WorkerLimits()))
 

@@ -23,7 +23,7 @@ class StuckTemplate(ChatTemplate):
     """A template that hangs on one message until it is released."""
 
     def __init__(self, release: threading.Event) -> None:
-        self._inner = template_of(CHATML, TOKENIZER)
+        self._inner = template_of(CHATML)
         self.source, self.variables = self._inner.source, self._inner.variables
         self._release = release
         self.entered = threading.Event()

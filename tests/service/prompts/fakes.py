@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import tokenizers
-import transformers
-
 from service.engine.tokenizer import FastTokenizer
 from service.generation.conversation import Message, Role, TextPart
 from service.prompts.control_tokens import ControlTokens
@@ -30,11 +27,9 @@ CHATML = (
 )
 
 
-def template_of(source: str, tokenizer: FastTokenizer) -> ChatTemplate:
-    """A chat template beside a tokenizer, as transformers reads them."""
-    backend = tokenizers.Tokenizer.from_str(tokenizer.json)
-    whole: Any = transformers.PreTrainedTokenizerFast
-    return ChatTemplate(whole(tokenizer_object=backend, chat_template=source, eos_token=END))
+def template_of(source: str) -> ChatTemplate:
+    """A chat template whose texts end with `END`."""
+    return ChatTemplate({"default": source}, {"eos_token": END})
 
 
 def control_tokens_of(tokenizer: FastTokenizer, template: str = CHATML) -> ControlTokens:

@@ -1,4 +1,4 @@
-"""Chat templates: rendered by transformers, refused in their own words."""
+"""Chat templates: rendered, or refused in their own words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 def test_render_gives_messages_tools_and_variables_to_the_template() -> None:
     """Everything reaches the template, and the prompt ends where the answer begins."""
     source = "{{ messages[0].content }}|{{ tools[0].function.name }}|{{ enable_thinking }}|{{ add_generation_prompt }}"
-    template = template_of(source, TOKENIZER)
+    template = template_of(source)
     tools = [{"type": "function", "function": {"name": "f"}}]
     assert template.render(HELLO, tools, {"enable_thinking": False}) == "hello|f|False|True"
 
@@ -28,14 +28,12 @@ def test_variables_are_what_the_template_reads_and_does_not_set() -> None:
     source = (
         "{% set a = 1 %}{% for m in messages %}{% generation %}{{ m.thinking }}{% endgeneration %}{% endfor %}{{ b }}"
     )
-    assert template_of(source, TOKENIZER).variables == {"messages", "b"}
+    assert template_of(source).variables == {"messages", "b"}
 
 
 def test_refusal_has_the_template_s_words() -> None:
     """What a template raises is what the caller reads."""
-    template = template_of(
-        "{{ raise_exception('After the optional system message, roles must alternate') }}", TOKENIZER
-    )
+    template = template_of("{{ raise_exception('After the optional system message, roles must alternate') }}")
     with pytest.raises(TemplateRefused, match="roles must alternate") as refusal:
         template.render(HELLO, None, {})
     assert (refusal.value.field, refusal.value.reason) == ("messages", "TEMPLATE_REFUSED")
@@ -45,7 +43,7 @@ def test_refusal_has_the_template_s_words() -> None:
 def test_template_that_breaks_is_a_refusal(source: str) -> None:
     """A template that fails on a conversation fails that request and nothing else."""
     with pytest.raises(TemplateRefused):
-        template_of(source, TOKENIZER).render(HELLO, None, {})
+        template_of(source).render(HELLO, None, {})
 
 
 def test_folder_without_template_is_not_loaded(tmp_path: Path) -> None:
@@ -62,7 +60,7 @@ def test_folder_without_template_is_not_loaded(tmp_path: Path) -> None:
 def test_broken_template_is_not_loaded() -> None:
     """A template that isn't one is told at start."""
     with pytest.raises(ModelLoadError, match="can't be read"):
-        template_of("{% for %}", TOKENIZER)
+        template_of("{% for %}")
 
 
 def test_bundled_model_s_template_is_loaded_from_its_folder() -> None:
