@@ -32,6 +32,16 @@ class BatchEncoder:
         self._num_threads = num_threads
         self._thread_is_ready = False
 
+    @property
+    def num_dimensions(self) -> int:
+        """Of each vector."""
+        return self._encoder.num_dimensions
+
+    @property
+    def max_positions(self) -> int | None:
+        """Tokens that it has positions for; None if its positions have no end of their own."""
+        return self._encoder.max_positions
+
     def run(self, inputs: abc.Sequence[TokenIds]) -> abc.Sequence[Vector]:
         """The vectors, float32 [dimensions] each, in the order of the inputs."""
         if not self._thread_is_ready:

@@ -17,7 +17,7 @@ from service.engine.recipe import Recipe
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _END_S = 1.0  # for a process to end by itself when its parent has gone
-_SLOW_IMPORTS = "service.engine.model_source"  # torch and transformers: seconds
+_SLOW_IMPORTS = "service.engine.load_generator"
 
 _ahead: list[WorkerProcess] = []  # started, and told nothing yet
 
@@ -40,7 +40,8 @@ class WorkerProcess:
             self.process = subprocess.Popen(  # noqa: S603  this program
                 [sys.executable, "-m", "service.engine.worker", str(theirs.fileno()), imports],
                 pass_fds=[theirs.fileno()],
-                env=os.environ | {"PYTHONPATH": path},
+                # numpy multiplies for models that compute with one thread.
+                env={"OPENBLAS_NUM_THREADS": "1"} | os.environ | {"PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
             )
         finally:

@@ -236,18 +236,18 @@ def test_build_asks_the_hub_for_an_id(folder: Path, monkeypatch: pytest.MonkeyPa
     """An id is fetched; without a network the error names it."""
     asked: list[str] = []
 
-    def fetch(model: str, **_: object) -> str:
+    def fetch(model: str) -> Path:
         asked.append(model)
-        return str(folder)
+        return folder
 
-    monkeypatch.setattr(model_folder, "snapshot_download", fetch)
+    monkeypatch.setattr(model_folder, "download", fetch)
     assert build_engine("owner/name", SMALL).folder == folder
     assert asked == ["owner/name"]
 
-    def fail(model: str, **_: object) -> str:
+    def fail(model: str) -> Path:
         raise ConnectionError("no route to the hub")
 
-    monkeypatch.setattr(model_folder, "snapshot_download", fail)
+    monkeypatch.setattr(model_folder, "download", fail)
     with pytest.raises(ModelLoadError, match=r"owner/name is not a folder and could not be downloaded .*: no route"):
         build_engine("owner/name", SMALL)
 

@@ -30,6 +30,19 @@ _STATED = {  # what a file must state, since a default would depend on the type
 _UNUSUAL = ("layer_types", "quantization_config", "partial_rotary_factor", "use_sliding_window")  # unless false or null
 
 
+_BERT_STATED = {
+    "vocab_size": int,
+    "hidden_size": int,
+    "intermediate_size": int,
+    "num_hidden_layers": int,
+    "num_attention_heads": int,
+    "max_position_embeddings": int,
+    "type_vocab_size": int,
+    "layer_norm_eps": float,
+}
+_BERT_UNUSUAL = ("quantization_config", "is_decoder", "add_cross_attention", "is_encoder_decoder")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
     """A Llama-like decoder, by the names that transformers' configurations have. All layers are alike."""
@@ -54,14 +67,31 @@ class DecoderConfig:
     mlp_bias: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BertConfig:
+    """A BERT whose activation is gelu and whose positions are absolute."""
+
+    model_type: str
+    architectures: list[str]
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    max_position_embeddings: int
+    type_vocab_size: int
+    layer_norm_eps: float
+
+
 def read_model_config(folder: Path) -> Any:
-    """A `DecoderConfig`, or transformers' configuration of a model that isn't usual. Raises ModelLoadError."""
+    """A `DecoderConfig`, a `BertConfig` or, of a model that isn't usual, transformers' own. Raises ModelLoadError."""
     try:
         text = (folder / "config.json").read_text(encoding="utf-8")
         said = json.loads(text)
     except (OSError, ValueError) as error:
         raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
-    return (_decoder_config(said) if isinstance(said, dict) else None) or read_transformers_config(folder)
+    usual = (_decoder_config(said) or _bert_config(said)) if isinstance(said, dict) else None
+    return usual or read_transformers_config(folder)
 
 
 def read_transformers_config(folder: Path) -> Any:
@@ -79,9 +109,7 @@ def _decoder_config(said: dict[str, Any]) -> DecoderConfig | None:
     kind, rope = said.get("model_type"), _rope_parameters(said)
     if kind not in _TYPES or rope is None or any(said.get(name) for name in _UNUSUAL):
         return None
-    if not all(type(said.get(name)) is wanted for name, wanted in _STATED.items()) or "eos_token_id" not in said:
-        return None
-    if any(said[name] <= 0 for name, wanted in _STATED.items() if wanted is int):
+    if not _states(said, _STATED) or "eos_token_id" not in said:
         return None
     head_dim: Any = said.get("head_dim") or (
         None if kind == "qwen3" else said["hidden_size"] // said["num_attention_heads"]
@@ -105,6 +133,27 @@ def _decoder_config(said: dict[str, Any]) -> DecoderConfig | None:
         sliding_window=window,
         **biases,
     )
+
+
+def _bert_config(said: dict[str, Any]) -> BertConfig | None:
+    """None where something is missing, unusual or of a wrong type."""
+    is_usual = (
+        said.get("model_type") == "bert"
+        and _states(said, _BERT_STATED)
+        and said.get("hidden_act") == "gelu"
+        and said.get("position_embedding_type", "absolute") == "absolute"
+        and not any(said.get(name) for name in _BERT_UNUSUAL)
+        and said["hidden_size"] % said["num_attention_heads"] == 0
+    )
+    if not is_usual:
+        return None
+    architectures = said.get("architectures") or ["bert"]
+    return BertConfig(model_type="bert", architectures=architectures, **{name: said[name] for name in _BERT_STATED})
+
+
+def _states(said: dict[str, Any], wanted: dict[str, type]) -> bool:
+    """Whether all of these are told, in these types; numbers of things are above 0."""
+    return all(type(said.get(name)) is kind and (kind is not int or said[name] > 0) for name, kind in wanted.items())
 
 
 def _rope_parameters(said: dict[str, Any]) -> dict[str, Any] | None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 _log = logging.getLogger(__name__)
 
@@ -16,11 +14,14 @@ _log = logging.getLogger(__name__)
 @contextmanager
 def load_progress(name: str, num_bytes: int) -> Iterator[Callable[[int], None]]:
     """Give a function that takes the bytes read since its last call; the rest is shown on stderr or logged."""
-    console = Console(stderr=True)
     began = time.monotonic()
-    if console.is_terminal:
+    if sys.stderr.isatty():
+        # Imported late: half of what a small model's load takes, and for nothing where nobody looks.
+        from rich.console import Console  # noqa: PLC0415
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console) as progress:
+        with Progress(*columns, console=Console(stderr=True)) as progress:
             task = progress.add_task(f"loading {name}", total=num_bytes)
             yield lambda read: progress.advance(task, read)
     else:
