@@ -11,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from typing import Final
 
-from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import Meter
 from opentelemetry.sdk.metrics import MeterProvider
@@ -41,6 +39,10 @@ class ProcessTelemetry:
         processors = list(span_processors)
         readers: list[MetricReader] = [PrometheusMetricReader(scope_info_enabled=False, registry=self.registry)]
         if otlp_endpoint is not None:
+            # Imported late: they are a tenth of a process's start, and most have no collector.
+            from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
+            from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+
             url = otlp_endpoint if "://" in otlp_endpoint else f"http://{otlp_endpoint}"
             processors.append(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=EXPORT_TIMEOUT_S)))
             exporter = OTLPMetricExporter(endpoint=url, timeout=EXPORT_TIMEOUT_S)

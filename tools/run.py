@@ -17,9 +17,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
-import grpc
 import yaml
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -204,6 +202,10 @@ class Children:
 
 async def until_ready(settings: Settings) -> None:
     """Return when Envoy serves REST and gRPC: /readyz answers 200 and gRPC's health check SERVING."""
+    # Imported late, so that the processes start before.
+    import grpc  # noqa: PLC0415
+    from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415
+
     envoy = f"{settings.host}:{settings.envoy_port}"
 
     def ready() -> bool:
@@ -216,7 +218,7 @@ async def until_ready(settings: Settings) -> None:
             return False
 
     while not await asyncio.to_thread(ready):  # noqa: ASYNC110 another process becomes ready, which sends no event
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.1)
 
 
 def greeting(settings: Settings) -> str:

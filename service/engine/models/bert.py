@@ -190,4 +190,5 @@ def _pool(states: Floats, pooling: Pooling) -> Floats:
     if pooling == "mean":
         mean: Floats = states.mean(0)
         return mean
-    return states[0 if pooling == "cls" else -1]
+    state: Floats = states[0 if pooling == "cls" else -1]
+    return state
