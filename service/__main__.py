@@ -21,6 +21,7 @@ from service.config import PROGRAM, ModelSettings, Settings
 from service.engine.port import StepObserver
 from service.engine.worker_process import start_ahead
 from service.generation.errors import ModelLoadError
+from service.loading import load_model
 from service.logs import call_context
 from service.registry.models import ServedModel
 from service.server import EngineDied, LoadModel, StartError, serve
@@ -28,29 +29,26 @@ from service.server import EngineDied, LoadModel, StartError, serve
 
 async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     """Load a model's own weights, off the loop. Raises ModelLoadError."""
-    # Imported late: transformers takes seconds, and health is to be there at once.
-    from service.loading import load_model  # noqa: PLC0415
-
     return await asyncio.to_thread(load_model, settings, observer)
 
 
-def main(load_model: LoadModel | None = None) -> None:
-    """The console script. `load_model` None loads from folders."""
+def main(load: LoadModel = load_from_folder) -> None:
+    """The console script. `load` makes of each model's settings a model."""
     try:
         settings = read_settings(Settings, sys.argv[1:])
     except ConfigError as error:
         exit_with(PROGRAM, error, 2)
     configure_logs(settings.log_level, call_context)
-    if load_model is None:
+    if load is load_from_folder:
         start_ahead(sum(model.engine.worker == "process" for model in settings.served_models() if model.engine))
     try:
-        uvloop.run(_run(settings, load_model or load_from_folder))
+        uvloop.run(_run(settings, load))
     except (StartError, ModelLoadError, EngineDied) as error:
         exit_with(PROGRAM, error, 1)
 
 
-async def _run(settings: Settings, load_model: LoadModel) -> None:
-    await serve(settings, load_model, stop_signal())
+async def _run(settings: Settings, load: LoadModel) -> None:
+    await serve(settings, load, stop_signal())
 
 
 def stop_signal() -> asyncio.Event:

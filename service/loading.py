@@ -1,7 +1,6 @@
 """From a model's settings to a model that can be served.
 
-Its folder says whether it generates or makes vectors. Runs on a worker thread at start; importing it imports
-transformers.
+Its folder says whether it generates or makes vectors. Runs on a worker thread at start.
 """
 
 from __future__ import annotations

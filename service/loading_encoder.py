@@ -1,6 +1,6 @@
 """From an encoder's settings to an encoder that can be served.
 
-Runs on a worker thread at start; importing it imports transformers.
+Runs on a worker thread at start.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ import torch
 import transformers
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from service.config import DEMO_FOLDER
 from service.engine.models.model_config import DecoderConfig, read_model_config, read_transformers_config
 from service.engine.models.native_backend import native_refusal
 from service.engine.models.rope import rope_frequencies
@@ -152,16 +149,3 @@ def test_rope_frequencies_are_those_of_transformers(name: str, head_dim: int) ->
     frequencies, factor = rope_frequencies(model, head_dim)
     np.testing.assert_allclose(frequencies, expected.numpy(), rtol=2e-6)
     assert factor == pytest.approx(expected_factor)
-
-
-def test_native_backend_is_loaded_without_torch() -> None:
-    """Whose import takes seconds and two hundred megabytes."""
-    program = (
-        "import sys\n"
-        "from service.engine.config import EngineConfig\n"
-        "from service.engine.load_generator import load_model\n"
-        "load_model(sys.argv[1], EngineConfig(backend='native'))\n"
-        "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(DEMO_FOLDER)], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
