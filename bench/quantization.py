@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.shapes import DEMO
@@ -22,19 +23,19 @@ from demo.corpus.conversation import segments
 from demo.evaluate import SKILLS, cases
 from demo.marking import prompt_of
 from service.engine.batch import Batch
-from service.engine.model_source import read_model_config
 from service.engine.models.backend import Backend
 from service.engine.models.backends import ModelSpec, choose_backend
 from service.engine.models.checkpoint import Checkpoint
+from service.engine.models.model_config import read_model_config
 from service.engine.tokenizer import FastTokenizer
 
 BLOCK_SIZE = 16
 MAX_POSITIONS = 2_048
 TYPES = {
-    "float32": (torch.float32, None),
-    "bfloat16": (torch.bfloat16, None),
-    "int8": (torch.bfloat16, "int8"),
-    "int4": (torch.bfloat16, "int4"),
+    "float32": ("float32", None),
+    "bfloat16": ("bfloat16", None),
+    "int8": ("bfloat16", "int8"),
+    "int4": ("bfloat16", "int4"),
 }
 
 
@@ -76,13 +77,13 @@ def held_out(count: int) -> list[Case]:
     return [case for case in found if len(case.prompt) + len(case.answer) <= MAX_POSITIONS]
 
 
-def loaded(dtype: torch.dtype, quantization: str | None, num_threads: int) -> Backend[Tensor]:
+def loaded(dtype: str, quantization: str | None, num_threads: int) -> Backend[NDArray[np.float32]]:
     """The bundled model on the native step, with room for one sequence."""
     spec = ModelSpec(
         config=read_model_config(DEMO),
         checkpoint=Checkpoint(DEMO),
         dtype=dtype,
-        device=torch.device("cpu"),
+        device="cpu",
         max_positions=MAX_POSITIONS,
         block_size=BLOCK_SIZE,
         quantization=quantization,
@@ -93,7 +94,7 @@ def loaded(dtype: torch.dtype, quantization: str | None, num_threads: int) -> Ba
     return backend
 
 
-def logits_of(backend: Backend[Tensor], case: Case) -> Tensor:
+def logits_of(backend: Backend[NDArray[np.float32]], case: Case) -> Tensor:
     """The logits [tokens of the answer, vocabulary] that each of its tokens would be chosen from."""
     ids = [*case.prompt, *case.answer[:-1]]
     batch = Batch(
@@ -104,7 +105,7 @@ def logits_of(backend: Backend[Tensor], case: Case) -> Tensor:
         block_tables=np.arange(-(-len(ids) // BLOCK_SIZE), dtype=np.int32)[None],
         output_rows=np.arange(len(case.prompt) - 1, len(ids), dtype=np.int32),
     )
-    return backend.forward(batch)
+    return torch.from_numpy(backend.forward(batch))
 
 
 def row(name: str, chosen: list[Case], exact: list[Tensor], found: list[Tensor]) -> str:

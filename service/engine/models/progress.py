@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ _log = logging.getLogger(__name__)
 def load_progress(name: str, num_bytes: int) -> Iterator[Callable[[int], None]]:
     """Give a function that takes the bytes read since its last call; the rest is shown on stderr or logged."""
     began = time.monotonic()
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() or os.environ.get("TTY_COMPATIBLE") == "1":
         # Imported late: half of what a small model's load takes, and for nothing where nobody looks.
         from rich.console import Console  # noqa: PLC0415
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
