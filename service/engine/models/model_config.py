@@ -27,7 +27,7 @@ _STATED = {  # what a file must state, since a default would depend on the type
     "hidden_act": str,
     "tie_word_embeddings": bool,
 }
-_UNUSUAL = ("layer_types", "quantization_config", "partial_rotary_factor", "use_sliding_window")  # unless false or null
+_UNUSUAL = ("quantization_config", "partial_rotary_factor", "use_sliding_window")  # unless false or null
 
 
 _BERT_STATED = {
@@ -110,6 +110,8 @@ def _decoder_config(said: dict[str, Any]) -> DecoderConfig | None:
     if kind not in _TYPES or rope is None or any(said.get(name) for name in _UNUSUAL):
         return None
     if not _states(said, _STATED) or "eos_token_id" not in said:
+        return None
+    if said.get("layer_types") not in (None, ["full_attention"] * said["num_hidden_layers"]):
         return None
     head_dim: Any = said.get("head_dim") or (
         None if kind == "qwen3" else said["hidden_size"] // said["num_attention_heads"]
