@@ -97,6 +97,13 @@ def _random_weights(name: str, config: PreTrainedConfig, dtype: torch.dtype = to
     return folder
 
 
+def demo() -> Path:
+    """A copy of the bundled model, beside which other formats of it may be put."""
+    folder = ROOT / ".cache" / "bench" / "demo"
+    shutil.copytree(DEMO, folder, dirs_exist_ok=True)
+    return folder
+
+
 def demo_without_end() -> Path:
     """A copy of the bundled model that ends its answers by length only, since its own are short."""
     folder = ROOT / ".cache" / "bench" / "demo-without-end"

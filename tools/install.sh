@@ -3,6 +3,7 @@
 #   run       the product's Python packages
 #   dev       those, and what tests and checks need
 #   bench     those, and the server that the benches compare with
+#   llama     llama.cpp's server, for the benches, which takes a C++ compiler and about ten minutes
 #   native    the native step of native/, which takes a C++ compiler: the system's or, with NATIVE_COMPILER=zig, PyPI's
 #   dist      wheels of the product and of native/, into dist/
 #   cmake     a C++ compiler, CMake and ninja, to build native/ without Python
@@ -86,6 +87,27 @@ cmake_part() {
     .venv/bin/pip install --quiet --disable-pip-version-check $(grep -oE '(cmake|ninja)==[0-9.]+' native/pyproject.toml)
 }
 
+llama_part() {  # the sdist of its Python bindings holds llama.cpp whole
+    local version=0.3.36 folder=.cache/llama.cpp tmp stamp
+    stamp=$folder/.installed-$version
+    [ -f "$stamp" ] && return
+    command -v c++ >/dev/null || apt g++
+    say "building llama.cpp into $folder; about ten minutes on two cores"
+    tmp=$(mktemp -d)
+    .venv/bin/pip install --quiet --disable-pip-version-check --target "$tmp/tools" cmake==4.4.4 ninja==1.13.2
+    .venv/bin/pip download --quiet --disable-pip-version-check --no-deps --no-binary llama-cpp-python "llama-cpp-python==$version" -d "$tmp"
+    tar -xzf "$tmp/llama_cpp_python-$version.tar.gz" -C "$tmp"
+    local -x PATH=$tmp/tools/bin:$PATH PYTHONPATH=$tmp/tools
+    # One program a tool, for this very CPU, and nothing that would be fetched.
+    cmake -G Ninja -S "$tmp/llama_cpp_python-$version/vendor/llama.cpp" -B "$tmp/build" -DCMAKE_BUILD_TYPE=Release \
+        -DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON -DLLAMA_BUILD_SERVER=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_OPENSSL=OFF \
+        -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF >"$tmp/log" 2>&1 &&
+        ninja -C "$tmp/build" llama-server llama-quantize >>"$tmp/log" 2>&1 || fail "llama.cpp could not be built; see $tmp/log"
+    mkdir -p "$folder" && cp "$tmp"/build/bin/llama-{server,quantize} "$folder/"
+    rm -rf "$tmp"
+    touch "$stamp"
+}
+
 npm_part() {
     local stamp=.cache/npm/.installed
     [ -f "$stamp" ] && [ "$stamp" -nt tools/package.json ] && return
@@ -133,6 +155,7 @@ for part in "$@"; do
         run) python_part run service,gateway,run ;;
         dev) python_part dev dev ;;
         bench) python_part bench bench ;;
+        llama) llama_part ;;
         native) native_part ;;
         cmake) cmake_part ;;
         dist) dist_part ;;
@@ -141,6 +164,6 @@ for part in "$@"; do
         clients) clients_part ;;
         browser) browser_part ;;
         shell) shell_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench native dist cmake npm validate clients browser shell" ;;
+        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients browser shell" ;;
     esac
 done

@@ -1,10 +1,18 @@
-"""Streams chats from this server, llama.cpp's and `transformers serve`, on the same weights, in turns.
+"""Asks this server, llama.cpp's and `transformers serve` the same, on the same weights, in turns.
 
-Usage: python -m bench.serving [--models 5m 0.5b] [--prompts 32 512] [--streams 1 4 16] [--servers sluice llama.cpp …]
+Usage: python -m bench.serving [chats arrivals prefix schema memory] [--models 5m 0.5b] [--prompts 32 512]
+[--streams 1 4 16] [--servers sluice llama.cpp transformers] [--rounds 3] [--results FILE]
 
 The whole product is measured, at its front door: Envoy, gateway, gRPC, engine. All servers are up; only the one whose
-turn it is runs. A round measures every server in every case, one after the other; ratios are those within a round, and
-their medians are printed. With `--results FILE`, rounds are added to those that the file has.
+turn it is runs. A round measures every server in every case, one after the other, and then the time to read the
+weights; ratios are those within a round, to the first server. Rounds are added to those that the file has. A server
+may have settings: `sluice:engine.speculation=false,engine.max_slowdown=4`, `llama.cpp:type=Q8_0`.
+
+    chats      chats that arrive at once: tokens a second with the wait for the first one, and gaps between tokens
+    arrivals   chats that arrive at random moments, of mixed prompts: how many are served within a latency target
+    prefix     the first token after a shared beginning of 1,000 tokens
+    schema     answers that follow a JSON schema
+    memory     what the processes hold
 """
 
 from __future__ import annotations
@@ -16,12 +24,17 @@ from pathlib import Path
 from typing import Any
 
 from bench import shapes
-from bench.serving.report import table
-from bench.serving.scenarios import Load, at_once
+from bench.serving.floor import floor_s
+from bench.serving.report import tables
+from bench.serving.requests import Load
+from bench.serving.scenarios import SCENARIOS, SIZES
 from bench.serving.servers import NAMES, Server, command_of, serving
 
-MODELS = {"5m": shapes.qwen3_5m, "0.5b": shapes.qwen2_5_0_5b}
-ANSWER = {"5m": 128, "0.5b": 32}
+MODELS = {
+    "5m": shapes.qwen3_5m,
+    "0.5b": shapes.qwen2_5_0_5b,
+    "demo": shapes.demo,
+}  # demo: for `schema`, it ends answers
 
 
 class Fleet:
@@ -33,47 +46,66 @@ class Fleet:
         self._servers: dict[tuple[str, int], Server] = {}
 
     def turn(self, name: str, streams: int) -> Server:
-        """That server, warm, ready and alone."""
+        """That server, ready and alone."""
         # Only llama.cpp's is started for a number of streams.
         key = (name, streams if name.startswith("llama.cpp") else 0)
-        for other in self._servers.values():
-            other.pause()
+        self.pause()
         if key not in self._servers:
-            command = command_of(name, self._folder, streams)
-            self._servers[key] = self._stack.enter_context(serving(command))
+            self._servers[key] = self._stack.enter_context(serving(command_of(name, self._folder, streams)))
         self._servers[key].resume()
         return self._servers[key]
+
+    def pause(self) -> None:
+        """Leave the cores to something else."""
+        for server in self._servers.values():
+            server.pause()
+
+
+def measure_round(fleet: Fleet, model: str, turn: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """One round of every scenario of one model: a record a case and server."""
+    records: list[dict[str, Any]] = []
+    size = SIZES[model]
+    for scenario_name in options.scenarios:
+        scenario = SCENARIOS[scenario_name]
+        for case in scenario.cases(size, options.prompts, options.streams, options.rates):
+            for server in options.servers:
+                if scenario_name == "schema" and server.startswith("transformers"):
+                    continue  # it has no such answers
+                load = Load(fleet.turn(server, scenario.slots or int(case["streams"])), turn)
+                numbers = scenario.measure(load, size, case)
+                record = {"model": model, "scenario": scenario_name, "case": case, "server": server, "round": turn}
+                records.append({**record, "numbers": numbers})
+                print(record, {name: round(value, 4) for name, value in numbers.items()}, flush=True)
+    fleet.pause()
+    weights_s = floor_s("5m" if model == "demo" else model)
+    print(f"{model}: the weights were read in {1e3 * weights_s:.2f} ms")
+    return [{**record, "weights_s": weights_s} for record in records]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenarios", nargs="*", choices=[*SCENARIOS, []], help="default: all")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--prompts", nargs="+", type=int, default=[32, 512])
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 4, 16])
+    parser.add_argument("--rates", nargs="+", type=float, default=[], help="arrivals a second")
     parser.add_argument("--servers", nargs="+", default=list(NAMES))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--results", type=Path)
     options = parser.parse_args()
+    options.scenarios = options.scenarios or list(SCENARIOS)
     records: list[dict[str, Any]] = []
     if options.results and options.results.is_file():
         records = json.loads(options.results.read_text())
     first_round = 1 + max((record["round"] for record in records), default=-1)
     for model in options.models:
-        folder = MODELS[model]()
         with ExitStack() as stack:
-            fleet = Fleet(folder, stack)
-            for round_number in range(first_round, first_round + options.rounds):
-                for prompt_tokens in options.prompts:
-                    for streams in options.streams:
-                        for name in options.servers:
-                            load = Load(fleet.turn(name, streams), round_number)
-                            numbers = at_once(load, prompt_tokens, streams, ANSWER[model])
-                            case = {"model": model, "prompt": prompt_tokens, "streams": streams}
-                            records.append({**case, "server": name, "round": round_number, **numbers})
-                            print(records[-1], flush=True)
+            fleet = Fleet(MODELS[model](), stack)
+            for turn in range(first_round, first_round + options.rounds):
+                records += measure_round(fleet, model, turn, options)
                 if options.results:
                     options.results.write_text(json.dumps(records, indent=1))
-    print(table(records))
+    print(tables(records))
 
 
 if __name__ == "__main__":

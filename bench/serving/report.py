@@ -1,38 +1,89 @@
-"""Markdown of what was measured."""
+"""Markdown of what was measured, and a plot of it.
+
+`python -m bench.serving.report RESULTS… [--plot FILE]` prints the tables of the rounds in these files.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import statistics
+from pathlib import Path
 from typing import Any
 
-Record = dict[str, Any]
+from bench.serving.plot import plot
+from bench.serving.scenarios import SCENARIOS
+
+Record = dict[str, Any]  # model, scenario, case, server, round, numbers
+UNITS = {"_per_s": 1.0, "_s": 1e3}  # what is measured in seconds is printed in milliseconds
 
 
-def table(records: list[Record]) -> str:
-    """A row a case: this server's medians and, for each other, the medians of the ratios of the rounds."""
-    lines = [
-        "| model | prompt | streams | server | tokens/s | first token ms | gap ms | 95 % | first / it | first token, it / first |",
-        "|---|--:|--:|---|--:|--:|--:|--:|--:|--:|",
-    ]
-    cases = dict.fromkeys((r["model"], r["prompt"], r["streams"]) for r in records)
-    for case in cases:
-        chosen = [r for r in records if (r["model"], r["prompt"], r["streams"]) == case]
-        ours = {r["round"]: r for r in chosen if r["server"] == records[0]["server"]}
-        for server in dict.fromkeys(r["server"] for r in chosen):
-            rs = [r for r in chosen if r["server"] == server]
-            mid = {
-                name: statistics.median(r[name] for r in rs)
-                for name in ("tokens_per_s", "first_token_s", "gap_s", "gap_p95_s")
-            }
-            pairs = [(ours[r["round"]], r) for r in rs if r["round"] in ours]
-            speed = (
-                statistics.median(a["tokens_per_s"] / b["tokens_per_s"] for a, b in pairs) if pairs else float("nan")
-            )
-            first = (
-                statistics.median(b["first_token_s"] / a["first_token_s"] for a, b in pairs) if pairs else float("nan")
-            )
-            lines.append(
-                f"| {case[0]} | {case[1]} | {case[2]} | {server} | {mid['tokens_per_s']:.1f} | {1e3 * mid['first_token_s']:.1f} "
-                f"| {1e3 * mid['gap_s']:.2f} | {1e3 * mid['gap_p95_s']:.2f} | {speed:.2f} | {first:.2f} |"
-            )
+def tables(records: list[Record]) -> str:
+    """A table a model and scenario, with a row a case and server.
+
+    Numbers are medians over the rounds, times in milliseconds. The last column is the median over the rounds of the
+    first server's number over this one's in the same round (for times and memory the other way round: above 1, the
+    first one is better), with the least and the largest.
+    """
+    lines: list[str] = []
+    for model, scenario in dict.fromkeys((record["model"], record["scenario"]) for record in records):
+        chosen = [record for record in records if (record["model"], record["scenario"]) == (model, scenario)]
+        numbers = SCENARIOS[scenario].numbers
+        lines += ["", f"{model}, {scenario}, {1 + max(record['round'] for record in chosen)} rounds", ""]
+        lines += ["| " + " | ".join(["case", "server", *map(heading, numbers), "ratio"]) + " |"]
+        lines += ["|---|---|" + "--:|" * (len(numbers) + 1)]
+        for case in dict.fromkeys(case_text(record) for record in chosen):
+            of_case = [record for record in chosen if case_text(record) == case]
+            for server in dict.fromkeys(record["server"] for record in of_case):
+                rounds = [record["numbers"] for record in of_case if record["server"] == server]
+                values = [f"{statistics.median(each[name] for each in rounds) * unit(name):.4g}" for name in numbers]
+                lines += ["| " + " | ".join([case, server, *values, ratio_text(of_case, server, numbers[0])]) + " |"]
     return "\n".join(lines)
+
+
+def ratios(of_case: list[Record], server: str, number: str) -> list[float]:
+    """The first server's number over that one's, or the other way round where less is better, round by round."""
+    first = of_case[0]["server"]
+    by_round = {(each["server"], each["round"]): each["numbers"][number] for each in of_case}
+    rounds = [turn for name, turn in by_round if name == server and (first, turn) in by_round]
+    pairs = [(by_round[first, turn], by_round[server, turn]) for turn in rounds]
+    less_is_better = not number.endswith("_per_s")
+    return [theirs / ours if less_is_better else ours / max(theirs, 1e-9) for ours, theirs in pairs]
+
+
+def ratio_text(of_case: list[Record], server: str, number: str) -> str:
+    """The median of the ratios, and their range."""
+    found = ratios(of_case, server, number)
+    if not found or server == of_case[0]["server"]:
+        return ""
+    return f"{statistics.median(found):.2f} ({min(found):.2f} to {max(found):.2f})"
+
+
+def case_text(record: Record) -> str:
+    """As `prompt 32, streams 4`."""
+    return ", ".join(f"{name} {value:g}" for name, value in record["case"].items()) or "all"
+
+
+def unit(number: str) -> float:
+    return next((factor for ending, factor in UNITS.items() if number.endswith(ending)), 1.0)
+
+
+def heading(number: str) -> str:
+    """As `first token 95 % ms`."""
+    text = number.replace("_per_s", "/s").replace("_p95", " 95 %").replace("_", " ")
+    return text.removesuffix(" s") + " ms" if text.endswith(" s") else text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", nargs="+", type=Path)
+    parser.add_argument("--plot", type=Path, help="an SVG file to write")
+    options = parser.parse_args()
+    records = [record for path in options.results for record in json.loads(path.read_text())]
+    print(tables(records))
+    if options.plot:
+        options.plot.write_text(plot(records))
+
+
+if __name__ == "__main__":
+    main()

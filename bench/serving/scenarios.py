@@ -2,84 +2,170 @@
 
 from __future__ import annotations
 
-import json
+import math
 import random
 import statistics
-import subprocess
-import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from bench.serving.prompts import words
-from bench.serving.servers import Server
+from bench.serving.requests import Load
 
 Numbers = dict[str, float]
-LOAD = Path(__file__).with_name("load.py")
+Case = dict[str, float]
 LEAST_S = 2.0  # of one measurement: short waves are repeated
+PREFIX_TOKENS = 1_000
+QUESTION_TOKENS = 24
+LENGTHS = (32, 128, 512)  # of the prompts that arrive one by one
+SCHEMA: dict[str, Any] = {
+    "type": "array", "minItems": 8, "maxItems": 8,
+    "items": {
+        "type": "object",
+        "properties": {
+            "quantity": {"enum": [1, 2, 3]}, "availability": {"type": "boolean"}, "colour": {"enum": ["red", "green"]},
+        },
+        "required": ["quantity", "availability", "colour"], "additionalProperties": False,
+    },
+}  # fmt: skip
 
 
-class Load:
-    """Requests to one server, from a process of its own."""
+@dataclass(frozen=True)
+class Size:
+    """What suits a model: tokens of an answer, requests a second, and the latency that counts as good, in seconds."""
 
-    def __init__(self, server: Server, seed: int) -> None:
-        self._server = server
-        self._draw = random.Random(seed)
-        num_words = 20
-        answer = self.send([self.request(words(self._draw, num_words), 8)])[0]
-        self._num_around: int = answer["prompt_tokens"] - num_words  # of the chat template, as this server counts
-
-    def prompt(self, num_tokens: int) -> str:
-        """A content whose chat has that many tokens."""
-        return words(self._draw, num_tokens - self._num_around)
-
-    def request(self, content: str, tokens: int, at: float = 0.0) -> dict[str, Any]:
-        """A greedy chat that ends by its length, to be sent so many seconds after the start."""
-        command = self._server.command
-        body = command.fields | {
-            "model": command.model, "stream": True, "max_tokens": tokens, "temperature": 0,
-            "stream_options": {"include_usage": True}, "messages": [{"role": "user", "content": content}],
-        }  # fmt: skip
-        return {"at": at, "body": body}
-
-    def send(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What came of each of them. Exits if one failed."""
-        job = json.dumps({"port": self._server.command.port, "requests": requests})
-        done = subprocess.run([sys.executable, str(LOAD)], input=job, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit(done.stderr)
-        answers: list[dict[str, Any]] = json.loads(done.stdout)
-        for answer in answers:
-            if "error" in answer:
-                sys.exit(answer["error"])
-        return answers
+    answer: int
+    rates: tuple[float, ...]
+    arrivals_s: float
+    first_token_s: float
+    gap_s: float
 
 
-def at_once(load: Load, prompt_tokens: int, streams: int, tokens: int) -> Numbers:
+SIZES = {"5m": Size(128, (8, 12, 16, 20), 10, 0.25, 0.025), "0.5b": Size(32, (1, 2, 3), 20, 2.0, 0.15)}
+SIZES["demo"] = SIZES["5m"]
+
+
+def at_once(load: Load, size: Size, case: Case) -> Numbers:
     """Chats that arrive at the same moment, in waves after a short one that warms; medians over the waves."""
+    streams = int(case["streams"])
     load.send([load.request(load.prompt(32), 8) for _ in range(streams)])
     waves: list[Numbers] = []
     taken = 0.0
     while taken < LEAST_S:
-        answers = load.send([load.request(load.prompt(prompt_tokens), tokens) for _ in range(streams)])
+        prompts = [load.prompt(int(case["prompt"])) for _ in range(streams)]
+        answers = load.send([load.request(prompt, size.answer) for prompt in prompts])
         waves.append(of_wave(answers))
         taken += max(answer["received"][-1] for answer in answers)
     return {name: statistics.median(wave[name] for wave in waves) for name in waves[0]}
+
+
+def arrivals(load: Load, size: Size, case: Case) -> Numbers:
+    """Chats with prompts of several lengths that come as they come, whether or not the server keeps up."""
+    draw = random.Random(load.seed)
+    moments: list[float] = []
+    while not moments or moments[-1] < size.arrivals_s:
+        moments.append((moments[-1] if moments else 0.0) + draw.expovariate(case["rate"]))
+    answers = load.send([load.request(load.prompt(draw.choice(LENGTHS)), size.answer, at) for at in moments])
+    firsts = [answer["received"][0] - answer["sent"] for answer in answers]
+    late_gaps = [statistics.quantiles(gaps_of(answer), n=20)[-1] for answer in answers]
+    num_good = sum(
+        first <= size.first_token_s and gap <= size.gap_s for first, gap in zip(firsts, late_gaps, strict=True)
+    )
+    return {
+        "good": num_good / len(answers),
+        "goodput_per_s": num_good / moments[-1],
+        "first_token_s": statistics.median(firsts),
+        "first_token_p95_s": statistics.quantiles(firsts, n=20)[-1],
+        "gap_s": statistics.median(gap for answer in answers for gap in gaps_of(answer)),
+        "gap_p95_s": statistics.median(late_gaps),
+    }
+
+
+def prefix(load: Load, _size: Size, _case: Case) -> Numbers:
+    """Chats that share a long beginning, one after another: the first token of the first of them, and of the others."""
+    new: list[float] = []
+    cached: list[float] = []
+    for _ in range(4):
+        beginning = load.prompt(PREFIX_TOKENS)
+        for times in (new, cached):
+            answer = load.send([load.request(beginning + load.words(QUESTION_TOKENS), 4)])[0]
+            times.append(answer["received"][0] - answer["sent"])
+    return {"new_s": statistics.median(new), "cached_s": statistics.median(cached)}
+
+
+def schema(load: Load, _size: Size, case: Case) -> Numbers:
+    """Answers that follow a JSON schema, at once."""
+    form = {"type": "json_schema", "json_schema": {"name": "stock", "schema": SCHEMA, "strict": True}}
+    rates: list[float] = []
+    tokens: list[float] = []
+    for number in range(4):
+        requests = [load.request(f"Answer in JSON. {load.words(8)}", 600) for _ in range(int(case["streams"]))]
+        for request in requests:
+            request["body"].pop("ignore_eos", None)  # here an answer ends where its schema does
+            request["body"]["response_format"] = form
+        answers = load.send(requests)
+        if number > 0:  # the schema is compiled once
+            rates.append(len(answers) / max(answer["received"][-1] for answer in answers))
+            tokens += [answer["tokens"] for answer in answers]
+    return {"answers_per_s": statistics.median(rates), "tokens": statistics.median(tokens)}
+
+
+def memory(load: Load, _size: Size, _case: Case) -> Numbers:
+    """Bytes that the server's processes hold, after it has answered."""
+    return {"pss_mb": load.server.memory() / 1e6}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """How it is measured and in which cases, and which of its numbers are printed: the first is compared."""
+
+    measure: Callable[[Load, Size, Case], Numbers]
+    cases: Callable[[Size, list[int], list[int], list[float]], Iterator[Case]]
+    numbers: tuple[str, ...]
+    slots: int | None = None  # of a server that is started for a number of streams, if the case doesn't say
+
+
+def _grid(_size: Size, prompts: list[int], streams: list[int], _rates: list[float]) -> Iterator[Case]:
+    return ({"prompt": prompt, "streams": number} for prompt in prompts for number in streams)
+
+
+def _streams(_size: Size, _prompts: list[int], streams: list[int], _rates: list[float]) -> Iterator[Case]:
+    return ({"streams": number} for number in streams)
+
+
+def _rates(size: Size, _prompts: list[int], _streams: list[int], rates: list[float]) -> Iterator[Case]:
+    return ({"rate": rate} for rate in rates or size.rates)
+
+
+def _once(_size: Size, _prompts: list[int], _streams: list[int], _rates: list[float]) -> Iterator[Case]:
+    return iter(({},))
+
+
+SCENARIOS = {
+    "chats": Scenario(at_once, _grid, ("tokens_per_s", "first_token_s", "gap_s", "gap_p95_s")),
+    "arrivals": Scenario(
+        arrivals, _rates, ("goodput_per_s", "good", "first_token_s", "first_token_p95_s", "gap_s", "gap_p95_s"), 64
+    ),
+    "prefix": Scenario(prefix, _once, ("cached_s", "new_s"), 4),
+    "schema": Scenario(schema, _streams, ("answers_per_s", "tokens")),
+    "memory": Scenario(memory, _once, ("pss_mb",), 16),
+}
 
 
 def of_wave(answers: list[dict[str, Any]]) -> Numbers:
     """Tokens a second from the first request to the last token; times in seconds, medians over streams and gaps."""
     began = min(answer["sent"] for answer in answers)
     ended = max(answer["received"][-1] for answer in answers)
-    gaps = [after - before for answer in answers for before, after in pairwise(answer["received"])]
-    firsts = [answer["received"][0] - answer["sent"] for answer in answers]
+    gaps = [gap for answer in answers for gap in gaps_of(answer)]
     return {
         "tokens_per_s": sum(answer["tokens"] for answer in answers) / (ended - began),
-        "first_token_s": statistics.median(firsts),
-        "last_first_token_s": max(firsts),
+        "first_token_s": statistics.median(answer["received"][0] - answer["sent"] for answer in answers),
         "gap_s": statistics.median(gaps),
         "gap_p95_s": statistics.quantiles(gaps, n=20)[-1],
         "prompt_tokens": statistics.median(answer["prompt_tokens"] for answer in answers),
-        "tokens": statistics.median(answer["tokens"] for answer in answers),
-        "events": statistics.median(len(answer["received"]) for answer in answers),
     }
+
+
+def gaps_of(answer: dict[str, Any]) -> list[float]:
+    """Seconds between the texts of one answer; a single infinite one if there are too few."""
+    return [after - before for before, after in pairwise(answer["received"])] or [math.inf, math.inf]

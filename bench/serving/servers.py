@@ -52,9 +52,9 @@ def free_port() -> int:
 
 
 def command_of(server: str, folder: Path, streams: int) -> Command:
-    """The command of `sluice`, `llama.cpp` or `transformers`, or of one with settings: `sluice:dtype=int8,log_level=error`.
+    """The command of `sluice`, `llama.cpp` or `transformers`, or of one with settings, as `sluice:KEY=VALUE,KEY=VALUE`.
 
-    They are settings of the service, or for llama.cpp the type of its weights (`type=Q8_0`).
+    They are the service's, or for llama.cpp the type of its weights (`type=Q8_0`).
     """
     name, _, settings = server.partition(":")
     pairs = (setting.split("=") for setting in settings.split(",") if setting)

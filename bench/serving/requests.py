@@ -1,0 +1,57 @@
+"""Requests to one server, sent from a process of its own."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.serving.servers import Server
+
+LOAD = Path(__file__).with_name("load.py")
+# Each is one token after a space, in the bundled tokenizer and in any other that was trained on English.
+WORDS = "the and of in to with that this your they what when here only are was can has for not you".split()  # noqa: SIM905 it reads as a sentence
+
+
+class Load:
+    """What a server is asked, and its answers. The same seed makes the same prompts."""
+
+    def __init__(self, server: Server, seed: int) -> None:
+        self.server = server
+        self.seed = seed
+        self._draw = random.Random(seed)
+        num_words = 20
+        answer = self.send([self.request(self.words(num_words), 8)])[0]
+        self._num_around: int = answer["prompt_tokens"] - num_words  # of the chat template, as this server counts
+
+    def words(self, num: int) -> str:
+        """So many random words, each with the space before it."""
+        return "".join(f" {word}" for word in self._draw.choices(WORDS, k=num))
+
+    def prompt(self, num_tokens: int) -> str:
+        """A content whose chat has that many tokens."""
+        return self.words(num_tokens - self._num_around)
+
+    def request(self, content: str, tokens: int, at: float = 0.0) -> dict[str, Any]:
+        """A greedy chat that ends by its length, to be sent so many seconds after the start."""
+        command = self.server.command
+        body = command.fields | {
+            "model": command.model, "stream": True, "max_tokens": tokens, "temperature": 0,
+            "stream_options": {"include_usage": True}, "messages": [{"role": "user", "content": content}],
+        }  # fmt: skip
+        return {"at": at, "body": body}
+
+    def send(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What came of each of them. Exits if one failed."""
+        job = json.dumps({"port": self.server.command.port, "requests": requests})
+        done = subprocess.run([sys.executable, str(LOAD)], input=job, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(done.stderr)
+        answers: list[dict[str, Any]] = json.loads(done.stdout)
+        for answer in answers:
+            if "error" in answer:
+                sys.exit(answer["error"])
+        return answers
