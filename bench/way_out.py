@@ -83,8 +83,8 @@ async def rest(product: Product, num_streams: int, num_tokens: int) -> int:
     """Stream chats as SSE; return how many tokens came."""
     body = json.dumps(
         {
-            "model": "bench", "stream": True, "max_tokens": num_tokens, "stream_options": {"include_usage": True},
-            "messages": [{"role": "user", "content": PROMPT}],
+            "model": "bench", "stream": True, "max_tokens": num_tokens, "temperature": 0,
+            "stream_options": {"include_usage": True}, "messages": [{"role": "user", "content": PROMPT}],
         }
     ).encode()  # fmt: skip
     head = (
@@ -106,6 +106,7 @@ async def over_grpc(port: int, num_streams: int, num_tokens: int) -> int:
     request = chat_pb2.ChatRequest(model="bench")
     request.messages.add(role=content_pb2.ROLE_USER).content.add(text=PROMPT)
     request.stopping.max_tokens = num_tokens
+    request.sampling.temperature = 0
 
     async def stream(stub: chat_pb2_grpc.ChatServiceAsyncStub) -> int:
         async for message in stub.StreamChat(request):
