@@ -6,7 +6,8 @@ The whole product on the bundled model, as `make run` starts it; `--trees` measu
 run. Doors: OpenAI chats as SSE through Envoy and the gateway (`rest`), gRPC through Envoy (`grpc`), and gRPC straight
 to the service (`direct`). All streams begin together and have the same number of tokens. Counted is what the kernel
 charges a process between the first request and the last answer: a process's first thread, which runs its event loop,
-and all its other threads; the engine's worker beside them. The medians of the rounds are printed.
+and all its other threads; the engine's worker beside them. Who is behind sends several tokens in one event, which
+makes a token cheaper and later: compare costs at like tokens an event. The medians of the rounds are printed.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import grpc
 import uvloop
@@ -42,6 +43,13 @@ PROMPT = "Repeat after me: the model reads every word of a long question and ans
 COLUMNS = ("service's loop", "its other threads", "gateway's loop", "its other threads", "Envoy")
 ENGINE = "engine"
 _USAGE = re.compile(rb'"completion_tokens":(\d+)')
+
+
+class Received(NamedTuple):
+    """What came to the callers of one measurement."""
+
+    num_tokens: int
+    num_events: int  # SSE events or messages, of which one has a token or several
 
 
 @dataclass(frozen=True)
@@ -61,17 +69,19 @@ class SseReader(asyncio.Protocol):
     def __init__(self, request: bytes) -> None:
         self._request = request
         self._tail = b""
-        self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._num_events = 0
+        self.done: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.WriteTransport", transport)
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
+        self._num_events += data.count(b"data: ")
         self._tail = (self._tail + data)[-600:]
         if b"[DONE]" in self._tail and not self.done.done():
             usage = _USAGE.search(self._tail)
-            self.done.set_result(int(usage[1]) if usage else 0)
+            self.done.set_result(Received(int(usage[1]) if usage else 0, self._num_events))
             self._transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -79,8 +89,8 @@ class SseReader(asyncio.Protocol):
             self.done.set_exception(error or ConnectionError(f"the answer ended too early: {self._tail!r}"))
 
 
-async def rest(product: Product, num_streams: int, num_tokens: int) -> int:
-    """Stream chats as SSE; return how many tokens came."""
+async def rest(product: Product, num_streams: int, num_tokens: int) -> Received:
+    """Stream chats as SSE."""
     body = json.dumps(
         {
             "model": "bench", "stream": True, "max_tokens": num_tokens, "temperature": 0,
@@ -98,28 +108,35 @@ async def rest(product: Product, num_streams: int, num_tokens: int) -> int:
             lambda: SseReader(head.encode() + body), "127.0.0.1", product.ports["envoy"]
         )
         readers.append(reader)
-    return sum(await asyncio.gather(*(reader.done for reader in readers)))
+    return together(await asyncio.gather(*(reader.done for reader in readers)))
 
 
-async def over_grpc(port: int, num_streams: int, num_tokens: int) -> int:
-    """Stream chats over one channel; return how many tokens came."""
+async def over_grpc(port: int, num_streams: int, num_tokens: int) -> Received:
+    """Stream chats over one channel."""
     request = chat_pb2.ChatRequest(model="bench")
     request.messages.add(role=content_pb2.ROLE_USER).content.add(text=PROMPT)
     request.stopping.max_tokens = num_tokens
     request.sampling.temperature = 0
 
-    async def stream(stub: chat_pb2_grpc.ChatServiceAsyncStub) -> int:
+    async def stream(stub: chat_pb2_grpc.ChatServiceAsyncStub) -> Received:
+        num_events = 0
         async for message in stub.StreamChat(request):
+            num_events += 1
             if message.HasField("usage"):
-                num_received: int = message.usage.completion_tokens
-        return num_received
+                num_received = message.usage.completion_tokens
+        return Received(num_received, num_events)
 
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = chat_pb2_grpc.ChatServiceStub(channel)
-        return sum(await asyncio.gather(*(stream(stub) for _ in range(num_streams))))
+        return together(await asyncio.gather(*(stream(stub) for _ in range(num_streams))))
 
 
-DOORS: dict[str, Callable[[Product, int, int], Awaitable[int]]] = {
+def together(received: Sequence[Received]) -> Received:
+    """All streams' sums."""
+    return Received(*map(sum, zip(*received, strict=True)))
+
+
+DOORS: dict[str, Callable[[Product, int, int], Awaitable[Received]]] = {
     "rest": rest,
     "grpc": lambda product, *sizes: over_grpc(product.ports["envoy"], *sizes),
     "direct": lambda product, *sizes: over_grpc(product.ports["service"], *sizes),
@@ -192,14 +209,16 @@ def spent_s(product: Product) -> list[float]:
 
 
 async def measure(product: Product, door: str, num_streams: int, num_tokens: int) -> list[float]:
-    """µs a token by COLUMNS, then the engine's, then tokens a second."""
+    """µs a token by COLUMNS, then the engine's, then tokens an event, then tokens a second."""
     await DOORS[door](product, num_streams, 8)  # warm
     before, began = spent_s(product), time.monotonic()
     received = await DOORS[door](product, num_streams, num_tokens)
     seconds, after = time.monotonic() - began, spent_s(product)
-    if received != num_streams * num_tokens:
-        raise ValueError(f"{received} tokens came, not {num_streams * num_tokens}")
-    return [*((b - a) / received * 1e6 for a, b in zip(before, after, strict=True)), received / seconds]
+    count = received.num_tokens
+    if count != num_streams * num_tokens:
+        raise ValueError(f"{count} tokens came, not {num_streams * num_tokens}")
+    costs = [(b - a) / count * 1e6 for a, b in zip(before, after, strict=True)]
+    return [*costs, count / received.num_events, count / seconds]
 
 
 def main() -> None:
@@ -217,8 +236,8 @@ def main() -> None:
         products = {tree: stack.enter_context(running(tree, folder)) for tree in trees}
         for door in options.doors:
             print(f"\n{door}: µs a token, medians of {options.rounds} rounds\n")
-            print(f"| tree | streams | {' | '.join(COLUMNS)} | together | {ENGINE} | tokens/s |")
-            print("|--|--:|" + "--:|" * (len(COLUMNS) + 3))
+            print(f"| tree | streams | {' | '.join(COLUMNS)} | together | {ENGINE} | tokens an event | tokens/s |")
+            print("|--|--:|" + "--:|" * (len(COLUMNS) + 4))
             for num_streams in options.streams:
                 num_tokens = min(512, options.tokens // num_streams)
                 found: dict[Path, list[list[float]]] = {tree: [] for tree in trees}
@@ -226,9 +245,9 @@ def main() -> None:
                     for tree, product in products.items():
                         found[tree].append(runner.run(measure(product, door, num_streams, num_tokens)))
                 for tree, results in found.items():
-                    *way, engine, speed = (statistics.median(values) for values in zip(*results, strict=True))
-                    values = " | ".join(f"{value:.0f}" for value in (*way, sum(way), engine, speed))
-                    print(f"| {tree.name} | {num_streams} | {values} |", flush=True)
+                    *way, engine, merged, speed = (statistics.median(values) for values in zip(*results, strict=True))
+                    values = " | ".join(f"{value:.0f}" for value in (*way, sum(way), engine))
+                    print(f"| {tree.name} | {num_streams} | {values} | {merged:.2f} | {speed:.0f} |", flush=True)
 
 
 if __name__ == "__main__":
