@@ -17,7 +17,7 @@ from service.engine.recipe import Recipe
 from service.engine.worker_process import WorkerDied, WorkerProcess, next_process, take
 from service.generation.errors import ModelLoadError
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16  # bytes to read at a time; to make room for more takes longer than to read a small report
 _STOP_S = 30.0  # for a step in progress
 
 _log = logging.getLogger(__name__)

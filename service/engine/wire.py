@@ -12,7 +12,7 @@ from collections import abc
 from typing import Any
 
 _HEADER = struct.Struct(">Qq")  # length of the pickle, serial of the request that it is about
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16  # bytes to read at a time; to make room for more takes longer than to read a small report
 NO_SERIAL = -1
 
 
