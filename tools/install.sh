@@ -99,10 +99,12 @@ llama_part() {  # the sdist of its Python bindings holds llama.cpp whole
     tar -xzf "$tmp/llama_cpp_python-$version.tar.gz" -C "$tmp"
     local -x PATH=$tmp/tools/bin:$PATH PYTHONPATH=$tmp/tools
     # One program a tool, for this very CPU, and nothing that would be fetched.
-    cmake -G Ninja -S "$tmp/llama_cpp_python-$version/vendor/llama.cpp" -B "$tmp/build" -DCMAKE_BUILD_TYPE=Release \
+    if ! { cmake -G Ninja -S "$tmp/llama_cpp_python-$version/vendor/llama.cpp" -B "$tmp/build" -DCMAKE_BUILD_TYPE=Release \
         -DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON -DLLAMA_BUILD_SERVER=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_OPENSSL=OFF \
-        -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF >"$tmp/log" 2>&1 &&
-        ninja -C "$tmp/build" llama-server llama-quantize >>"$tmp/log" 2>&1 || fail "llama.cpp could not be built; see $tmp/log"
+        -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF &&
+        ninja -C "$tmp/build" llama-server llama-quantize; } >"$tmp/log" 2>&1; then
+        fail "llama.cpp could not be built; see $tmp/log"
+    fi
     mkdir -p "$folder" && cp "$tmp"/build/bin/llama-{server,quantize} "$folder/"
     rm -rf "$tmp"
     touch "$stamp"
