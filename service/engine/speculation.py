@@ -121,7 +121,7 @@ class Speculation:
 
     def record_step_time(self, num_sequences: int, num_drafts: int, seconds: float) -> None:
         """Learn how long a step took that computed no prompt."""
-        self._times.record(num_sequences, num_drafts, seconds)
+        self._times.record(num_sequences + num_drafts, seconds)
 
     def release(self, sequence: Sequence) -> None:
         """Forget a sequence: it has ended, or it was preempted and will be computed again."""
