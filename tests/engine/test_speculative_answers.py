@@ -91,7 +91,7 @@ def answers(*, together: bool, **settings: Any) -> tuple[dict[str, Answer], Engi
     speculation = Speculation(loaded.drafter) if loaded.drafter else None
     scheduler = Scheduler(loaded.config, BlockPool(512, config.block_size), speculation)
     core = EngineCore(scheduler, loaded.runner, lambda: 0.0)
-    groups = []
+    groups: list[SequenceGroup] = []
     for name, fields in CASES.items():
         text = f"Records as JSON: {json.dumps([{'identifier': 7, 'colour': 'emerald'}] * 3)}"
         prompt = loaded.tokenizer.encode(text if "constraint" in fields else REPEATING)
