@@ -19,6 +19,7 @@ from process.logs import configure_logs
 from process.settings import read_settings
 from service.config import PROGRAM, ModelSettings, Settings
 from service.engine.port import StepObserver
+from service.engine.settle import settle
 from service.engine.worker_process import start_ahead
 from service.generation.errors import ModelLoadError
 from service.loading import load_model
@@ -29,7 +30,9 @@ from service.server import EngineDied, LoadModel, StartError, serve
 
 async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     """Load a model's own weights, off the loop. Raises ModelLoadError."""
-    return await asyncio.to_thread(load_model, settings, observer)
+    served = await asyncio.to_thread(load_model, settings, observer)
+    settle()
+    return served
 
 
 def main(load: LoadModel = load_from_folder) -> None:

@@ -7,7 +7,6 @@ one writes what a busy parent doesn't take at once, so that it never holds up a 
 
 from __future__ import annotations
 
-import gc
 import importlib
 import logging
 import logging.handlers
@@ -24,6 +23,7 @@ from service.engine.launch import Died, Launch, LoadFailed, Ready
 from service.engine.loop import Mailbox, run
 from service.engine.mail import Abort, Add, Check, Compile, Report, Stop
 from service.engine.outbox import Outbox
+from service.engine.settle import settle
 from service.generation.errors import ModelLoadError, SequenceError
 
 _log = logging.getLogger("service.engine.worker")  # whose own name is __main__
@@ -52,9 +52,7 @@ class Worker:
             # OpenMP make for a thread with its first work keep what held for it then.
             with ThreadPoolExecutor(1, thread_name_prefix="load") as loader:
                 made = loader.submit(launch.recipe.make).result()
-            # What is loaded stays: to look through it for garbage would hold up a step by 0.1 s now and then.
-            gc.collect()
-            gc.freeze()
+            settle()
             self._outbox.put(Ready(made.description, made.again))
             run(made.core, self._mailbox, self._outbox.put, beat_s=launch.beat_s)
             status = 0

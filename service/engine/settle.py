@@ -1,0 +1,19 @@
+"""What a process does when it has loaded a model."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+
+
+def settle() -> None:
+    """Take what is loaded for good, and give back to the system what only the load needed.
+
+    To look through what is loaded for garbage would hold up a step, or the event loop, by 0.1 s now and then. A load of
+    150,000 tokens leaves 25 MB that the C library would keep.
+    """
+    gc.collect()
+    gc.freeze()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+    if trim is not None:
+        trim(0)
