@@ -49,7 +49,7 @@ class Endless:
     @property
     def num_choices(self) -> int:
         prompts = self.body.get("prompt")
-        return self.body.get("n", 1) * (len(prompts) if isinstance(prompts, list) else 1)
+        return int(self.body.get("n", 1)) * (len(prompts) if isinstance(prompts, list) else 1)
 
     def send(self, port: int, *, stream: bool) -> socket.socket:
         """The connection with the request on it, of which nothing is read."""
