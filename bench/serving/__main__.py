@@ -5,8 +5,10 @@ Usage: python -m bench.serving [chats arrivals prefix schema memory] [--models 5
 
 The whole product is measured, at its front door: Envoy, gateway, gRPC, engine. All servers are up; only the one whose
 turn it is runs. A round measures every server in every case, one after the other, and then the time to read the
-weights; ratios are those within a round, to the first server. Rounds are added to those that the file has. A server
-may have settings: `sluice:engine.speculation=false,engine.max_slowdown=4`, `llama.cpp:type=Q8_0`.
+weights; ratios are those within a round, to the first server. What other work takes of the cores is kept beside each
+measurement: those beside which it took more than a twentieth are left out of the tables, and counted. Rounds are added
+to those that the file has. A server may have settings: `sluice:engine.speculation=false,engine.max_slowdown=4`,
+`llama.cpp:type=Q8_0`. Greedy answers of random weights repeat themselves, so speculation looks better there than it is.
 
     chats      chats that arrive at once: tokens a second with the wait for the first one, and gaps between tokens
     arrivals   chats that arrive at random moments, of mixed prompts: how many are served within a latency target
@@ -19,6 +21,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -28,7 +32,7 @@ from bench.serving.floor import floor_s
 from bench.serving.report import tables
 from bench.serving.requests import Load
 from bench.serving.scenarios import SCENARIOS, SIZES
-from bench.serving.servers import NAMES, Server, command_of, serving
+from bench.serving.servers import Server, command_of, elsewhere, installed, serving
 
 MODELS = {
     "5m": shapes.qwen3_5m,
@@ -72,8 +76,16 @@ def measure_round(fleet: Fleet, model: str, turn: int, options: argparse.Namespa
                 if scenario_name == "schema" and server.startswith("transformers"):
                     continue  # it has no such answers
                 load = Load(fleet.turn(server, scenario.slots or int(case["streams"])), turn)
-                numbers = scenario.measure(load, size, case)
-                record = {"model": model, "scenario": scenario_name, "case": case, "server": server, "round": turn}
+                with elsewhere(load.server) as others:
+                    numbers = scenario.measure(load, size, case)
+                record = {
+                    "model": model,
+                    "scenario": scenario_name,
+                    "case": case,
+                    "server": server,
+                    "round": turn,
+                    "others": others.share,
+                }
                 records.append({**record, "numbers": numbers})
                 print(record, {name: round(value, 4) for name, value in numbers.items()}, flush=True)
     fleet.pause()
@@ -89,10 +101,11 @@ def main() -> None:
     parser.add_argument("--prompts", nargs="+", type=int, default=[32, 512])
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 4, 16])
     parser.add_argument("--rates", nargs="+", type=float, default=[], help="arrivals a second")
-    parser.add_argument("--servers", nargs="+", default=list(NAMES))
+    parser.add_argument("--servers", nargs="+", default=installed())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--results", type=Path)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and with it the servers
     options.scenarios = options.scenarios or list(SCENARIOS)
     records: list[dict[str, Any]] = []
     if options.results and options.results.is_file():

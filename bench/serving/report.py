@@ -15,6 +15,7 @@ from bench.serving.plot import plot
 from bench.serving.scenarios import SCENARIOS
 
 Record = dict[str, Any]  # model, scenario, case, server, round, numbers
+MOST_ELSEWHERE = 0.05  # of all cores' time, for a measurement to count
 UNITS = {"_per_s": 1.0, "_s": 1e3}  # what is measured in seconds is printed in milliseconds
 
 
@@ -26,10 +27,13 @@ def tables(records: list[Record]) -> str:
     first one is better), with the least and the largest.
     """
     lines: list[str] = []
+    measured, records = records, [record for record in records if record["others"] <= MOST_ELSEWHERE]
+    if len(records) < len(measured):
+        lines += ["", f"{len(measured) - len(records)} of {len(measured)} measurements left out: other work ran beside"]
     for model, scenario in dict.fromkeys((record["model"], record["scenario"]) for record in records):
         chosen = [record for record in records if (record["model"], record["scenario"]) == (model, scenario)]
         numbers = SCENARIOS[scenario].numbers
-        lines += ["", f"{model}, {scenario}, {1 + max(record['round'] for record in chosen)} rounds", ""]
+        lines += ["", f"{model}, {scenario}, {len({record['round'] for record in chosen})} rounds", ""]
         lines += ["| " + " | ".join(["case", "server", *map(heading, numbers), "ratio"]) + " |"]
         lines += ["|---|---|" + "--:|" * (len(numbers) + 1)]
         for case in dict.fromkeys(case_text(record) for record in chosen):
@@ -48,7 +52,7 @@ def ratios(of_case: list[Record], server: str, number: str) -> list[float]:
     rounds = [turn for name, turn in by_round if name == server and (first, turn) in by_round]
     pairs = [(by_round[first, turn], by_round[server, turn]) for turn in rounds]
     less_is_better = not number.endswith("_per_s")
-    return [theirs / ours if less_is_better else ours / max(theirs, 1e-9) for ours, theirs in pairs]
+    return [theirs / ours if less_is_better else ours / theirs for ours, theirs in pairs if ours and theirs]
 
 
 def ratio_text(of_case: list[Record], server: str, number: str) -> str:

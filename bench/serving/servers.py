@@ -88,7 +88,14 @@ def _transformers(folder: Path, _streams: int, _settings: dict[str, str]) -> Com
 
 
 _COMMANDS = {"sluice": _sluice, "llama.cpp": _llama, "transformers": _transformers}
-NAMES = tuple(_COMMANDS)
+
+
+def installed() -> list[str]:
+    """The servers that are here; a line on standard error if llama.cpp's isn't."""
+    if LLAMA_SERVER.is_file():
+        return list(_COMMANDS)
+    print("llama.cpp's server is left out: `tools/install.sh llama` builds it", file=sys.stderr)
+    return [name for name in _COMMANDS if name != "llama.cpp"]
 
 
 class Server:
@@ -139,14 +146,36 @@ class Server:
         ]
         return sum(int(line.split()[1]) * 1024 for line in lines)
 
-    def cpu_seconds(self) -> dict[str, float]:
-        """Processor time that each process has taken, by a name."""
-        taken: dict[str, float] = {}
-        for pid in self.processes():
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            name = f"{pid} {Path(f'/proc/{pid}/cmdline').read_bytes().replace(bytes(1), b' ').decode()[:60]}"
-            taken[name] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        return taken
+    def cpu_seconds(self) -> float:
+        """Processor time that all its processes have taken."""
+        fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self.processes()]
+        return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Others:
+    """The share of all cores' time that neither a server nor this bench took."""
+
+    share: float = 0.0
+
+
+@contextmanager
+def elsewhere(server: Server) -> Iterator[Others]:
+    """Measures what other work takes meanwhile: two threads that wait for one that has lost its core come to a halt."""
+
+    def ours() -> float:
+        times = os.times()
+        return server.cpu_seconds() + times.user + times.system + times.children_user + times.children_system
+
+    def all_busy() -> float:
+        user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+        return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+    others = Others()
+    began, ours_before, busy_before = time.monotonic(), ours(), all_busy()
+    yield others
+    cores_s = (time.monotonic() - began) * (os.cpu_count() or 1)
+    others.share = max(all_busy() - busy_before - (ours() - ours_before), 0.0) / cores_s
 
 
 @contextmanager
