@@ -27,6 +27,7 @@ def tables(records: list[Record]) -> str:
     first one is better), with the least and the largest.
     """
     lines: list[str] = []
+    first = records[0]["server"]
     measured, records = records, [record for record in records if record["others"] <= MOST_ELSEWHERE]
     if len(records) < len(measured):
         lines += ["", f"{len(measured) - len(records)} of {len(measured)} measurements left out: other work ran beside"]
@@ -41,13 +42,14 @@ def tables(records: list[Record]) -> str:
             for server in dict.fromkeys(record["server"] for record in of_case):
                 rounds = [record["numbers"] for record in of_case if record["server"] == server]
                 values = [f"{statistics.median(each[name] for each in rounds) * unit(name):.4g}" for name in numbers]
-                lines += ["| " + " | ".join([case, server, *values, ratio_text(of_case, server, numbers[0])]) + " |"]
+                lines += [
+                    "| " + " | ".join([case, server, *values, ratio_text(of_case, first, server, numbers[0])]) + " |"
+                ]
     return "\n".join(lines)
 
 
-def ratios(of_case: list[Record], server: str, number: str) -> list[float]:
+def ratios(of_case: list[Record], first: str, server: str, number: str) -> list[float]:
     """The first server's number over that one's, or the other way round where less is better, round by round."""
-    first = of_case[0]["server"]
     by_round = {(each["server"], each["round"]): each["numbers"][number] for each in of_case}
     rounds = [turn for name, turn in by_round if name == server and (first, turn) in by_round]
     pairs = [(by_round[first, turn], by_round[server, turn]) for turn in rounds]
@@ -55,10 +57,10 @@ def ratios(of_case: list[Record], server: str, number: str) -> list[float]:
     return [theirs / ours if less_is_better else ours / theirs for ours, theirs in pairs if ours and theirs]
 
 
-def ratio_text(of_case: list[Record], server: str, number: str) -> str:
+def ratio_text(of_case: list[Record], first: str, server: str, number: str) -> str:
     """The median of the ratios, and their range."""
-    found = ratios(of_case, server, number)
-    if not found or server == of_case[0]["server"]:
+    found = ratios(of_case, first, server, number)
+    if not found or server == first:
         return ""
     return f"{statistics.median(found):.2f} ({min(found):.2f} to {max(found):.2f})"
 
