@@ -23,7 +23,8 @@ class PromptLookup:
         `token_ids` is all of the text so far, `after` what is guessed of it already.
         """
         self._note(token_ids)
-        found = self._ends.get(tuple((token_ids[-_LENGTH:] + after)[-_LENGTH:]))
+        last = token_ids[-_LENGTH:]
+        found = self._ends.get(tuple((last + after)[-_LENGTH:] if after else last))
         if found is None:
             return []
         guess = token_ids[found : found + most]
@@ -36,7 +37,10 @@ class PromptLookup:
 
     def _note(self, token_ids: list[int]) -> None:
         ends = range(self._num_noted, len(token_ids))  # the last run is what is looked for, not where
-        if ends:
+        if len(ends) == 1:
+            self._ends[tuple(token_ids[-1 - _LENGTH : -1])] = ends.start
+            self._num_noted = ends.stop
+        elif ends:
             parts = (token_ids[ends.start - before : ends.stop - before] for before in range(_LENGTH, 0, -1))
             self._ends.update(zip(zip(*parts, strict=True), ends, strict=True))
             self._num_noted = ends.stop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import abc
 
 _GAIN = 1.1  # times what a draft costs, what it must promise
-_MOST_SHARE = 0.9  # of a row's average time, what one more row is taken to cost at the most: so the surest are tried
+_MOST_SHARE = 0.8  # of a row's average time, what one more row is taken to cost at the most: so the surest are tried
 _MEMORY = 0.99  # of earlier steps, with each step
 _MOST_LONGER = 1.5  # times what was expected, as far as one step is believed: other work on the machine passes
 _LEAST_S = 1e-6  # of a step

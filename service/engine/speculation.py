@@ -92,7 +92,7 @@ class Speculation:
         least = self._times.least_chance(len(sequences))
         if least > 1:
             return {}
-        wanted = [each for each in (self._wanted(sequence, least) for sequence in sequences) if each]
+        wanted = [each for sequence in sequences if (each := self._wanted(sequence, least))]
         if self._drafter.is_costly:
             wanted = [each._replace(most=min(each.most, room(each.sequence) - len(each.after))) for each in wanted]
             hopes = {each.sequence: (len(each.after), each.most) for each in wanted}
@@ -102,7 +102,10 @@ class Speculation:
         guesses = dict(zip((each.sequence for each in asked), self._drafter.guess(asked), strict=True))
         found = {each.sequence: (each.after, guesses.get(each.sequence, [])) for each in wanted}
         sizes = {sequence: (len(after), len(guess)) for sequence, (after, guess) in found.items() if after or guess}
-        drafts = {}
+        drafts: dict[Sequence, list[int]] = {}
+        if not sizes:
+            self._guessed.fade()
+            return drafts
         for sequence, count in self._best(sizes, len(sequences), most).items():
             after, guess = found[sequence]
             drafts[sequence] = (after + guess)[: min(count, room(sequence))]

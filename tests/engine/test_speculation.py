@@ -157,7 +157,7 @@ def test_drafts_stop_where_more_rows_cost_more_than_they_bring() -> None:
         dear.record(num_rows, 0.01 * num_rows)
         cheap.record(num_rows, 0.01 + 0.0001 * num_rows)
     assert dear.best_number(1, [0.5, 0.25]) == 0
-    assert dear.least_chance(1) > 0.9
+    assert dear.least_chance(1) > 0.8
     assert cheap.best_number(1, [0.5, 0.25, 0.1, 0.001]) == 3
     assert cheap.least_chance(1) == pytest.approx(1.1 * 0.0001 / 0.0101)
 
