@@ -13,7 +13,9 @@ _MEMORY = 0.75  # of what was known of prefills, the part that stays when someth
 # without the weights, make a step longer now and then, and nothing makes it shorter.
 _MEMORY_OF_SHORTER = 0.97
 _MEMORY_OF_LONGER = 0.5
-_BURST_TOKENS = 1536  # of prompts that may come at once after a pause: few and short ones shall not be held up
+# Prompts that may come at once after a pause without being held up: so many tokens, or those computed in so long a time.
+_BURST_TOKENS = 1536
+_BURST_S = 0.25
 _MIN_CHUNK = 2  # tokens of a prompt: it moves on, whatever that takes
 _MAX_MIXED_STEPS = 32  # in a row, before a step without prefill shows again what decodes alone take
 _MIN_TOKENS = 256  # of a step that shows how fast prefill is at best; fewer are dominated by what every step costs
@@ -80,7 +82,9 @@ class StepTimes:
 
     def _save(self, decode_s: float) -> None:
         """Keep what prefills could have added to a step, had there been any."""
-        most_s = _BURST_TOKENS * self._prefill_s / self._num_prompt_tokens if self._num_prompt_tokens else math.inf
+        most_s = math.inf
+        if self._num_prompt_tokens:
+            most_s = max(_BURST_TOKENS * self._prefill_s / self._num_prompt_tokens, _BURST_S)
         self._saved_s = min(self._saved_s + (self._max_slowdown - 1) * decode_s, most_s)
 
     def _spend(self, decode_s: float, added_s: float) -> None:
