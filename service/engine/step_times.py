@@ -13,7 +13,7 @@ _MEMORY = 0.75  # of what was known of prefills, the part that stays when someth
 # without the weights, make a step longer now and then, and nothing makes it shorter.
 _MEMORY_OF_SHORTER = 0.97
 _MEMORY_OF_LONGER = 0.5
-# Prompts that may come at once after a pause without being held up: so many tokens, or those computed in so long a time.
+# Prompts that may come at once after a pause without being held up: so many tokens, or what is computed in so long.
 _BURST_TOKENS = 1536
 _BURST_S = 0.25
 _MIN_CHUNK = 2  # tokens of a prompt: it moves on, whatever that takes
