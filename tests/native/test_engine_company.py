@@ -86,7 +86,7 @@ def alone(dtype: str, request: GenerationRequest) -> dict[int, dict[str, Any]]:
 @st.composite
 def requests(draw: st.DrawFn) -> GenerationRequest:
     """Any parameters, with prompts that share beginnings."""
-    shared, own = draw(st.sampled_from([0, 0, 33, 70])), draw(st.integers(1, 60))
+    shared, own = draw(st.sampled_from([0, 0, 33, 70])), draw(st.integers(10, 60))
     one_of = st.sampled_from
     return GenerationRequest(
         "r",
@@ -104,7 +104,7 @@ def requests(draw: st.DrawFn) -> GenerationRequest:
             seed=draw(st.integers(0, 2**64 - 1)),
             watermark=draw(one_of([False, False, False, True])),
         ),
-        StopParams(draw(one_of([1, 9, 30, 50])), ignore_eos=draw(one_of([True, True, False]))),
+        StopParams(draw(one_of([50, 50, 30, 1])), ignore_eos=draw(one_of([True, True, False]))),
         n=draw(one_of([1, 1, 1, 2, 3])),
         logprobs=draw(one_of([None, LogprobsOptions(0), LogprobsOptions(3), LogprobsOptions(20)])),
         prompt_logprobs=draw(one_of([None, None, None, LogprobsOptions(2)])),
@@ -126,7 +126,7 @@ def test_an_engine_says_the_same_alone_and_in_any_company(dtype: str) -> None:
         prefix_caching = data.draw(st.booleans(), "prefix_caching")
         engine = Engine(
             dtype,
-            num_blocks=data.draw(st.sampled_from([13, 13, 20, 40]), "num_blocks"),
+            num_blocks=data.draw(st.sampled_from([13, 13, 13, 40]), "num_blocks"),
             max_model_len=200,
             max_batch_tokens=data.draw(st.integers(8, 256), "max_batch_tokens"),
             max_batch_sequences=data.draw(st.integers(2, 8), "max_batch_sequences"),
@@ -134,7 +134,7 @@ def test_an_engine_says_the_same_alone_and_in_any_company(dtype: str) -> None:
             prefix_caching=prefix_caching,
             num_threads=data.draw(st.sampled_from([1, 1, 2]), "num_threads"),
         )
-        wanted = data.draw(st.lists(requests(), min_size=4, max_size=8), "requests")
+        wanted = data.draw(st.lists(requests(), min_size=5, max_size=8), "requests")
         left = set()
         for serial, request in enumerate(wanted):
             engine.add(serial, request)
