@@ -23,6 +23,7 @@ _GUESSED, _GUESSED_WEIGHT = 0.5, 2.0
 # tried again, if rarely. All sequences together make the first opinion of a new one.
 _MEMORY, _MEMORY_OF_ALL = 0.9, 0.99
 _MEMORY_OF_IDLE, _MEMORY_OF_ALL_IDLE = 0.995, 0.9995
+_MOST_PAUSE = 7  # steps
 
 
 class _Record:
@@ -79,6 +80,8 @@ class Speculation:
         self._guessed = _Record(_GUESSED, _GUESSED_WEIGHT)
         self._records: dict[Sequence, list[_Record]] = {}  # of each token drafted for the step in the making
         self._times = RowTimes()
+        self._num_vain = 0  # looks in a row that found no guess for any sequence,
+        self._pause = 0  # and steps to let pass before the next: a small model's step is short
 
     def drafts(
         self, sequences: abc.Sequence[Sequence], most: int, room: abc.Callable[[Sequence], int]
@@ -89,6 +92,9 @@ class Speculation:
         promise the most tokens a second, by the guesses' chances and the steps' times.
         """
         self._records = {}
+        if self._pause:
+            self._pause -= 1
+            return {}
         least = self._times.least_chance(len(sequences))
         if least > 1:
             return {}
@@ -104,8 +110,11 @@ class Speculation:
         sizes = {sequence: (len(after), len(guess)) for sequence, (after, guess) in found.items() if after or guess}
         drafts: dict[Sequence, list[int]] = {}
         if not sizes:
+            self._num_vain += 1
+            self._pause = min(self._num_vain // 4, _MOST_PAUSE)
             self._guessed.fade()
             return drafts
+        self._num_vain = 0
         for sequence, count in self._best(sizes, len(sequences), most).items():
             after, guess = found[sequence]
             drafts[sequence] = (after + guess)[: min(count, room(sequence))]
