@@ -121,7 +121,7 @@ async def measure(loaded: LoadedModel, num_streams: int) -> dict[str, float]:
 async def deliver(report: Report, streams: list[OutputStream]) -> None:
     """As the front does it, and then each reader in turn, but for the loop's own time to wake them."""
     for serial, output in report.outputs:
-        assert isinstance(output, GenerationOutput)  # noqa: S101
+        assert isinstance(output, GenerationOutput)  # noqa: S101  a generator's engine tells nothing else
         streams[serial].put(output)
     for serial in {serial for serial, _ in report.outputs}:
         await anext(streams[serial])

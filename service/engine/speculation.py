@@ -15,6 +15,7 @@ from service.engine.row_times import RowTimes
 from service.engine.sequence import Sequence
 
 MAX_DRAFTS = 16  # of a sequence in one step
+_MAX_STEP_DRAFTS = 128  # of all: each takes a row of logits, as large as the vocabulary
 # How likely a token is to be right, as long as nothing is known, and how many tried ones that is worth: one that an
 # output constraint leaves hardly a choice of, and one that is guessed.
 _FORCED, _FORCED_WEIGHT = 0.97, 4.0
@@ -159,6 +160,6 @@ class Speculation:
             for chance in accumulate((each.chance for each in self._histories[sequence].records(*numbers)), mul)
         ]
         ranked.sort(key=itemgetter(0), reverse=True)
-        chances = [chance for chance, _ in ranked[:most]]
+        chances = [chance for chance, _ in ranked[: min(most, _MAX_STEP_DRAFTS)]]
         num_drafts = self._times.best_number(num_rows, chances) if chances else 0
         return Counter(sequence for _, sequence in ranked[:num_drafts])

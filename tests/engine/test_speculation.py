@@ -218,3 +218,13 @@ def test_each_sequence_has_drafts_by_its_own_luck() -> None:
             speculation.note(sequence, len(draft), len(draft) if sequence is lucky else 0)
     assert min(count for count, _ in counts[5:]) >= 8
     assert sum(count > 0 for _, count in counts[5:]) <= 5
+
+
+def test_drafts_of_a_step_are_bounded_where_rows_are_free() -> None:
+    """Each takes a row of logits as large as the vocabulary, whatever it promises."""
+    speculation = Speculation(PromptDrafter())
+    sequences = [group_of(request("abcdabcdabc", max_tokens=500)).sequences[0] for _ in range(16)]
+    for rows in (16, 300):
+        speculation.record_step_time(rows, 0, 1.0)
+    drafts = speculation.drafts(sequences, 1000, lambda sequence: 100)
+    assert sum(map(len, drafts.values())) == 128
