@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from service.generation.caller import ANONYMOUS, Caller
+
 DEADLINE_SLACK_S = 0.05  # gRPC cancels a call at its deadline, now and then a little before
 
 
@@ -24,6 +26,7 @@ class Call:
     method: str
     request_id: str
     fields: dict[str, str | int] = field(default_factory=dict)
+    caller: Caller = ANONYMOUS
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -53,6 +56,11 @@ def current_call() -> Call | None:
 def current_request_id() -> str:
     """The id of the call that this task serves; outside of one, a new one."""
     return call.request_id if (call := current_call()) else uuid.uuid4().hex
+
+
+def current_caller() -> Caller:
+    """Who calls; outside of a call, a caller without a key."""
+    return call.caller if (call := current_call()) else ANONYMOUS
 
 
 def deadline_of(context: Timed) -> float | None:
