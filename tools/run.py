@@ -14,6 +14,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Awaitable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ from pydantic import AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # to be run by its path, too
+
+from tools.envoy_config import AddressError, Addresses, envoy_config  # noqa: E402 the line above says why
+
 READY_TIMEOUT_S = 300  # a large model loads from a slow disk
 STOP_TIMEOUT_S = 60  # longer than the service's own draining
 
@@ -57,44 +62,13 @@ class Settings(BaseSettings):
         description="host:port or URL of an OTLP gRPC collector; without it, nothing is exported",
     )
 
+    def addresses(self) -> Addresses:
+        """What Envoy's configuration is made of."""
+        return Addresses(**{field.name: getattr(self, field.name) for field in fields(Addresses)})
+
     def ports(self) -> dict[str, int]:
         """Every port with the name of its setting."""
         return {name: value for name, value in self.model_dump().items() if name.endswith("_port")}
-
-
-def envoy_config(settings: Settings) -> dict[str, Any]:
-    """envoy/envoy.yaml with these settings' addresses; without a collector, without tracing."""
-    config: dict[str, Any] = yaml.safe_load((ROOT / "envoy" / "envoy.yaml").read_text())
-    resources = config["static_resources"]
-    listener = resources["listeners"][0]
-    manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
-    addresses = {"service": settings.service_port, "gateway": settings.gateway_port}
-
-    def place(address: dict[str, Any], host: str, port: int) -> None:
-        address["socket_address"] = {"address": host, "port_value": port}
-
-    place(listener["address"], settings.host, settings.envoy_port)
-    place(config["admin"]["address"], "127.0.0.1", settings.envoy_admin_port)
-    for cluster in resources["clusters"]:
-        host, port = settings.host, addresses.get(cluster["name"], 0)
-        if cluster["name"] == "otlp":
-            if settings.otlp_endpoint is None:
-                continue
-            host, port = collector_address(settings.otlp_endpoint)
-            cluster["type"] = "STRICT_DNS"  # a collector is often given by host name
-        place(cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"], host, port)
-    if settings.otlp_endpoint is None:
-        del manager["tracing"]
-        resources["clusters"] = [cluster for cluster in resources["clusters"] if cluster["name"] != "otlp"]
-    return config
-
-
-def collector_address(endpoint: str) -> tuple[str, int]:
-    """(host, port) of `http://host:port` or `host:port`; OTLP's own port 4317 if none is given."""
-    host, _, port = endpoint.rpartition("://")[2].rstrip("/").partition(":")
-    if not host or not (port or "4317").isdigit():
-        raise RunError(f"otlp_endpoint {endpoint!r} must be host:port or http://host:port")
-    return host, int(port or 4317)
 
 
 def check(settings: Settings) -> None:
@@ -268,7 +242,7 @@ async def run(settings: Settings) -> None:
                 task.cancel()
 
     with tempfile.NamedTemporaryFile("w", prefix="sluice-envoy-", suffix=".yaml") as envoy_yaml:
-        yaml.safe_dump(envoy_config(settings), envoy_yaml)
+        yaml.safe_dump(envoy_config(settings.addresses()), envoy_yaml)
         envoy_yaml.flush()
         try:
             for name, command in commands(settings, Path(envoy_yaml.name)).items():
@@ -294,7 +268,7 @@ def main() -> int:
         return 2
     try:
         asyncio.run(run(settings))
-    except RunError as error:
+    except (RunError, AddressError) as error:
         print(f"run: {error}", file=sys.stderr)
         return 1
     return 0
