@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,15 +13,33 @@ from service.generation.errors import InvalidRequest
 _MAX_DEPTH = 100
 _TOO_DEEP = f"nested more than {_MAX_DEPTH} levels deep"
 _NO_PARAMETERS = {"type": "object", "properties": {}}
+_MAX_SHOWN = 64  # characters of what is refused
+_MAX_DIGITS = 32  # of an integer; Python takes a long time for many thousands
+_INTEGERS = range(-(2**63), 2**64)  # beyond them a compiler of schemas rounds
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # only half a character, unless two of them make a pair
 
 
 def parse_json(text: str, field: str) -> Any:
-    """The value of a JSON text. Raises InvalidRequest naming `field`, with line and column."""
+    """The value of a JSON text. Raises InvalidRequest naming `field`, with line and column or what is wrong.
+
+    It is stricter than Python: no NaN and Infinity, no number that would be rounded to infinity, no integer of more
+    than 64 bits, no duplicate keys, no unpaired surrogate.
+    """
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_constant=_refuse_constant,
+            parse_int=_integer,
+            parse_float=_number,
+        )
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise InvalidRequest(field, f"not valid JSON: {error.msg} in {place}") from error
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(field, r"not valid JSON: a \u escape with an unpaired surrogate") from error
     except ValueError as error:
         raise InvalidRequest(field, f"not valid JSON: {error}") from error
     except RecursionError as error:
@@ -46,6 +66,32 @@ def _children(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"duplicate key {name[:_MAX_SHOWN]!a} in an object")
+        found[name] = value
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS or int(digits) not in _INTEGERS:
+        raise ValueError(f"the integer {_shown(digits)} is out of range; it must be from -2^63 to 2^64 - 1")
+    return int(digits)
+
+
+def _number(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"the number {_shown(digits)} is out of range; its size must be below 1.8e308")
+    return number
+
+
+def _shown(digits: str) -> str:
+    return digits if len(digits) <= _MAX_SHOWN else f"{digits[:_MAX_SHOWN]}…"
 
 
 def _refuse_constant(constant: str) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from service.generation.constraint import ReasoningMarkers
 from service.generation.conversation import Function, FunctionCall, Message, Part, Role, TextPart
 from service.generation.errors import InvalidRequest, UnsupportedModality
-from service.generation.json_text import parse_parameters
+from service.generation.json_text import parse_json, parse_parameters
 
 
 def template_messages(
@@ -85,8 +84,8 @@ def _tool_call(call: FunctionCall, *, parse_arguments: bool) -> dict[str, Any]:
     arguments: Any = call.arguments
     if parse_arguments:
         try:
-            value = json.loads(arguments)
+            value = parse_json(call.arguments, "arguments")
             arguments = value if isinstance(value, dict) else arguments
-        except (ValueError, RecursionError):
+        except InvalidRequest:
             pass  # the model may have written it so; the template shows it as it was
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
