@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
+from process.lines import Lines
+
 
 def exit_with(program: str, problem: object, code: int) -> NoReturn:
     """End with `code` and one line on standard error."""
-    sys.stderr.write(f"{program}: {' '.join(str(problem).split())}\n")
+    Lines(sys.stderr.fileno(), str).write(f"{program}: {' '.join(str(problem).split())}")
     sys.exit(code)

@@ -1,7 +1,7 @@
 """Log lines: one JSON object each, on standard error, with the trace and the request they belong to.
 
 `configure_logs` is called once, at start; the formatter runs in whichever thread logs. Prompts and answers are never
-logged.
+logged. Nobody waits for who reads the log: lines that it doesn't take are left out, and counted in a later one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from typing import TypeAlias
 
 from opentelemetry import trace
 
+from process.lines import Lines
+
 Context: TypeAlias = Callable[[], Mapping[str, object]]
+
+_WARNING = {"levelno": logging.WARNING, "levelname": "WARNING"}
 
 
 class JsonFormatter(logging.Formatter):
@@ -45,8 +49,29 @@ class JsonFormatter(logging.Formatter):
         return self._encoder.encode(line)
 
 
+class LineHandler(logging.Handler):
+    """Writes each record as a line to a descriptor, if that takes it."""
+
+    def __init__(self, descriptor: int, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self._lines = Lines(descriptor, self._notice)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record; what can't be formatted is told on standard error by the library's own means."""
+        try:
+            self._lines.write(self.format(record))
+        except Exception:  # noqa: BLE001  a log line harms nobody
+            self.handleError(record)
+
+    def _notice(self, num_left_out: int) -> str:
+        fields = {"fields": {"num_lines": num_left_out}}
+        return self.format(
+            logging.makeLogRecord({"name": __name__, "msg": "log lines were left out", **_WARNING, **fields})
+        )
+
+
 def configure_logs(level: str, context: Context = dict) -> None:
     """Send every record of `level` ("debug", "info", …) and above to standard error as JSON."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter(context))
+    handler = LineHandler(sys.stderr.fileno(), JsonFormatter(context))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

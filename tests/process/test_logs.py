@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import sys
@@ -61,13 +60,16 @@ def test_line_has_the_exception() -> None:
     assert "ValueError: x" in line["exception"]
 
 
-def test_logs_go_to_standard_error(root_logger: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_go_to_standard_error(
+    root_logger: logging.Logger, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From the level on, and nowhere else."""
-    errors = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", errors)
+    monkeypatch.setattr(sys, "stderr", sys.__stderr__)  # the descriptor that a process has
     configure_logs("warning", lambda: {"request_id": "r-1"})
     logging.getLogger("any").info("too quiet")
     logging.getLogger("any").warning("heard")
-    (line,) = errors.getvalue().splitlines()
+    out, errors = capfd.readouterr()
+    (line,) = errors.splitlines()
+    assert not out
     assert (json.loads(line)["message"], json.loads(line)["request_id"]) == ("heard", "r-1")
     assert len(root_logger.handlers) == 1
