@@ -41,6 +41,7 @@ FULL = SamplingParams(
     presence_penalty=0.5,
     logit_bias={5: 1.0, 6: -100.0},
 )
+BIASED = SamplingParams(logit_bias=dict.fromkeys(range(1024), 1.0))  # as many entries as the contract takes
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -71,6 +72,7 @@ def measure(tokenizer: FastTokenizer, rounds: int) -> None:
     """Print a line for each kind of batch."""
     states = constraint_states(tokenizer)
     kinds = {
+        "biased": (BIASED, None),
         "fully parametrised": (FULL, None),
         "watermarked": (SamplingParams(watermark=True), None),
         "constrained": (SamplingParams(), states[0]),

@@ -6,39 +6,47 @@ from collections import abc
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from service.engine.sampler.constraint_mask import constraint_changes
+from service.engine.sampler.named_tokens import NamedTokensTable
 from service.engine.sequence import Sequence
 from service.generation.errors import ConstraintFailed
 
 
-def add_bias(logits: Tensor, sequences: abc.Sequence[Sequence]) -> None:
-    """Add each request's logit bias to its row of `logits` [rows, vocabulary], in place."""
-    entries = [
-        (row, token_id, bias)
-        for row, sequence in enumerate(sequences)
-        for token_id, bias in sequence.request.sampling.logit_bias.items()
-        if 0 <= token_id < logits.shape[1]
-    ]
-    if entries:
-        rows, token_ids, biases = zip(*entries, strict=True)
-        where = torch.tensor(rows, device=logits.device), torch.tensor(token_ids, device=logits.device)
-        logits[where] += torch.tensor(biases, dtype=logits.dtype, device=logits.device)
+class NamedTokenMasks:
+    """The logit bias and the minimal length of all sequences of a step at once."""
+
+    def __init__(self) -> None:
+        self._named_tokens = NamedTokensTable()
+
+    def add_bias(self, logits: Tensor, sequences: abc.Sequence[Sequence]) -> None:
+        """Add each request's logit bias to its row of `logits` [rows, vocabulary], in place."""
+        rows = [row for row, sequence in enumerate(sequences) if sequence.request.sampling.logit_bias]
+        if rows:
+            named = [self._named_tokens.of(sequences[row], logits.shape[1]) for row in rows]
+            where = _places(logits, rows, [each.biased_ids for each in named])
+            logits[where] += torch.from_numpy(np.concatenate([each.biases for each in named])).to(logits)
+
+    def forbid_early_end(self, logits: Tensor, sequences: abc.Sequence[Sequence]) -> None:
+        """Set the tokens that would end a choice before its `min_tokens` to -inf, in place."""
+        rows = [
+            row
+            for row, sequence in enumerate(sequences)
+            if sequence.num_generated_tokens < sequence.request.stopping.min_tokens
+        ]
+        if rows:
+            named = [self._named_tokens.of(sequences[row], logits.shape[1]) for row in rows]
+            logits[_places(logits, rows, [each.end_ids for each in named])] = -torch.inf
 
 
-def forbid_early_end(logits: Tensor, sequences: abc.Sequence[Sequence]) -> None:
-    """Set the tokens that would end a choice before its `min_tokens` to -inf, in place."""
-    entries = [
-        (row, token_id)
-        for row, sequence in enumerate(sequences)
-        if sequence.num_generated_tokens < sequence.request.stopping.min_tokens
-        for token_id in sequence.end_token_ids
-        if 0 <= token_id < logits.shape[1]
-    ]
-    if entries:
-        rows, token_ids = zip(*entries, strict=True)
-        logits[torch.tensor(rows, device=logits.device), torch.tensor(token_ids, device=logits.device)] = -torch.inf
+def _places(
+    logits: Tensor, rows: abc.Sequence[int], token_ids: abc.Sequence[NDArray[np.int64]]
+) -> tuple[Tensor, Tensor]:
+    """Indices of `logits`: the tokens of each row."""
+    row_index = np.repeat(np.array(rows), [len(ids) for ids in token_ids])
+    return torch.from_numpy(row_index).to(logits.device), torch.from_numpy(np.concatenate(token_ids)).to(logits.device)
 
 
 def apply_constraints(logits: Tensor, sequences: abc.Sequence[Sequence]) -> dict[int, ConstraintFailed]:

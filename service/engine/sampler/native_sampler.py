@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from service.engine.core import SampledToken
 from service.engine.sampler import row_changes
 from service.engine.sampler.constraint_mask import no_token
+from service.engine.sampler.named_tokens import NamedTokensTable
 from service.engine.sampler.row_logprobs import log_softmax, logprob_of
 from service.engine.sampler.token_counts import TokenCountsTable, has_penalty
 from service.engine.sequence import Sequence
@@ -45,6 +46,7 @@ class NativeSampler:
         self._watermark = watermark
         self._num_threads = num_threads
         self._counts = TokenCountsTable()
+        self._named_tokens = NamedTokensTable()
         self._rules: dict[Sequence, _Rule] = {}
 
     def sample(
@@ -144,8 +146,9 @@ class NativeSampler:
         """Do to a row what its request asks for, in the order of `torch_sampler`. Raises ConstraintFailed."""
         if has_penalty(sequence):
             row_changes.apply_penalties(row, sequence, self._counts.of(sequence))
-        row_changes.add_bias(row, sequence)
+        named = self._named_tokens.of(sequence, len(row))
+        row_changes.add_bias(row, named)
         if sequence.request.sampling.watermark:
             row_changes.add_watermark(row, sequence, self._watermark)
-        row_changes.forbid_early_end(row, sequence)
+        row_changes.forbid_early_end(row, sequence, named)
         row_changes.apply_constraint(row, sequence)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engine.sampler.constraint_mask import constraint_changes
+from service.engine.sampler.named_tokens import NamedTokens
 from service.engine.sampler.token_counts import TokenCounts
 from service.engine.sequence import Sequence
 from service.engine.watermark import Watermark
@@ -32,11 +33,9 @@ def apply_penalties(row: Row, sequence: Sequence, used: TokenCounts) -> None:
     row[used.ids] = logits.clip(_LIMITS.min, _LIMITS.max)
 
 
-def add_bias(row: Row, sequence: Sequence) -> None:
+def add_bias(row: Row, named: NamedTokens) -> None:
     """Add the request's logit bias, in place."""
-    for token_id, bias in sequence.request.sampling.logit_bias.items():
-        if 0 <= token_id < len(row):
-            row[token_id] += np.float32(bias)
+    row[named.biased_ids] += named.biases
 
 
 def add_watermark(row: Row, sequence: Sequence, watermark: Watermark) -> None:
@@ -45,10 +44,10 @@ def add_watermark(row: Row, sequence: Sequence, watermark: Watermark) -> None:
     row += np.float32(watermark.delta) * greens
 
 
-def forbid_early_end(row: Row, sequence: Sequence) -> None:
+def forbid_early_end(row: Row, sequence: Sequence, named: NamedTokens) -> None:
     """Set the tokens that would end a choice before its `min_tokens` to -inf, in place."""
     if sequence.num_generated_tokens < sequence.request.stopping.min_tokens:
-        row[[token_id for token_id in sequence.end_token_ids if 0 <= token_id < len(row)]] = -np.inf
+        row[named.end_ids] = -np.inf
 
 
 def apply_constraint(row: Row, sequence: Sequence) -> None:

@@ -16,7 +16,7 @@ from service.engine.core import SampledToken
 from service.engine.sampler.constraint_mask import no_token
 from service.engine.sampler.draw import draw, uniforms
 from service.engine.sampler.logprobs import Logprobs, logprobs_of
-from service.engine.sampler.masks import add_bias, apply_constraints, forbid_early_end
+from service.engine.sampler.masks import NamedTokenMasks, apply_constraints
 from service.engine.sampler.penalties import Penalties
 from service.engine.sampler.truncation import truncate
 from service.engine.sampler.watermark import add_watermark
@@ -35,6 +35,7 @@ class TorchSampler:
 
     def __init__(self, watermark: Watermark = Watermark()) -> None:  # noqa: B008  immutable
         self._penalties = Penalties()
+        self._masks = NamedTokenMasks()
         self._watermark = watermark
 
     @torch.inference_mode()
@@ -50,9 +51,9 @@ class TorchSampler:
             logits = logits.index_select(0, torch.tensor(rows, device=logits.device))
         logprobs = Logprobs(logits, sequences)
         self._penalties.apply(logits, sequences)
-        add_bias(logits, sequences)
+        self._masks.add_bias(logits, sequences)
         add_watermark(logits, sequences, self._watermark)
-        forbid_early_end(logits, sequences)
+        self._masks.forbid_early_end(logits, sequences)
         failures: dict[int, SequenceError] = {**apply_constraints(logits, sequences)}
         largest, chosen = logits.max(dim=-1)
         for row, is_finite in enumerate(largest.isfinite().tolist()):
