@@ -16,6 +16,7 @@ from pydantic.dataclasses import dataclass
 from pydantic_settings import SettingsConfigDict
 
 from process.settings import Port, ProcessSettings
+from service.auth.settings import AuthSettings
 from service.engine.config import EngineConfig
 from service.engine.watermark import Watermark
 
@@ -150,6 +151,8 @@ class Settings(ProcessSettings):
     )
     drain_delay_s: Seconds = Field(3, description="at a stop: time to accept calls while health is NOT_SERVING")
     drain_timeout_s: Seconds = Field(30, description="at a stop: time for running calls to end, after drain_delay_s")
+
+    auth: AuthSettings = Field(AuthSettings(), description="who is let in; without keys_file and jwks, everybody")
 
     capture_content: bool = Field(False, description="put the text of prompts and answers on spans")
 

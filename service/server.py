@@ -36,6 +36,8 @@ from sluice.v1 import (
 )
 
 from service.answering.generation import Answering
+from service.auth.authenticator import Authenticator
+from service.auth.key_entry import KeysError
 from service.config import EndpointSettings, ModelSettings, Settings
 from service.contract.model import EndpointJson
 from service.engine.port import StepObserver
@@ -43,6 +45,7 @@ from service.engine_metrics import EngineMetrics
 from service.generation.errors import InvalidRequest
 from service.health import Health, Phase
 from service.interceptors.admission import Admission
+from service.interceptors.auth import Auth
 from service.interceptors.call_duration import CallDuration
 from service.interceptors.errors import Errors
 from service.interceptors.request_log import RequestLog
@@ -121,17 +124,21 @@ class Server:
     """The gRPC server with everything on it. `start`, `load`, `watch` until a stop, `drain`, `close`."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
+        """Raises StartError if the keys can't be read."""
         self._settings = settings
         self.health = Health(SERVICES)
         self.registry = Registry()
         self.readers = Workers(WorkerLimits(max_work_s=_MAX_READING_S))
         self._metrics = EngineMetrics(telemetry)
+        self._authenticator = _authenticator(settings)
+        self._watching: asyncio.Task[None] | None = None
         self._server = aio.server(
             interceptors=[
                 Tracing(telemetry.tracer),
                 RequestLog(),
                 CallDuration(telemetry.instruments.call_duration),
                 Errors(),
+                Auth(self._authenticator),
                 Admission(lambda: self.health.phase, settings.max_concurrent_calls),
                 Validation(_REQUESTS),
                 Sending(),
@@ -163,6 +170,8 @@ class Server:
         except RuntimeError as error:
             raise StartError(f"{host}:{port} can't be listened on") from error
         await self._server.start()
+        if self._authenticator is not None:
+            self._watching = asyncio.create_task(self._authenticator.watch())
         return bound
 
     async def load(self, models: Sequence[ModelSettings], load_model: LoadModel) -> None:
@@ -211,6 +220,16 @@ class Server:
         await self._server.stop(_LAST_WORDS_S)
         await asyncio.gather(*(served.close() for served in self.registry))
         self.readers.close()
+        if self._watching is not None:
+            self._watching.cancel()
+
+
+def _authenticator(settings: Settings) -> Authenticator | None:
+    """None if nobody needs a key."""
+    try:
+        return Authenticator(settings.auth) if settings.auth.is_on else None
+    except KeysError as error:
+        raise StartError(f"auth.keys_file: {error}") from error
 
 
 def _configured(registry: Registry, settings: EndpointSettings) -> Endpoint:

@@ -18,6 +18,16 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc import aio
 from grpc_status import rpc_status
 
+from service.auth.errors import (
+    DisabledKey,
+    ExpiredKey,
+    ExpiredToken,
+    InvalidKey,
+    InvalidToken,
+    MissingKey,
+    ScopeMissing,
+    SignersUnknown,
+)
 from service.call import current_call
 from service.errors import Draining, InvalidMessage, Starting, TooManyCalls
 from service.generation.errors import (
@@ -70,6 +80,14 @@ class Row:
 
 # The first row that fits counts, so a class stands before its bases.
 TABLE = (
+    Row(MissingKey, Code.UNAUTHENTICATED, "MISSING_KEY"),
+    Row(InvalidKey, Code.UNAUTHENTICATED, "INVALID_KEY"),
+    Row(ExpiredKey, Code.UNAUTHENTICATED, "EXPIRED_KEY"),
+    Row(DisabledKey, Code.UNAUTHENTICATED, "DISABLED_KEY"),
+    Row(InvalidToken, Code.UNAUTHENTICATED, "INVALID_TOKEN"),
+    Row(ExpiredToken, Code.UNAUTHENTICATED, "EXPIRED_TOKEN"),
+    Row(ScopeMissing, Code.PERMISSION_DENIED, "SCOPE_MISSING"),
+    Row(SignersUnknown, Code.UNAVAILABLE, "SIGNERS_UNKNOWN"),
     Row(InvalidMessage, Code.INVALID_ARGUMENT, "INVALID_FIELD"),
     Row(PromptTooLong, Code.INVALID_ARGUMENT, PromptTooLong.reason),
     Row(UnsupportedModality, Code.INVALID_ARGUMENT, UnsupportedModality.reason),
@@ -176,6 +194,8 @@ def _values(error: Exception) -> Iterator[tuple[str, str]]:
             yield "endpoint", error.endpoint
         case TooManyEndpoints():
             yield "limit", str(error.max_endpoints)
+        case ScopeMissing():
+            yield "scopes", " ".join(error.scopes)
         case TooManyCalls():
             yield "limit", str(error.max_concurrent_calls)
 

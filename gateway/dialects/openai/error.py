@@ -35,6 +35,11 @@ _CODES: Final = {
     Reason.UNSUPPORTED_FIELD: "unsupported_parameter",
     Reason.METHOD_NOT_ALLOWED: "method_not_supported",
     Reason.UNAUTHENTICATED: "invalid_api_key",
+    Reason.INVALID_KEY: "invalid_api_key",
+    Reason.EXPIRED_KEY: "invalid_api_key",
+    Reason.DISABLED_KEY: "invalid_api_key",
+    Reason.INVALID_TOKEN: "invalid_api_key",
+    Reason.EXPIRED_TOKEN: "invalid_api_key",
 }
 
 

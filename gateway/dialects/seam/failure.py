@@ -14,6 +14,14 @@ from dataclasses import dataclass
 class Reason(enum.StrEnum):
     """What went wrong, for programs. The first part are the service's `google.rpc.ErrorInfo` reasons."""
 
+    MISSING_KEY = "MISSING_KEY"
+    INVALID_KEY = "INVALID_KEY"
+    EXPIRED_KEY = "EXPIRED_KEY"
+    DISABLED_KEY = "DISABLED_KEY"
+    INVALID_TOKEN = "INVALID_TOKEN"  # noqa: S105  a reason
+    EXPIRED_TOKEN = "EXPIRED_TOKEN"  # noqa: S105  a reason
+    SCOPE_MISSING = "SCOPE_MISSING"
+    SIGNERS_UNKNOWN = "SIGNERS_UNKNOWN"
     INVALID_FIELD = "INVALID_FIELD"
     PROMPT_TOO_LONG = "PROMPT_TOO_LONG"
     UNSUPPORTED_MODALITY = "UNSUPPORTED_MODALITY"

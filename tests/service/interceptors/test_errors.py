@@ -6,8 +6,10 @@ from pathlib import Path
 import grpc
 import pytest
 
+from service.auth import errors as auth_errors
 from service.errors import Draining, InvalidMessage, Starting, TooManyCalls, Violation
 from service.generation import errors as generation_errors
+from service.generation.caller import Scope
 from service.interceptors.errors import DOMAIN, TABLE
 from service.registry.errors import (
     DeploymentNotFound,
@@ -42,7 +44,21 @@ def blaming(error: Exception, path: str, reason: str, **values: str) -> Case:
 
 IMAGE = "messages[0].content[1].image_url"
 REGEX = "output_constraint.regex"
+UNAUTHENTICATED = Code.UNAUTHENTICATED
 CASES = [
+    Case(auth_errors.MissingKey(), UNAUTHENTICATED, "MISSING_KEY"),
+    Case(auth_errors.InvalidKey(), UNAUTHENTICATED, "INVALID_KEY"),
+    Case(auth_errors.ExpiredKey(), UNAUTHENTICATED, "EXPIRED_KEY"),
+    Case(auth_errors.DisabledKey(), UNAUTHENTICATED, "DISABLED_KEY"),
+    Case(auth_errors.InvalidToken("its issuer"), UNAUTHENTICATED, "INVALID_TOKEN"),
+    Case(auth_errors.ExpiredToken(), UNAUTHENTICATED, "EXPIRED_TOKEN"),
+    Case(
+        auth_errors.ScopeMissing({Scope.EMBED, Scope.ADMIN}),
+        Code.PERMISSION_DENIED,
+        "SCOPE_MISSING",
+        values={"scopes": "admin embed"},
+    ),
+    Case(auth_errors.SignersUnknown(5.0), Code.UNAVAILABLE, "SIGNERS_UNKNOWN", retry_after_s=5.0),
     Case(
         InvalidMessage([Violation("n", "must be at most 128", "uint32.lte", "129")]),
         Code.INVALID_ARGUMENT,

@@ -1,0 +1,1 @@
+"""Who calls: credentials in, callers out. Values only; it knows no transport."""

@@ -1,0 +1,67 @@
+"""The file that keeps keys: read by the service, written by `sluice keys`.
+
+It is written whole, beside the old one, then put in its place, readable by its owner only. Writers take turns: each
+holds the folder's lock from its reading to its writing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from service.auth.key_entry import KeyEntry, KeysError, dump, load
+
+
+def read_keys(path: Path) -> list[KeyEntry]:
+    """The file's keys. Raises KeysError, whose text begins with the path."""
+    try:
+        return load(path.read_text(encoding="utf-8"))
+    except KeysError as error:
+        raise KeysError(f"{path}: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not in UTF-8"
+        raise KeysError(f"{path}: {reason}") from error
+
+
+def write_keys(path: Path, entries: Iterable[KeyEntry]) -> None:
+    """Put `entries` in place of what it holds, on the disk when this returns. Raises KeysError."""
+    try:
+        _replace(path.resolve(), dump(entries))
+    except OSError as error:
+        raise KeysError(f"{path}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def lock_keys(path: Path) -> Iterator[None]:
+    """No other `sluice keys` writes in the file's folder meanwhile. Raises KeysError if there is no such folder."""
+    try:
+        folder = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise KeysError(f"{path.parent}: {error.strerror}") from error
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _replace(path: Path, text: str) -> None:
+    handle, new = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)  # of mode 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(new).replace(path)
+    except BaseException:
+        Path(new).unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)  # the name itself is on the disk
+    finally:
+        os.close(directory)

@@ -1,0 +1,69 @@
+"""The keys that are good now, found by id. Never changed once made: a new file makes a new ring."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from service.auth.errors import DisabledKey, ExpiredKey, InvalidKey
+from service.auth.key import digest, id_of
+from service.auth.key_entry import KeyEntry
+from service.generation.caller import Caller
+
+_NOBODYS = "0" * 64  # what an unknown id's key is compared with, so that it takes as long as a known one's
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """One key of the ring. Instants are seconds since the epoch."""
+
+    caller: Caller
+    sha256: str
+    previous_sha256: str
+    previous_expires: float
+    expires: float
+    disabled: bool
+
+
+class KeyRing:
+    """All keys of a file. Any thread may use it."""
+
+    def __init__(self, entries: Iterable[KeyEntry]) -> None:
+        self._held = {entry.id: _held(entry) for entry in entries}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def caller(self, key: str, now: float) -> Caller:
+        """Who holds `key`; `now` is in seconds since the epoch. Raises InvalidKey, ExpiredKey or DisabledKey.
+
+        That a key expired or was revoked is told only to who has it.
+        """
+        held = self._held.get(id_of(key) or "")
+        found = digest(key)
+        is_current = hmac.compare_digest(found, held.sha256 if held else _NOBODYS)
+        is_previous = hmac.compare_digest(found, held.previous_sha256 if held else _NOBODYS)
+        if held is None or not (is_current or is_previous):
+            raise InvalidKey
+        if held.disabled:
+            raise DisabledKey
+        if now >= held.expires or (is_previous and now >= held.previous_expires):
+            raise ExpiredKey
+        return held.caller
+
+
+def _held(entry: KeyEntry) -> _Held:
+    return _Held(
+        caller=entry.caller(entry.id, entry.name),
+        sha256=entry.sha256,
+        previous_sha256=entry.previous_sha256 or _NOBODYS,
+        previous_expires=_seconds(entry.previous_expires),
+        expires=_seconds(entry.expires),
+        disabled=entry.disabled,
+    )
+
+
+def _seconds(instant: datetime | None) -> float:
+    return float("inf") if instant is None else instant.timestamp()

@@ -1,0 +1,113 @@
+"""Who is let in, and to what.
+
+Sets each call's caller. A call that is refused here has not been read: its message may be large, and is its sender's
+trouble. Health and reflection pass by: balancers have no keys, and reflection tells no more than the published
+contract. Only the loop's thread runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from service.auth.authenticator import Authenticator
+from service.auth.errors import AuthError, ScopeMissing
+from service.call import current_call
+from service.generation.caller import Caller, Scope
+from service.interceptors.policy import API, Context, Continuation, Handler, behaviour_of, with_behaviour
+
+# What each RPC needs: any one of these scopes, or, where there are none, only to be known.
+SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
+    f"sluice.v1.{method}": frozenset(scopes)
+    for method, scopes in {
+        "ChatService/Chat": {Scope.GENERATE},
+        "ChatService/StreamChat": {Scope.GENERATE},
+        "CompletionService/Complete": {Scope.GENERATE},
+        "CompletionService/StreamComplete": {Scope.GENERATE},
+        "ResponseService/CreateResponse": {Scope.GENERATE},
+        "ResponseService/StreamResponse": {Scope.GENERATE},
+        "TextGenerationService/GenerateText": {Scope.GENERATE},
+        "TextGenerationService/StreamGenerateText": {Scope.GENERATE},
+        "EmbeddingService/Embed": {Scope.EMBED},
+        "TokenService/TokenizeText": {Scope.TOKENIZE},
+        "TokenService/DetokenizeText": {Scope.TOKENIZE},
+        "TokenService/CountTokens": {Scope.TOKENIZE},
+        "WatermarkService/DetectWatermark": {Scope.GENERATE},  # those who may have text marked may look for the mark
+        "ModelService/ListModels": set[Scope](),
+        "ModelService/GetModel": set[Scope](),
+        "EndpointService/ListEndpoints": {Scope.ENDPOINTS_READ, Scope.ENDPOINTS_WRITE},
+        "EndpointService/GetEndpoint": {Scope.ENDPOINTS_READ, Scope.ENDPOINTS_WRITE},
+        "EndpointService/CreateEndpoint": {Scope.ENDPOINTS_WRITE},
+        "EndpointService/UpdateEndpoint": {Scope.ENDPOINTS_WRITE},
+        "EndpointService/DeleteEndpoint": {Scope.ENDPOINTS_WRITE},
+    }.items()
+}
+
+_OTHERWISE: Final = frozenset({Scope.ADMIN})  # an RPC without a row here
+
+_BEARER: Final = "bearer "
+_KEY_NAMES: Final = ("api-key", "x-api-key")
+
+
+class Auth(aio.ServerInterceptor):
+    """Lets in whose credential is good, to what its scopes allow; without an authenticator, everybody to everything."""
+
+    def __init__(self, authenticator: Authenticator | None) -> None:
+        self._authenticator = authenticator
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        handler = await continuation(handler_call_details)
+        if self._authenticator is None or handler is None or not handler_call_details.method.startswith(API):
+            return handler
+        try:
+            caller = await self._authenticator.identify(credential(handler_call_details.invocation_metadata or ()))
+            check_scope(handler_call_details.method.removeprefix("/"), caller)
+        except AuthError as error:
+            return _refusing(error)
+        return _of(caller, handler)
+
+
+def credential(metadata: Iterable[tuple[str, str | bytes]]) -> str | None:
+    """What a call says who it is by: its bearer token, else its `api-key`, else its `x-api-key`."""
+    found: dict[str, str] = {}
+    for name, value in metadata:
+        if isinstance(value, str):
+            found.setdefault(name, value)
+    authorization = found.get("authorization", "")
+    if authorization[: len(_BEARER)].lower() == _BEARER:
+        return authorization[len(_BEARER) :].strip()
+    return next((found[name].strip() for name in _KEY_NAMES if name in found), None)
+
+
+def check_scope(method: str, caller: Caller) -> None:
+    """Raises ScopeMissing if the caller may not call `method` ("package.Service/Method")."""
+    needed = SCOPES.get(method, _OTHERWISE)
+    if needed and caller.scopes.isdisjoint(needed):
+        raise ScopeMissing(needed)
+
+
+def _of(caller: Caller, handler: Handler) -> Handler:
+    proceed = behaviour_of(handler)
+
+    async def behaviour(request: Any, context: Context) -> Any:
+        if (call := current_call()) is not None:
+            call.caller = caller
+            call.tell({"key": caller.id})
+        return await proceed(request, context)
+
+    return with_behaviour(handler, behaviour)
+
+
+def _refusing(error: AuthError) -> Handler:
+    """Of the kind that begins before a message came, whatever the RPC is: a refused message is never read."""
+
+    async def refuse(requests: object, context: Context) -> None:  # noqa: ARG001  a handler's signature
+        raise error
+
+    made: Handler = grpc.stream_stream_rpc_method_handler(refuse)
+    return made

@@ -1,0 +1,95 @@
+"""Which keys are good."""
+
+from typing import Any
+
+import pytest
+
+from service.auth.errors import AuthError, DisabledKey, ExpiredKey, InvalidKey
+from service.auth.key import digest, id_of, new_id, new_key
+from service.auth.key_ring import KeyRing
+from service.generation.caller import Limits, Scope
+from tests.service.auth.key_files import key_of
+
+NEW_YEAR = 1_798_761_600.0  # 2027-01-01T00:00:00Z
+
+
+def test_key_is_an_id_and_256_bits() -> None:
+    """A key names its id, which may have hyphens, and no two keys of an id are alike."""
+    for key_id in ("a", "search-team", new_id()):
+        first, second = new_key(key_id), new_key(key_id)
+        assert id_of(first) == id_of(second) == key_id
+        assert first != second
+        assert len(first.rpartition("-")[2]) * 4 == 256
+
+
+def test_entry_becomes_a_caller() -> None:
+    """Every field of an entry that says what its holder may do is in the caller."""
+    key, entry = key_of(
+        "team", name="the team", scopes=["embed", "metrics"], models=["a-*"], endpoints=["b"],
+        limits={"max_n": 2}, limits_by_model={"a-1": {"max_tokens": 3}}, min_priority=-5, weight=2.5, cache_group="g",
+    )  # fmt: skip
+    caller = KeyRing([entry]).caller(key, NEW_YEAR)
+    assert (caller.id, caller.name) == ("team", "the team")
+    assert caller.scopes == {Scope.EMBED, Scope.METRICS}
+    assert (caller.models, caller.endpoints) == (("a-*",), ("b",))
+    assert caller.limits.max_n == 2
+    assert caller.limits.max_tokens is None
+    assert isinstance(caller.limits, Limits)
+    assert caller.limits_by_model["a-1"].max_tokens == 3
+    assert (caller.min_priority, caller.weight, caller.cache_group) == (-5, 2.5, "g")
+
+
+def test_cached_prompts_are_a_keys_own_by_default() -> None:
+    """The group of a key without one is its id."""
+    key, entry = key_of("team")
+    assert KeyRing([entry]).caller(key, NEW_YEAR).cache_group == "team"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda key: key[:-1] + ("0" if key[-1] != "0" else "1"),
+        lambda key: key.replace("team", "teem"),
+        lambda key: key.upper(),
+        lambda key: key + "0",
+        lambda key: key[:-1],
+        lambda key: "sk-sluice-",
+        lambda key: "sk-sluice-ä-" + "0" * 64,
+        digest,
+    ],
+)
+def test_what_differs_from_a_key_at_all_is_invalid(spoil: Any) -> None:
+    """Not its neighbour, not another id's, not its hash."""
+    key, entry = key_of("team")
+    with pytest.raises(InvalidKey):
+        KeyRing([entry]).caller(spoil(key), NEW_YEAR)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"expires": "2026-12-31T23:59:59Z"}, ExpiredKey),
+        ({"expires": "2027-01-01"}, ExpiredKey),  # in UTC
+        ({"disabled": True}, DisabledKey),
+        ({"disabled": True, "expires": "2026-01-01"}, DisabledKey),
+    ],
+)
+def test_end_of_a_key_is_told_to_its_holder_only(fields: dict[str, Any], error: type[AuthError]) -> None:
+    """Who has the key hears why it is refused; who has only the id hears what a stranger hears."""
+    key, entry = key_of("team", **fields)
+    ring = KeyRing([entry])
+    with pytest.raises(error):
+        ring.caller(key, NEW_YEAR)
+    with pytest.raises(InvalidKey):
+        ring.caller(new_key("team"), NEW_YEAR)
+
+
+def test_key_before_a_rotation_is_good_until_its_end() -> None:
+    """Both keys are the same caller's; then only the new one is good."""
+    old = new_key("team")
+    key, entry = key_of("team", previous_sha256=digest(old), previous_expires="2027-01-01T00:00:00Z")
+    ring = KeyRing([entry])
+    assert ring.caller(old, NEW_YEAR - 1) == ring.caller(key, NEW_YEAR - 1)
+    with pytest.raises(ExpiredKey):
+        ring.caller(old, NEW_YEAR)
+    assert ring.caller(key, NEW_YEAR).id == "team"

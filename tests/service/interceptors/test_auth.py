@@ -1,0 +1,180 @@
+"""Who is let in, to what, over gRPC."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.descriptor_pool import Default
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from sluice.v1 import model_pb2
+
+from service.auth.key import digest, new_key
+from service.generation.caller import Scope
+from service.interceptors.auth import SCOPES, credential
+from service.server import SERVICES, Server, StartError
+from service.telemetry import Telemetry
+from tests.engine.fakes import until
+from tests.service.auth.key_files import write
+from tests.service.fakes import Running, refused, request, running, settings_of
+
+Code = grpc.StatusCode
+
+
+@asynccontextmanager
+async def guarded(path: Path, **keys: dict[str, Any]) -> AsyncIterator[tuple[Running, dict[str, str]]]:
+    """A running service with those keys, and the keys."""
+    made = write(path, **keys)
+    async with running(auth={"keys_file": path}) as run:
+        yield run, made
+
+
+def bearing(key: str) -> tuple[tuple[str, str], ...]:
+    """The metadata of a call with a key."""
+    return (("authorization", f"Bearer {key}"),)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the keys stand."""
+    return tmp_path / "keys.yaml"
+
+
+def test_every_rpc_has_its_scopes() -> None:
+    """The table has all methods of all services, and no other."""
+    services = [Default().FindServiceByName(name) for name in SERVICES]
+    assert set(SCOPES) == {f"{service.full_name}/{method.name}" for service in services for method in service.methods}
+
+
+@pytest.mark.parametrize("method", ["Chat", "StreamChat"])
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ((), "MISSING_KEY"),
+        ((("authorization", "Basic dTpw"),), "MISSING_KEY"),
+        ((("authorization", "Bearer "),), "MISSING_KEY"),
+        ((("authorization", "Bearer nonsense"),), "INVALID_KEY"),
+        (bearing(new_key("team")), "INVALID_KEY"),
+        (bearing(new_key("nobody")), "INVALID_KEY"),
+    ],
+)
+async def test_without_a_good_key_nothing_is_generated(
+    path: Path, method: str, metadata: tuple[tuple[str, str], ...], reason: str
+) -> None:
+    """UNAUTHENTICATED with its reason, and the call's id; the engine made no step."""
+    async with guarded(path, team={}) as (run, _):
+        refusal = await refused(getattr(run.chat, method)(request(), metadata=(*metadata, ("x-request-id", "r-1"))))
+        assert (refusal.code, refusal.info.reason, refusal.request_id) == (Code.UNAUTHENTICATED, reason, "r-1")
+        assert run.runner.num_steps == 0
+
+
+@pytest.mark.parametrize("name", ["authorization", "api-key", "x-api-key"])
+async def test_key_may_come_by_three_names(path: Path, name: str) -> None:
+    """A good key is let in, streamed and whole."""
+    async with guarded(path, team={}) as (run, keys):
+        metadata = ((name, f"Bearer {keys['team']}" if name == "authorization" else keys["team"]),)
+        assert (await run.chat.Chat(request(), metadata=metadata)).choices
+        assert [event async for event in run.chat.StreamChat(request(), metadata=metadata)]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "found"),
+    [
+        ([("authorization", "Bearer a"), ("api-key", "b"), ("x-api-key", "c")], "a"),
+        ([("x-api-key", "c"), ("api-key", "b")], "b"),
+        ([("authorization", "Basic a"), ("x-api-key", "c")], "c"),
+        ([("authorization", "bearer  a ")], "a"),
+        ([("authorization", "Bearer a"), ("authorization", "Bearer b")], "a"),
+        ([("authorization-bin", b"Bearer a")], None),
+    ],
+)
+def test_bearer_token_counts_before_other_names(metadata: list[tuple[str, str | bytes]], found: str | None) -> None:
+    """Of several credentials one counts, the same always."""
+    assert credential(metadata) == found
+
+
+async def test_key_without_the_scope_is_refused(path: Path) -> None:
+    """PERMISSION_DENIED names the scope; a known caller may list models whatever its scopes are."""
+    async with guarded(path, embedder={"scopes": ["embed"]}, mute={"scopes": []}) as (run, keys):
+        refusal = await refused(run.chat.Chat(request(), metadata=bearing(keys["embedder"])))
+        assert (refusal.code, refusal.info.reason) == (Code.PERMISSION_DENIED, "SCOPE_MISSING")
+        assert dict(refusal.info.metadata) == {"scopes": "generate"}
+        assert refusal.text == "the key lacks the scope generate"
+        await run.models.ListModels(model_pb2.ListModelsRequest(), metadata=bearing(keys["mute"]))
+
+
+async def test_refused_message_is_not_read(path: Path) -> None:
+    """A message that can't even be decoded is refused for its key, which is looked at before it."""
+    async with guarded(path, team={}) as (run, keys):
+        chat: Any = run.channel.unary_unary("/sluice.v1.ChatService/Chat", request_serializer=None)
+        refusal = await refused(chat(b"\xff" * (1 << 20), metadata=bearing(new_key("team"))))
+        assert refusal.info.reason == "INVALID_KEY"
+        undecodable = await refused(chat(b"\xff" * (1 << 20), metadata=bearing(keys["team"])))
+        assert undecodable.code is not Code.UNAUTHENTICATED
+
+
+async def test_health_and_reflection_need_no_key(path: Path) -> None:
+    """Balancers have none, and reflection tells what is published."""
+    async with guarded(path, team={}) as (run, _):
+        assert await run.status() == "SERVING"
+        channel: Any = run.channel
+        stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
+        asked = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
+        assert [answer async for answer in stub.ServerReflectionInfo(asked)]
+
+
+async def test_log_names_the_key_and_never_shows_it(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The line of a call has the key's id; neither key nor hash is anywhere."""
+    caplog.set_level("DEBUG")
+    async with guarded(path, team={}) as (run, keys):
+        await run.chat.Chat(request(), metadata=bearing(keys["team"]))
+        await refused(run.chat.Chat(request(), metadata=bearing(keys["team"] + "x")))
+    lines = json.dumps([vars(record) for record in caplog.records], default=str)
+    assert '"key": "team"' in lines
+    assert keys["team"] not in lines
+    assert digest(keys["team"]) not in lines
+
+
+async def test_keys_are_read_again_while_serving(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A new key is good and a removed one isn't, without a restart; a broken file changes nothing and is told once."""
+    async with guarded(path, first={}) as (run, keys):
+        first = bearing(keys["first"])
+        spoil(path)
+        await until(lambda: any("can't be used" in record.message for record in caplog.records))
+        assert (await run.chat.Chat(request(), metadata=first)).choices
+        second = bearing(write(path, second={})["second"])
+        while (refusal := await outcome(run.chat.Chat(request(), metadata=second))) is not None:
+            assert refusal == "INVALID_KEY"
+        assert await outcome(run.chat.Chat(request(), metadata=first)) == "INVALID_KEY"
+    assert sum("can't be used" in record.message for record in caplog.records) == 1
+
+
+def spoil(path: Path) -> None:
+    """Make it a file that can't be read."""
+    path.write_text("keys: [nonsense")
+
+
+async def outcome(call: Any) -> str | None:
+    """Why a call was refused; None if it wasn't."""
+    try:
+        reason: str = (await refused(call)).info.reason
+    except AssertionError:
+        return None
+    return reason
+
+
+def test_start_needs_good_keys(path: Path) -> None:
+    """A file that can't be used ends the start, with its path."""
+    spoil(path)
+    telemetry = Telemetry(None)
+    with pytest.raises(StartError, match=f"^auth.keys_file: {path}: "):
+        Server(settings_of(auth={"keys_file": path}), telemetry)
+    telemetry.shutdown()
+
+
+def test_scopes_of_the_table_are_all_but_the_operators() -> None:
+    """No RPC needs what an operator's pages need, and every other scope opens something."""
+    assert frozenset().union(*SCOPES.values()) == set(Scope) - {Scope.ADMIN, Scope.METRICS}
