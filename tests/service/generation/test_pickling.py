@@ -17,6 +17,7 @@ import pytest
 import service.generation
 from service.generation import errors
 from service.generation.answer_request import AnswerRequest
+from service.generation.caller import Caller, Limits, Scope
 from service.generation.constraint import Constraint, Grammar, ReasoningLimit, ReasoningMarkers, ReasoningStart
 from service.generation.conversation import (
     Conversation,
@@ -71,6 +72,8 @@ CONVERSATION = Conversation((MESSAGE,), (FUNCTION,), CHOICE, reasoning_effort=Re
 FORMAT = JsonSchema("{}", strict=True, field="f")
 
 VALUES: list[Any] = [
+    Limits(requests_per_minute=3),
+    Caller("a", scopes=frozenset({Scope.EMBED}), limits_by_model={"m": Limits(max_n=1)}),
     SAMPLING,
     STOPPING,
     LOGPROBS,
