@@ -153,7 +153,7 @@ class Side:
             for serial, output in report.outputs:
                 if isinstance(output, GenerationOutput):
                     tokens.setdefault(serial, []).extend(output.token_ids)
-            self.stats = report.stats or self.stats
+            self.stats = report.stats[-1] if report.stats else self.stats
         seconds = time.perf_counter() - began
         if constraint:
             self._core.receive(Abort(CONSTRAINT))

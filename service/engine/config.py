@@ -18,6 +18,7 @@ _OTHER_KINDS = {
     "prefix_caching",
     "watermark",
     "max_slowdown",
+    "output_interval_s",
     "speculation",
     "draft_model",
     "draft_quantization",
@@ -43,6 +44,7 @@ class EngineConfig:
     max_batch_sequences: int = 64  # sequences that hold cache blocks at a time
     max_prefill_chunk: int = 512  # prompt tokens in a step that also decodes, at most
     max_slowdown: float = 2.5  # times a step's time that only decodes, on average, where it prefills too; above 1
+    output_interval_s: float = 0.02  # tokens of a stream leave together if they come faster; 0: after each step
     worker: Literal["thread", "process"] = "process"  # where it computes: of the service's process, or of its own
     block_size: int = 16  # tokens a cache block
     num_blocks: int | None = None
@@ -69,6 +71,8 @@ class EngineConfig:
             raise ValueError("draft_quantization needs draft_model")
         if not self.max_slowdown > 1:
             raise ValueError(f"max_slowdown must be above 1, not {self.max_slowdown!r}")
+        if not 0 <= self.output_interval_s <= 1:
+            raise ValueError(f"output_interval_s must be between 0 and 1, not {self.output_interval_s!r}")
         if self.max_batch_sequences > self.max_batch_tokens:
             raise ValueError(
                 f"max_batch_sequences ({self.max_batch_sequences}) must not exceed max_batch_tokens "

@@ -90,7 +90,7 @@ class EngineCore:
                 report.errors.append((group.serial, error))
             self.abort(group.serial)
         self._compute(report, began)
-        report.stats = self.stats()
+        report.stats.append(self.stats())
         return report
 
     def _compute(self, report: Report, began: float) -> None:

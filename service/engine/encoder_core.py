@@ -58,6 +58,11 @@ class EncoderCore:
         """Whether a step would do anything."""
         return bool(self._turns)
 
+    @property
+    def output_interval_s(self) -> float:
+        """0, since each vector is waited for."""
+        return 0.0
+
     def open(self, tell: Tell) -> None:
         """`tell` takes what is told of mail."""
         self._tell = tell
@@ -83,12 +88,12 @@ class EncoderCore:
         self._expire(report, began)
         if batch := self._schedule():
             self._compute(batch, report, began)
-        report.stats = self.stats()
+        report.stats.append(self.stats())
         return report
 
     def report(self) -> Report:
         """The state between two steps."""
-        return Report(stats=self.stats())
+        return Report(stats=[self.stats()])
 
     def close(self) -> None:
         """Nothing runs beside the steps."""

@@ -179,8 +179,8 @@ class EngineFront(Generic[OpenedT]):
         """What the engine's side tells goes to those who wait for it, if they are still there."""
         if report.heartbeat is not None:
             self._heartbeat = report.heartbeat
-        if report.stats is not None:
-            self._take_stats(report.stats)
+        for stats in report.stats:
+            self._take_stats(stats)
         for serial in report.started:
             if opened := self._opened.get(serial):
                 opened.start()

@@ -49,6 +49,7 @@ class GeneratorCore:
         self._core = EngineCore(Scheduler(config, pool, speculation), runner, clock)
         self._tokenizer = tokenizer
         self._prefix_caching = config.prefix_caching
+        self._output_interval_s = config.output_interval_s
         self._eos_token_ids = frozenset(eos_token_ids)
         self._compilations = Compilations(compile_constraint)
 
@@ -56,6 +57,11 @@ class GeneratorCore:
     def has_work(self) -> bool:
         """Whether a step would do anything."""
         return self._core.has_work
+
+    @property
+    def output_interval_s(self) -> float:
+        """How long the outputs of short steps may be held back to leave together."""
+        return self._output_interval_s
 
     def open(self, tell: Tell) -> None:
         """`tell` takes reports of compilations."""
@@ -81,7 +87,7 @@ class GeneratorCore:
 
     def report(self) -> Report:
         """The state between two steps."""
-        return Report(stats=self._core.stats())
+        return Report(stats=[self._core.stats()])
 
     def close(self) -> None:
         """Compile nothing more."""

@@ -10,6 +10,7 @@ import time
 from typing import Protocol, TypeAlias
 
 from service.engine.mail import Mail, Report, Stop, Tell
+from service.engine.pace import Pace
 
 BEAT_S = 1.0  # how often an idle engine reports that it lives
 
@@ -22,6 +23,10 @@ class Core(Protocol):
     @property
     def has_work(self) -> bool:
         """Whether a step would do anything."""
+
+    @property
+    def output_interval_s(self) -> float:
+        """How long, in seconds, the outputs of short steps may be held back to leave together."""
 
     def open(self, tell: Tell) -> None:
         """Called once, before all else. `tell` takes reports of what is done beside the steps, from any thread."""
@@ -42,28 +47,33 @@ class Core(Protocol):
 def run(core: Core, mailbox: Mailbox, tell: Tell, *, beat_s: float = BEAT_S) -> None:
     """Serve until `Stop`. Passes on whatever a step raises."""
     core.open(tell)
+    pace = Pace(tell, core.output_interval_s)
     try:
         tell(_with_heartbeat(core.report()))
-        while _receive(core, mailbox, tell, beat_s):
+        while _receive(core, mailbox, pace, beat_s):
             if core.has_work:
-                tell(_with_heartbeat(core.step()))
+                pace.put(_with_heartbeat(core.step()))
     finally:
         core.close()
 
 
-def _receive(core: Core, mailbox: Mailbox, tell: Tell, beat_s: float) -> bool:
+def _receive(core: Core, mailbox: Mailbox, pace: Pace, beat_s: float) -> bool:
     """Take what is in the mailbox, waiting for it only if there is no work; False if the loop is to end.
 
     Without work there is no step to report what has come or gone, so it is reported here, and that the engine lives.
     """
     is_news = False
     while True:
+        if not core.has_work:
+            pace.flush()
         try:
             mail = mailbox.get(block=not core.has_work and not is_news, timeout=beat_s)
         except queue.Empty:
             if not core.has_work:
-                tell(_with_heartbeat(core.report()))
+                pace.put(_with_heartbeat(core.report()))
+                pace.flush()
             return True
+        pace.flush()
         if isinstance(mail, Stop):
             return False
         core.receive(mail)

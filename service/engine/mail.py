@@ -79,17 +79,18 @@ Output: TypeAlias = GenerationOutput | InputVector | Done
 
 @dataclass(slots=True)
 class Report:
-    """What a step, or what was done beside the steps, has brought.
+    """What a step or several have brought, or what was done beside the steps.
 
     `started` are the serials of which nothing had been computed before. Each of `errors` ends what its serial names.
-    `heartbeat` and `stats` are those of the report's making, None where it wasn't made between two steps.
+    `stats` are those after each step, or the newest ones where there was none; they and `heartbeat` are missing where
+    the report wasn't made between two steps.
     """
 
     started: list[int] = field(default_factory=list)
     outputs: list[tuple[int, Output]] = field(default_factory=list)
     errors: list[tuple[int, EngineError]] = field(default_factory=list)
     heartbeat: float | None = None  # time.monotonic()
-    stats: EngineStats | None = None
+    stats: list[EngineStats] = field(default_factory=list)
 
     def __reduce__(self) -> tuple[abc.Callable[..., Report], tuple[Any, ...]]:
         """What was generated crosses as plain tuples, since these pickle in a third of a named tuple's time."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from itertools import chain
 
 from service.generation.errors import EngineError
-from service.generation.output import GenerationOutput
+from service.generation.output import GenerationOutput, merged
 
 
 class OutputStream(AsyncIterator[GenerationOutput]):
@@ -67,19 +66,4 @@ class OutputStream(AsyncIterator[GenerationOutput]):
                 raise StopAsyncIteration
             self._news.clear()
             await self._news.wait()
-        return _merge(self._pending.pop(next(iter(self._pending))))
-
-
-def _merge(outputs: list[GenerationOutput]) -> GenerationOutput:
-    """One output for several of the same choice; in one pass, since a reader may have missed thousands."""
-    last = outputs[-1]
-    if len(outputs) == 1:
-        return last
-    return last._replace(
-        token_ids=tuple(chain.from_iterable(output.token_ids for output in outputs)),
-        token_times=tuple(chain.from_iterable(output.token_times for output in outputs)),
-        text="".join(output.text for output in outputs),
-        text_ends=tuple(chain.from_iterable(output.text_ends for output in outputs)),
-        logprobs=tuple(chain.from_iterable(output.logprobs for output in outputs)),
-        prompt_logprobs=tuple(chain.from_iterable(output.prompt_logprobs for output in outputs)),
-    )
+        return merged(self._pending.pop(next(iter(self._pending))))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 
@@ -63,3 +64,18 @@ class GenerationOutput(NamedTuple):
     stop_sequence: str | None = None  # the string that ended it, with STOP_SEQUENCE
     num_cached_tokens: int = 0  # prompt tokens whose cache entries were found, not computed
     request_index: int = 0  # among the requests that were opened together
+
+
+def merged(outputs: Sequence[GenerationOutput]) -> GenerationOutput:
+    """One output for several of the same choice, in their order; in one pass, since they may be thousands."""
+    last = outputs[-1]
+    if len(outputs) == 1:
+        return last
+    return last._replace(
+        token_ids=tuple(chain.from_iterable(output.token_ids for output in outputs)),
+        token_times=tuple(chain.from_iterable(output.token_times for output in outputs)),
+        text="".join(output.text for output in outputs),
+        text_ends=tuple(chain.from_iterable(output.text_ends for output in outputs)),
+        logprobs=tuple(chain.from_iterable(output.logprobs for output in outputs)),
+        prompt_logprobs=tuple(chain.from_iterable(output.prompt_logprobs for output in outputs)),
+    )

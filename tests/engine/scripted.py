@@ -205,6 +205,11 @@ class StrictCore:
     def has_work(self) -> bool:
         return self.core.has_work
 
+    @property
+    def output_interval_s(self) -> float:
+        """As the core says."""
+        return self.core.output_interval_s
+
     def open(self, tell: Tell) -> None:
         self.tell = tell
         self.core.open(tell)
