@@ -33,7 +33,8 @@ class EngineConfig:
     encoders have none. `quantization` None keeps the weights' own numbers; with int8 or int4 they are rounded as they
     are loaded, which only some backends can.
     `num_blocks` None is as many as the memory holds, `max_model_len` None the model's own context length,
-    `num_threads` None as many as suit its size. `prefix_caching` False keeps requests from sharing cached prompts; the
+    `num_threads` None as many as suit its size, `output_interval_s` None 0.02 where the CPU computes, which has the
+    sending to do as well, and 0 elsewhere. `prefix_caching` False keeps requests from sharing cached prompts; the
     choices of one request share theirs all the same. `draft_model`, a folder or a hub id, is a cheaper one of the same
     vocabulary, whose guesses take the place of those from a text's own past; `draft_quantization` is for its weights.
     """
@@ -44,7 +45,7 @@ class EngineConfig:
     max_batch_sequences: int = 64  # sequences that hold cache blocks at a time
     max_prefill_chunk: int = 512  # prompt tokens in a step that also decodes, at most
     max_slowdown: float = 2.5  # times a step's time that only decodes, on average, where it prefills too; above 1
-    output_interval_s: float = 0.02  # tokens of a stream leave together if they come faster; 0: after each step
+    output_interval_s: float | None = None  # tokens of a stream that come faster leave together; 0: after each step
     worker: Literal["thread", "process"] = "process"  # where it computes: of the service's process, or of its own
     block_size: int = 16  # tokens a cache block
     num_blocks: int | None = None
@@ -71,7 +72,7 @@ class EngineConfig:
             raise ValueError("draft_quantization needs draft_model")
         if not self.max_slowdown > 1:
             raise ValueError(f"max_slowdown must be above 1, not {self.max_slowdown!r}")
-        if not 0 <= self.output_interval_s <= 1:
+        if self.output_interval_s is not None and not 0 <= self.output_interval_s <= 1:
             raise ValueError(f"output_interval_s must be between 0 and 1, not {self.output_interval_s!r}")
         if self.max_batch_sequences > self.max_batch_tokens:
             raise ValueError(

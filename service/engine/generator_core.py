@@ -49,7 +49,7 @@ class GeneratorCore:
         self._core = EngineCore(Scheduler(config, pool, speculation), runner, clock)
         self._tokenizer = tokenizer
         self._prefix_caching = config.prefix_caching
-        self._output_interval_s = config.output_interval_s
+        self._output_interval_s = config.output_interval_s or 0.0
         self._eos_token_ids = frozenset(eos_token_ids)
         self._compilations = Compilations(compile_constraint)
 

@@ -48,8 +48,15 @@ def test_rest_stream_equals_whole(stack: Stack, whole: str) -> None:
                 pieces += [c["delta"].get("content") or "" for c in json.loads(line[6:])["choices"]]
             last = line or last
     assert last == "data: [DONE]"
-    assert len(pieces) > 3
     assert "".join(pieces) == whole
+
+
+def test_a_long_answer_comes_in_pieces(stack: Stack) -> None:
+    """One at each delivery, though its tokens may leave together."""
+    body = rest_body(stream=True) | {"temperature": 2, "seed": 1, "max_tokens": 1000}
+    with httpx.stream("POST", f"{stack.door}/v1/chat/completions", json=body, timeout=60) as answer:
+        pieces = [line for line in answer.iter_lines() if line.startswith("data: {")]
+    assert len(pieces) > 5
 
 
 def test_grpc_stream_equals_rest(stack: Stack, whole: str) -> None:

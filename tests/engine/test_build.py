@@ -107,6 +107,18 @@ def test_build_gives_a_small_model_one_thread(
     assert build_engine(str(folder), replace(SMALL, num_threads=wanted)).config.num_threads == expected
 
 
+@pytest.mark.parametrize(("wanted", "expected"), [(None, 0.02), (0.0, 0.0), (0.5, 0.5)])
+def test_tokens_leave_together_on_a_cpu(folder: Path, wanted: float | None, expected: float) -> None:
+    """Unless a setting says how often."""
+    assert build_engine(str(folder), replace(SMALL, output_interval_s=wanted)).config.output_interval_s == expected
+
+
+@pytest.mark.parametrize("wrong", [-0.01, 1.5, float("nan")])
+def test_an_interval_must_be_a_part_of_a_second(wrong: float) -> None:
+    with pytest.raises(ValueError, match="output_interval_s must be between 0 and 1"):
+        EngineConfig(output_interval_s=wrong)
+
+
 @pytest.mark.parametrize(("available", "expected"), [(10**12, 4 * 8), (64 * 1536 * 2, 6), (1536 * 16 * 2 - 1, None)])
 def test_build_sizes_the_cache(
     folder: Path,
