@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 
 class Scope(StrEnum):
@@ -52,5 +53,17 @@ class Caller:
     weight: float = 1.0
     cache_group: str = ""
 
+    def may_use(self, model: str) -> bool:
+        """Whether a model of that name is there for the caller; if not, it is as if it weren't served."""
+        return _matches(model, self.models)
+
+    def may_reach(self, endpoint: str, models: Iterable[str]) -> bool:
+        """Whether an endpoint of that name is there for the caller; that takes all `models` behind it, too."""
+        return _matches(endpoint, self.endpoints) and all(map(self.may_use, models))
+
 
 ANONYMOUS = Caller()
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return "*" in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -49,6 +49,7 @@ from service.interceptors.policy import Behaviour, Context, Policy
 from service.registry.errors import (
     DeploymentNotFound,
     EndpointExists,
+    EndpointNotAllowed,
     EndpointNotFound,
     EndpointReadOnly,
     ModelNotFound,
@@ -101,6 +102,7 @@ TABLE = (
     Row(VersionNotFound, Code.NOT_FOUND, "VERSION_NOT_FOUND"),
     Row(DeploymentNotFound, Code.NOT_FOUND, "DEPLOYMENT_NOT_FOUND"),
     Row(EndpointNotFound, Code.NOT_FOUND, "ENDPOINT_NOT_FOUND"),
+    Row(EndpointNotAllowed, Code.PERMISSION_DENIED, "ENDPOINT_NOT_ALLOWED"),
     Row(EndpointExists, Code.ALREADY_EXISTS, "ENDPOINT_EXISTS"),
     Row(EndpointReadOnly, Code.FAILED_PRECONDITION, "ENDPOINT_READ_ONLY"),
     Row(TooManyEndpoints, Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS"),
@@ -190,7 +192,7 @@ def _values(error: Exception) -> Iterator[tuple[str, str]]:
             yield "field", error.field
         case ModelNotFound() | VersionNotFound() | DeploymentNotFound():
             yield from vars(error).items()
-        case EndpointNotFound() | EndpointExists() | EndpointReadOnly():
+        case EndpointNotFound() | EndpointNotAllowed() | EndpointExists() | EndpointReadOnly():
             yield "endpoint", error.endpoint
         case TooManyEndpoints():
             yield "limit", str(error.max_endpoints)

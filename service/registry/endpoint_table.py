@@ -1,7 +1,8 @@
 """The endpoints beside the models' own.
 
 There are the endpoints of the settings, which never change, and those that callers made, which a store keeps if there
-is one. The table belongs to the event loop; the store is written on another thread.
+is one. Within a call the table has what the caller may reach, and nothing else. It belongs to the event loop; the store
+is written on another thread.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
+from service.call import current_caller
 from service.registry.description import Endpoint, ServedEntity
 from service.registry.errors import (
     DeploymentNotFound,
+    EndpointExists,
     EndpointNotFound,
     EndpointReadOnly,
     ModelNotFound,
@@ -54,11 +57,16 @@ class EndpointTable:
 
     def __iter__(self) -> Iterator[Endpoint]:
         """The endpoints in the order of their names."""
-        return iter(sorted({**self._made, **self._configured}.values(), key=lambda endpoint: endpoint.name))
+        return iter(filter(None, map(self.find, sorted({*self._made, *self._configured}))))
 
     def find(self, name: str) -> Endpoint | None:
         """The endpoint of that name, if there is one."""
-        return self._configured.get(name) or self._made.get(name)
+        endpoint = self._configured.get(name) or self._made.get(name)
+        return endpoint if endpoint is not None and _is_seen(endpoint) else None
+
+    def is_taken(self, name: str) -> bool:
+        """Whether an endpoint has that name, be it one that is kept from the caller."""
+        return name in self._configured or name in self._made
 
     def get(self, name: str) -> Endpoint:
         """Raises EndpointNotFound."""
@@ -82,41 +90,61 @@ class EndpointTable:
                 return entity
         raise DeploymentNotFound(name, deployment)
 
-    async def put(self, name: str, make: Callable[[Endpoint | None], Endpoint]) -> Endpoint:
-        """Put `make(the endpoint of that name, or None)` in its place, and return it.
+    async def add(self, name: str, make: Callable[[], Endpoint]) -> Endpoint:
+        """Make an endpoint of that name, `make()`, and return it.
 
         Changes go one after the other, and are on the disk when this returns, even if its caller leaves meanwhile; one
-        that can't be written is not made. Raises EndpointReadOnly for an endpoint of the settings, TooManyEndpoints,
-        OSError, and what `make` raises.
+        that can't be written is not made. Raises EndpointExists, of an endpoint that is kept from the caller as well,
+        TooManyEndpoints, OSError, and what `make` raises.
         """
-        return await asyncio.shield(self._put(name, make))
+        return await asyncio.shield(self._add(name, make))
+
+    async def change(self, name: str, make: Callable[[Endpoint], Endpoint]) -> Endpoint:
+        """Put `make(the endpoint of that name)` in its place, and return it.
+
+        Raises EndpointNotFound, EndpointReadOnly for an endpoint of the settings, and as `add` does.
+        """
+        return await asyncio.shield(self._change(name, make))
 
     async def remove(self, name: str) -> None:
-        """Remove the endpoint of that name. Raises EndpointNotFound, and as `put` does."""
+        """Remove the endpoint of that name. Raises as `change` does."""
         await asyncio.shield(self._remove(name))
 
-    async def _put(self, name: str, make: Callable[[Endpoint | None], Endpoint]) -> Endpoint:
+    async def _add(self, name: str, make: Callable[[], Endpoint]) -> Endpoint:
         async with self._changing:
-            self._check_made_by_callers(name)
-            endpoint = make(self._made.get(name))
-            made = {other: each for other, each in self._made.items() if other != name} | {name: endpoint}
-            if len(made) > max(len(self._made), MAX_ENDPOINTS):
+            if self.is_taken(name):
+                raise EndpointExists(name)
+            endpoint = make()
+            if len(self._made) >= MAX_ENDPOINTS:
                 raise TooManyEndpoints(MAX_ENDPOINTS)
-            await self._keep(made)
+            await self._keep({**self._made, name: endpoint})
+            return endpoint
+
+    async def _change(self, name: str, make: Callable[[Endpoint], Endpoint]) -> Endpoint:
+        async with self._changing:
+            endpoint = make(self._changeable(name))
+            await self._keep({**self._without(name), name: endpoint})
             return endpoint
 
     async def _remove(self, name: str) -> None:
         async with self._changing:
-            self._check_made_by_callers(name)
-            if name not in self._made:
-                raise EndpointNotFound(name)
-            await self._keep({other: each for other, each in self._made.items() if other != name})
+            self._changeable(name)
+            await self._keep(self._without(name))
 
-    def _check_made_by_callers(self, name: str) -> None:
+    def _changeable(self, name: str) -> Endpoint:
+        endpoint = self.get(name)
         if name in self._configured:
             raise EndpointReadOnly(name, "is part of the service's settings; change it there")
+        return endpoint
+
+    def _without(self, name: str) -> Mapping[str, Endpoint]:
+        return {other: each for other, each in self._made.items() if other != name}
 
     async def _keep(self, made: Mapping[str, Endpoint]) -> None:
         if self._store is not None:
             await asyncio.to_thread(self._store.write, made.values())
         self._made = made
+
+
+def _is_seen(endpoint: Endpoint) -> bool:
+    return current_caller().may_reach(endpoint.name, (entity.model for entity in endpoint.entities))

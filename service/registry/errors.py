@@ -44,6 +44,14 @@ class EndpointNotFound(RegistryError):
         self.endpoint = endpoint
 
 
+class EndpointNotAllowed(RegistryError):
+    """An endpoint is to have a name that its maker's key is not for."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(f"the key may not make an endpoint named {endpoint!r}")
+        self.endpoint = endpoint
+
+
 class EndpointExists(RegistryError):
     """An endpoint is to have a name that another one, or a model, has."""
 

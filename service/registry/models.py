@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from service.call import current_caller
 from service.engine.port import Embedder, Generator
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest, UnsupportedTask
@@ -64,7 +65,11 @@ ServedModel: TypeAlias = ServedGenerator | ServedEncoder
 
 
 class Registry:
-    """All that is served. Models and endpoints share one name space; where both have a name, the model counts."""
+    """All that is served. Models and endpoints share one name space; where both have a name, the model counts.
+
+    Within a call it has what the caller may use, and nothing else: what is kept from him looks like what isn't there.
+    Outside of a call it has everything.
+    """
 
     def __init__(self) -> None:
         self._models: dict[str, ServedModel] = {}
@@ -95,7 +100,11 @@ class Registry:
 
     def find(self, name: str) -> ServedModel | None:
         """The model of that name, if it is served."""
-        return self._models.get(name)
+        return self._models.get(name) if current_caller().may_use(name) else None
+
+    def is_taken(self, name: str) -> bool:
+        """Whether a model or an endpoint has that name, be it one that is kept from the caller."""
+        return name in self._models or self.endpoints.is_taken(name)
 
     def common_task(self, names: Sequence[str]) -> Task:
         """The first task that all those models serve; chat comes before completion.
@@ -142,4 +151,5 @@ class Registry:
 
     def __iter__(self) -> Iterator[ServedModel]:
         """The models in the order of their names."""
-        return iter(sorted(self._models.values(), key=lambda model: model.name))
+        found = [model for name in self._models if (model := self.find(name)) is not None]
+        return iter(sorted(found, key=lambda model: model.name))

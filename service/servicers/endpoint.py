@@ -1,4 +1,4 @@
-"""sluice.v1.EndpointService. It has no rule about who may change an endpoint."""
+"""sluice.v1.EndpointService. Who may change endpoints at all is the business of `service.interceptors.auth`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from sluice.v1 import endpoint_pb2, endpoint_pb2_grpc
 
+from service.call import current_caller
 from service.contract.model import endpoint_message, to_entities
 from service.registry.description import Endpoint
-from service.registry.errors import EndpointExists, EndpointNotFound, EndpointReadOnly
+from service.registry.errors import EndpointExists, EndpointNotAllowed, EndpointReadOnly
 from service.registry.models import Registry
 
 _log = logging.getLogger(__name__)
@@ -49,14 +50,10 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
     ) -> endpoint_pb2.CreateEndpointResponse:
         entities = to_entities(request.entities)
 
-        def make(found: Endpoint | None) -> Endpoint:
-            if found is not None:
-                raise EndpointExists(request.name)
-            return self._registry.new_endpoint(request.name, entities)
-
-        if self._registry.find(request.name) or self._registry.endpoints.find(request.name):
-            raise EndpointExists(request.name)
-        endpoint = await self._registry.endpoints.put(request.name, make)
+        self._check_free(request.name)
+        endpoint = await self._registry.endpoints.add(
+            request.name, lambda: self._registry.new_endpoint(request.name, entities)
+        )
         _log.info("endpoint was made", extra={"fields": {"endpoint": request.name}})
         return endpoint_pb2.CreateEndpointResponse(endpoint=endpoint_message(endpoint))
 
@@ -67,14 +64,12 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
     ) -> endpoint_pb2.UpdateEndpointResponse:
         entities = to_entities(request.entities)
 
-        def make(found: Endpoint | None) -> Endpoint:
-            if found is None:
-                raise EndpointNotFound(request.name)
+        def make(found: Endpoint) -> Endpoint:
             endpoint = self._registry.new_endpoint(request.name, entities)
             return replace(endpoint, created_ns=found.created_ns, config_version=found.config_version + 1)
 
         self._check_changeable(request.name)
-        endpoint = await self._registry.endpoints.put(request.name, make)
+        endpoint = await self._registry.endpoints.change(request.name, make)
         _log.info("endpoint was changed", extra={"fields": {"endpoint": request.name}})
         return endpoint_pb2.UpdateEndpointResponse(endpoint=endpoint_message(endpoint))
 
@@ -87,6 +82,12 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
         await self._registry.endpoints.remove(request.name)
         _log.info("endpoint was removed", extra={"fields": {"endpoint": request.name}})
         return endpoint_pb2.DeleteEndpointResponse()
+
+    def _check_free(self, name: str) -> None:
+        if not current_caller().may_reach(name, ()):
+            raise EndpointNotAllowed(name)
+        if self._registry.is_taken(name):
+            raise EndpointExists(name)
 
     def _check_changeable(self, name: str) -> None:
         if self._registry.find(name):

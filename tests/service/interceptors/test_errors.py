@@ -14,6 +14,7 @@ from service.interceptors.errors import DOMAIN, TABLE
 from service.registry.errors import (
     DeploymentNotFound,
     EndpointExists,
+    EndpointNotAllowed,
     EndpointNotFound,
     EndpointReadOnly,
     ModelNotFound,
@@ -96,6 +97,7 @@ CASES = [
         values={"endpoint": "both", "deployment": "third"},
     ),
     Case(EndpointNotFound("both"), Code.NOT_FOUND, "ENDPOINT_NOT_FOUND", values={"endpoint": "both"}),
+    Case(EndpointNotAllowed("both"), Code.PERMISSION_DENIED, "ENDPOINT_NOT_ALLOWED", values={"endpoint": "both"}),
     Case(EndpointExists("both"), Code.ALREADY_EXISTS, "ENDPOINT_EXISTS", values={"endpoint": "both"}),
     Case(
         EndpointReadOnly("both", "is fixed"),

@@ -1,0 +1,179 @@
+"""Models and endpoints that a key may not use are not there for it, in any RPC.
+
+The service has the models `seen1` and `hidn1`, and the endpoints `seen2` (over seen1), `hidn2` (a name the key may not
+reach), `hidn3` (a name it may, over a model it may not use). Names that nobody has are as long as hidden ones, so that
+refusals can be compared byte for byte.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf import json_format
+from google.protobuf.descriptor_pool import Default
+from google.protobuf.message_factory import GetMessageClass
+from grpc import aio
+
+from service.interceptors.auth import SCOPES
+from tests.service.auth.key_files import write
+from tests.service.endpoint_fakes import serving
+from tests.service.fakes import Refusal, refused
+
+ALL = ["generate", "embed", "tokenize", "endpoints:read", "endpoints:write"]
+KEYS = {
+    "team": {"scopes": ALL, "models": ["seen*", "encoder"], "endpoints": ["seen*", "hidn3", "nobd3"]},
+    "operator": {"scopes": ALL},
+}
+PAIRS = [("hidn1", "nobd1"), ("hidn2", "nobd2"), ("hidn3", "nobd3")]
+
+
+def message(model: str) -> dict[str, Any]:
+    """A request with one message."""
+    return {"model": model, "messages": [{"role": "ROLE_USER", "content": [{"text": "hi"}]}]}
+
+
+def entities(model: str) -> list[dict[str, Any]]:
+    """All traffic to one model."""
+    return [{"name": "only", "model": model, "trafficPercentage": 100}]
+
+
+# For each RPC the requests that ask for something by name.
+BY_NAME: list[tuple[str, Any]] = [
+    ("ChatService/Chat", message),
+    ("ChatService/StreamChat", message),
+    ("CompletionService/Complete", lambda name: {"model": name, "prompts": [{"text": "a"}]}),
+    ("CompletionService/StreamComplete", lambda name: {"model": name, "prompts": [{"text": "a"}]}),
+    (
+        "ResponseService/CreateResponse",
+        lambda name: {"model": name, "input": [{"message": message("")["messages"][0]}]},
+    ),
+    (
+        "ResponseService/StreamResponse",
+        lambda name: {"model": name, "input": [{"message": message("")["messages"][0]}]},
+    ),
+    ("TextGenerationService/GenerateText", lambda name: {"model": name, "textInput": "a"}),
+    ("TextGenerationService/GenerateText", lambda name: {"model": name, "textInput": "a", "modelVersion": "7"}),
+    ("TextGenerationService/StreamGenerateText", lambda name: {"model": name, "textInput": "a"}),
+    ("EmbeddingService/Embed", lambda name: {"model": name, "inputs": [{"text": "a"}]}),
+    ("TokenService/TokenizeText", lambda name: {"model": name, "text": "a"}),
+    ("TokenService/DetokenizeText", lambda name: {"model": name, "tokenIds": [97]}),
+    ("TokenService/CountTokens", lambda name: {"text": {"model": name, "text": "a"}}),
+    ("TokenService/CountTokens", lambda name: {"chat": message(name)}),
+    ("WatermarkService/DetectWatermark", lambda name: {"model": name, "text": "a"}),
+    ("ModelService/GetModel", lambda name: {"model": name}),
+    ("EndpointService/GetEndpoint", lambda name: {"name": name}),
+    ("EndpointService/DeleteEndpoint", lambda name: {"name": name}),
+    ("EndpointService/UpdateEndpoint", lambda name: {"name": name, "entities": entities("seen1")}),
+    ("EndpointService/UpdateEndpoint", lambda name: {"name": "seen2", "entities": entities(name)}),
+    ("EndpointService/CreateEndpoint", lambda name: {"name": "seen9", "entities": entities(name)}),
+]
+
+
+@dataclass
+class Guarded:
+    """A service with keys, called by the names of its RPCs."""
+
+    channel: aio.Channel
+    keys: dict[str, str]
+
+    def call(self, key_id: str, method: str, fields: dict[str, Any]) -> Any:
+        """A call of `method` ("Service/Method") with that key."""
+        service, _, name = method.partition("/")
+        rpc = Default().FindServiceByName(f"sluice.v1.{service}").methods_by_name[name]
+        request = json_format.ParseDict(fields, GetMessageClass(rpc.input_type)())
+        begin: Any = self.channel.unary_stream if rpc.server_streaming else self.channel.unary_unary
+        begin = begin(
+            f"/sluice.v1.{method}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=GetMessageClass(rpc.output_type).FromString,
+        )
+        return begin(request, metadata=(("authorization", f"Bearer {self.keys[key_id]}"), ("x-request-id", "r")))
+
+    async def names(self, key_id: str, method: str) -> list[str]:
+        """The names that a list has."""
+        answer = await self.call(key_id, method, {})
+        return [each.name for each in (*getattr(answer, "models", ()), *getattr(answer, "endpoints", ()))]
+
+
+@asynccontextmanager
+async def guarded(path: Path) -> AsyncIterator[Guarded]:
+    """The service that this file is about."""
+    made = write(path, **KEYS)
+    configured = [{"name": "hidn2", "entities": [{"name": "only", "model": "seen1", "traffic_percentage": 100}]}]
+    async with (
+        serving("seen1", "hidn1", auth={"keys_file": path}, endpoints=configured) as run,
+        aio.insecure_channel(f"127.0.0.1:{run.port}") as channel,
+    ):
+        service = Guarded(channel, made)
+        for name, model in (("seen2", "seen1"), ("hidn3", "hidn1")):
+            await service.call(
+                "operator", "EndpointService/CreateEndpoint", {"name": name, "entities": entities(model)}
+            )
+        yield service
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the keys stand."""
+    return tmp_path / "keys.yaml"
+
+
+def test_every_rpc_is_tried() -> None:
+    """All that there are, but the lists, which have a test of their own."""
+    tried = {f"sluice.v1.{method}" for method, _ in BY_NAME}
+    assert tried == set(SCOPES) - {"sluice.v1.ModelService/ListModels", "sluice.v1.EndpointService/ListEndpoints"}
+
+
+def told(refusal: Refusal, name: str) -> tuple[grpc.StatusCode, str, bytes]:
+    """All that a refusal says, with another word for the name that was asked for."""
+    details = dict(refusal.error.trailing_metadata() or ())["grpc-status-details-bin"]
+    assert isinstance(details, bytes)
+    return refusal.code, refusal.text.replace(name, "NAME"), details.replace(name.encode(), b"NAME")
+
+
+async def test_hidden_name_is_refused_as_one_that_nobody_has(path: Path) -> None:
+    """Status, text and details are the same, byte for byte, whoever else may use the name."""
+    async with guarded(path) as service:
+        for method, fields in BY_NAME:
+            for hidden, nobodys in PAIRS:
+                there = told(await refused(service.call("team", method, fields(hidden))), hidden)
+                nowhere = told(await refused(service.call("team", method, fields(nobodys))), nobodys)
+                assert there == nowhere, (method, hidden)
+                assert there[0] is grpc.StatusCode.NOT_FOUND, (method, hidden)
+
+
+async def test_lists_have_what_a_key_may_use(path: Path) -> None:
+    """And nothing else; who may use everything sees everything."""
+    async with guarded(path) as service:
+        assert await service.names("team", "ModelService/ListModels") == ["encoder", "seen1"]
+        assert await service.names("team", "EndpointService/ListEndpoints") == ["encoder", "seen1", "seen2"]
+        everything = ["encoder", "hidn1", "hidn2", "hidn3", "seen1", "seen2"]
+        assert await service.names("operator", "EndpointService/ListEndpoints") == everything
+
+
+async def test_seen_names_answer(path: Path) -> None:
+    """The model by its name and through its endpoint."""
+    async with guarded(path) as service:
+        for name in ("seen1", "seen2"):
+            assert (await service.call("team", "ChatService/Chat", message(name))).model == "seen1"
+        changed = {"name": "seen2", "entities": entities("seen1")}
+        assert (await service.call("team", "EndpointService/UpdateEndpoint", changed)).endpoint.config_version == 2
+
+
+async def test_endpoints_are_made_under_a_keys_names_only(path: Path) -> None:
+    """Another name is refused whether it is taken or not; one of its own that is taken can't be had twice."""
+    async with guarded(path) as service:
+        for name in ("hidn1", "hidn2", "nobd1"):
+            made = service.call("team", "EndpointService/CreateEndpoint", {"name": name, "entities": entities("seen1")})
+            refusal = await refused(made)
+            assert refusal.code is grpc.StatusCode.PERMISSION_DENIED
+            assert refusal.text == f"the key may not make an endpoint named {name!r}"
+        mine = {"name": "hidn3", "entities": entities("seen1")}
+        taken = await refused(service.call("team", "EndpointService/CreateEndpoint", mine))
+        assert taken.code is grpc.StatusCode.ALREADY_EXISTS
+        entity = (await service.call("operator", "EndpointService/GetEndpoint", {"name": "hidn3"})).endpoint.entities[0]
+        assert entity.model == "hidn1"
