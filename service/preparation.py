@@ -14,12 +14,14 @@ from service.chat_model import ChatModel
 from service.constraints.grammar import format_grammar
 from service.engine.tokenizer import Tokenizer
 from service.generation.answer_request import AnswerRequest
+from service.generation.caller import ANONYMOUS, Caller
 from service.generation.constraint import Constraint
 from service.generation.conversation import Conversation, RawText, RawTokens
 from service.generation.errors import InvalidRequest, TemplateRefused, UnsupportedFeature, UnsupportedTask
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from service.output.choice import AnswerForm
+from service.prompts.priority import check_priority
 from service.prompts.tokens import check_token
 from service.prompts.truncation import PromptRoom, fit_text, fit_token_ids
 from service.prompts.workers import Workers
@@ -76,11 +78,14 @@ class Preparation:
         """Stop the worker threads; no request may be prepared after."""
         self._workers.close()
 
-    async def prepare(self, asked: AnswerRequest, request_id: str, deadline: float | None = None) -> PreparedAnswer:
-        """Make a request ready to run. `deadline` is a `time.monotonic()` instant in seconds.
+    async def prepare(
+        self, asked: AnswerRequest, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
+    ) -> PreparedAnswer:
+        """Make a request of `caller` ready to run. `deadline` is a `time.monotonic()` instant in seconds.
 
         Raises InvalidRequest, or a subclass of it, naming the field, EngineOverloaded, and DeadlineExceeded.
         """
+        check_priority(asked.priority, caller)
         room = PromptRoom(self._max_model_len, asked.stopping.max_tokens, asked.truncates)
         encoded = await self._encode(asked, room, deadline)
         self._check_tokens(asked)
@@ -98,7 +103,10 @@ class Preparation:
                 prompt_logprobs=asked.prompt_logprobs,
                 constraint=prompt.constraint,
                 deadline=runs_until,
+                caller_id=caller.id,
+                weight=caller.weight,
                 priority=asked.priority,
+                cache_group=_cache_group(caller),
                 cache_salt=asked.cache_salt,
                 skip_special_tokens=not prompt.shows_special_tokens,
                 truncates_at_deadline=asked.truncates,
@@ -192,6 +200,11 @@ class Preparation:
         """`given` with `max_tokens`, at most what the context has room for."""
         room = self._max_model_len - len(token_ids)
         return replace(given, max_tokens=room if given.max_tokens is None else min(given.max_tokens, room))
+
+
+def _cache_group(caller: Caller) -> str:
+    """Whose cached prompts a request may find. A group and a key of one name are different."""
+    return f"group {caller.cache_group}" if caller.cache_group else f"key {caller.id}"
 
 
 def _end_of_truncated(deadline: float) -> float:

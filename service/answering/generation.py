@@ -17,7 +17,7 @@ from grpc import aio
 from service.answering.content import AnswerContent
 from service.answering.kind import Answer, Kind, Message, Renderer, Request
 from service.answering.observation import Observation
-from service.call import current_request_id, deadline_of
+from service.call import current_caller, current_request_id, deadline_of
 from service.generation.events import Completed, Event, Started
 from service.generation.output import GenerationOutput
 from service.output.answer import AnswerReader
@@ -69,7 +69,7 @@ class Answering:
         with Observation(
             self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
         ) as observation:
-            prepared = await model.preparation.prepare(asked, current_request_id(), deadline)
+            prepared = await model.preparation.prepare(asked, current_request_id(), deadline, current_caller())
             sequence_number = 0
             async with aclosing(_messages(model, prepared, kind.renderer(request), observation)) as messages:
                 async for message in messages:

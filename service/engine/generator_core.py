@@ -106,7 +106,8 @@ class GeneratorCore:
     def _group(self, mail: Add, request: GenerationRequest, constraint: ConstraintState | None) -> SequenceGroup:
         seed = request.sampling.seed
         # Without prefix caching each request has a name space of its own, where only its choices meet.
-        shared, alone = f"shared {request.adapter!r} {request.cache_salt}", f"alone {mail.serial}"
+        shared = f"shared {(request.cache_group, request.adapter, request.cache_salt)!r}"
+        alone = f"alone {mail.serial}"
         return SequenceGroup(
             request,
             self._tokenizer,

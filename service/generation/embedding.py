@@ -32,12 +32,16 @@ class TextsToEmbed:
 class EmbeddingRequest:
     """Texts, as tokens, to make vectors of.
 
-    `deadline` is a `time.monotonic()` instant in seconds. A lower `priority` value is served first.
+    `deadline` is a `time.monotonic()` instant in seconds. `caller_id` is the key that the request counts for in the
+    queue, `weight` that key's part of what several compete for, above 0. Among requests of one key a lower `priority`
+    value is served first.
     """
 
     request_id: str
     inputs: Sequence[TokenIds]
     deadline: float | None = None
+    caller_id: str = ""
+    weight: float = 1.0
     priority: int = 0
 
 

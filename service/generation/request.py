@@ -15,11 +15,12 @@ class GenerationRequest:
 
     `prompt_field` is the caller's name of the prompt, for errors. `prompt_logprobs` are those of the prompt's own
     tokens; such a prompt is computed whole, whatever the cache has of it. `deadline` is a `time.monotonic()` instant in
-    seconds, which all processes of a machine share. A lower `priority` value is served first. Requests share cached
-    prompts only with requests of the same `cache_salt` and `adapter`; the name of an adapter is kept for engines that
-    have any. `skip_special_tokens` False shows control tokens in the text, for formats that write tool calls with them;
-    the token that ends the text is never shown. `truncates_at_deadline` lets what the deadline cuts off end with
-    LENGTH, in place of an error for all.
+    seconds, which all processes of a machine share. `caller_id` is the key that the request counts for in the queue,
+    `weight` that key's part of what several compete for, above 0. Among requests of one key a lower `priority` value is
+    served first. Requests share cached prompts only with requests of the same `cache_group`, `cache_salt` and
+    `adapter`; the name of an adapter is kept for engines that have any. `skip_special_tokens` False shows control
+    tokens in the text, for formats that write tool calls with them; the token that ends the text is never shown.
+    `truncates_at_deadline` lets what the deadline cuts off end with LENGTH, in place of an error for all.
     """
 
     request_id: str
@@ -31,7 +32,10 @@ class GenerationRequest:
     prompt_logprobs: LogprobsOptions | None = None
     constraint: Constraint | None = None
     deadline: float | None = None
+    caller_id: str = ""
+    weight: float = 1.0
     priority: int = 0
+    cache_group: str = ""
     cache_salt: str = ""
     adapter: str = ""
     skip_special_tokens: bool = True

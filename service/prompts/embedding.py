@@ -13,9 +13,11 @@ from typing import TypeVar
 import numpy as np
 
 from service.engine.tokenizer import Tokenizer
+from service.generation.caller import ANONYMOUS, Caller
 from service.generation.conversation import RawText, RawTokens
 from service.generation.embedding import EmbeddingRequest, TextsToEmbed, TokenIds, Vector
 from service.generation.errors import InvalidRequest, PromptTooLong
+from service.prompts.priority import check_priority
 
 _NUM_THREADS = 2
 _MAX_CHUNK_INPUTS = 64
@@ -44,17 +46,20 @@ class EmbeddingPrompts:
         """Stop the worker threads; no request may be prepared after."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def prepare(self, asked: TextsToEmbed, request_id: str, deadline: float | None = None) -> EmbeddingRequest:
+    async def prepare(
+        self, asked: TextsToEmbed, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
+    ) -> EmbeddingRequest:
         """Make a request ready to run. `deadline` is a `time.monotonic()` instant in seconds.
 
         Raises InvalidRequest and PromptTooLong, naming the field.
         """
+        check_priority(asked.priority, caller)
         self._check(asked)
         loop = asyncio.get_running_loop()
         inputs: list[TokenIds] = []
         for indices in _chunks(asked):
             inputs += await loop.run_in_executor(self._pool, self._encode, asked, indices)
-        return EmbeddingRequest(request_id, inputs, deadline, asked.priority)
+        return EmbeddingRequest(request_id, inputs, deadline, caller.id, caller.weight, asked.priority)
 
     async def finish(
         self, vectors: Sequence[Vector], dimensions: int | None, render: Callable[[list[list[float]]], _Answer]

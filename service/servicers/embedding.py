@@ -10,7 +10,7 @@ from sluice.v1 import embedding_pb2, embedding_pb2_grpc, usage_pb2
 
 from service.answering.generation import Context
 from service.answering.operation import Operation
-from service.call import current_request_id, deadline_of
+from service.call import current_caller, current_request_id, deadline_of
 from service.contract.answer import timestamp
 from service.contract.embedding import embedding_messages, to_texts
 from service.registry.models import Registry
@@ -31,7 +31,7 @@ class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
         with Operation(self._telemetry, "embeddings", model.name, deadline) as operation:
             if asked.dimensions is not None:
                 operation.set({"gen_ai.embeddings.dimension.count": asked.dimensions})
-            prepared = await model.prompts.prepare(asked, current_request_id(), deadline)
+            prepared = await model.prompts.prepare(asked, current_request_id(), deadline, current_caller())
             answer_id, created_ns = uuid.uuid4().hex, time.time_ns()
             operation.answered_by(answer_id, model.name)
             output = await model.engine.embed(prepared)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from service.generation.answer_request import AnswerRequest
+from service.generation.caller import ANONYMOUS, Caller
 from service.generation.conversation import Conversation, Prompt, RawText
 from service.preparation import Preparation, PreparedAnswer
 from service.prompts.workers import WorkerLimits, Workers
@@ -34,7 +35,9 @@ class PlainPreparation:
     def close(self) -> None:
         self._workers.close()
 
-    async def prepare(self, asked: AnswerRequest, request_id: str, deadline: float | None = None) -> PreparedAnswer:
+    async def prepare(
+        self, asked: AnswerRequest, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
+    ) -> PreparedAnswer:
         self.entered.set()
         if self.fail_with is not None:
             raise self.fail_with
@@ -46,7 +49,7 @@ class PlainPreparation:
         sampling = asked.sampling if asked.sampling.seed is not None else replace(asked.sampling, seed=1)
         plain = replace(asked, sampling=sampling, prompts=tuple(map(_as_text, asked.prompts)))
         preparation = Preparation("plain", ByteTokenizer(), self.max_model_len, None, self._workers)
-        prepared = await preparation.prepare(plain, request_id, deadline)
+        prepared = await preparation.prepare(plain, request_id, deadline, caller)
         self.after_preparing()
         return prepared
 

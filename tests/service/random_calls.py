@@ -128,7 +128,7 @@ def _stopping(draw: Draw) -> Fields:
 def _serving(draw: Draw) -> Fields:
     return _some(
         draw,
-        {"priority": [-5, 1, 7], "cacheSalt": ["mine", "yours"], "errorBehavior": ["ERROR_BEHAVIOR_TRUNCATE"]},
+        {"priority": [0, 1, 7], "cacheSalt": ["mine", "yours"], "errorBehavior": ["ERROR_BEHAVIOR_TRUNCATE"]},
     )
 
 

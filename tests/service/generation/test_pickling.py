@@ -116,7 +116,7 @@ VALUES: list[Any] = [
     Completed(),
 ]
 OF_ARRAYS: list[Any] = [
-    EmbeddingRequest("r", [np.array([1, 2], dtype=np.int64)], 3.5, -1),
+    EmbeddingRequest("r", [np.array([1, 2], dtype=np.int64)], 3.5, "k", 2.0, -1),
     EmbeddingOutput([np.array([0.5, 1.5], dtype=np.float32)], 1.0, 2.0, 3.0),
 ]
 ERRORS: list[errors.EngineError] = [

@@ -34,14 +34,14 @@ async def test_generation_has_what_the_request_asks_for(preparation: Preparation
         sampling=SamplingParams(temperature=0.5),
         stopping=StopParams(stop=("x",)),
         logprobs=LogprobsOptions(4),
-        priority=-3,
+        priority=3,
         cache_salt="tenant",
     )
     prepared = await preparation.prepare(asked, "r", deadline)
     generation = request_of(prepared)
     assert (generation.request_id, generation.n, generation.logprobs) == ("r", 3, LogprobsOptions(4))
     assert (generation.prompt_field, generation.deadline) == ("messages", deadline)
-    assert (generation.priority, generation.cache_salt, generation.truncates_at_deadline) == (-3, "tenant", False)
+    assert (generation.priority, generation.cache_salt, generation.truncates_at_deadline) == (3, "tenant", False)
     assert (generation.sampling.temperature, generation.sampling.seed) == (0.5, prepared.sampling.seed)
     assert prepared.sampling.seed is not None
     assert prepared.stopping.max_tokens == 4096 - len(generation.prompt_token_ids)

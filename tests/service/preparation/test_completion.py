@@ -65,14 +65,14 @@ async def test_every_prompt_has_what_the_request_asks_for(preparation: Preparati
         sampling=sampling_pb2.SamplingParams(temperature=0.5, seed=9),
         stopping=sampling_pb2.StopParams(stop=["x"]),
         logprobs=LOGPROBS,
-        serving=serving_pb2.ServingOptions(priority=-3, cache_salt="tenant"),
+        serving=serving_pb2.ServingOptions(priority=3, cache_salt="tenant"),
     )
     prepared = completion.prepared
     for index, generation in enumerate(prepared.requests):
         assert (generation.request_id, generation.prompt_field) == ("r", f"prompts[{index}]")
         assert (generation.n, generation.logprobs) == (3, LogprobsOptions(1))
         assert (generation.sampling.temperature, generation.stopping.stop) == (0.5, ("x",))
-        assert (generation.priority, generation.cache_salt) == (-3, "tenant")
+        assert (generation.priority, generation.cache_salt) == (3, "tenant")
         assert generation.stopping.max_tokens == 4096 - len(generation.prompt_token_ids)
         assert generation.prompt_logprobs is None
     assert [generation.sampling.seed for generation in prepared.requests] == [9, 9] == [prepared.sampling.seed] * 2

@@ -70,13 +70,13 @@ async def test_a_prompt_goes_to_the_engine_with_all_that_was_asked(plain: Prepar
         do_sample=True,
         sampling=sampling_pb2.SamplingParams(temperature=0.5, seed=7, watermark=True),
         stopping=sampling_pb2.StopParams(stop=["x"], ignore_eos=True),
-        serving=serving_pb2.ServingOptions(priority=-3, cache_salt="s"),
+        serving=serving_pb2.ServingOptions(priority=3, cache_salt="s"),
     )
     generation = generation_of(text)
     assert generation.prompt_token_ids == list(b"hello")
     assert (generation.sampling.temperature, generation.sampling.seed, generation.sampling.watermark) == (0.5, 7, True)
     assert (generation.stopping.max_tokens, generation.stopping.stop) == (20, ("x",))
-    assert (generation.stopping.ignore_eos, generation.priority, generation.cache_salt) == (True, -3, "s")
+    assert (generation.stopping.ignore_eos, generation.priority, generation.cache_salt) == (True, 3, "s")
     assert generation.skip_special_tokens
 
 

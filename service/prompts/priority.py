@@ -1,0 +1,14 @@
+"""Which priorities a caller may give to requests."""
+
+from __future__ import annotations
+
+from service.generation.caller import Caller
+from service.generation.errors import InvalidRequest
+
+
+def check_priority(priority: int, caller: Caller) -> None:
+    """Raise InvalidRequest for a priority value that is lower, that is served earlier, than the caller's key allows."""
+    if priority < caller.min_priority:
+        raise InvalidRequest(
+            "serving.priority", f"priority must be at least {caller.min_priority} with this key, not {priority}"
+        )

@@ -1,0 +1,54 @@
+"""What a request takes from its caller: its key and weight, its priorities, and whose cached prompts it may find."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from service.generation.caller import ANONYMOUS, Caller
+from service.generation.conversation import RawTokens
+from service.generation.embedding import TextsToEmbed
+from service.generation.errors import InvalidRequest
+from service.preparation import Preparation
+from service.prompts.embedding import EmbeddingPrompts
+from tests.service.preparation.fakes import TOKENIZER, chat, request_of
+
+TEAM = Caller(id="k1", weight=2.5, min_priority=-10)
+
+
+async def group_of(preparation: Preparation, caller: Caller) -> str:
+    """Whose cached prompts its requests find."""
+    return request_of(await preparation.prepare(chat(cache_salt="s"), "r", None, caller)).cache_group
+
+
+async def test_a_request_counts_for_its_key(preparation: Preparation) -> None:
+    """The key's id and weight go to the engine, for prompts to answer and for texts to embed."""
+    generation = request_of(await preparation.prepare(chat(), "r", None, TEAM))
+    assert (generation.caller_id, generation.weight) == ("k1", 2.5)
+    texts = TextsToEmbed("tiny", [RawTokens([1, 2], "inputs[0]")])
+    embedding = await EmbeddingPrompts(TOKENIZER, 16, 4).prepare(texts, "r", None, TEAM)
+    assert (embedding.caller_id, embedding.weight) == ("k1", 2.5)
+    assert np.array_equal(embedding.inputs[0], [1, 2])
+
+
+async def test_cached_prompts_are_shared_by_an_explicit_group_only(preparation: Preparation) -> None:
+    """Two keys share nothing, two of one group do, a group and a key of the same name don't; anonymous ones are one."""
+    alone = [await group_of(preparation, Caller(id=name)) for name in ("k1", "k2")]
+    grouped = [await group_of(preparation, Caller(id=name, cache_group="k1")) for name in ("k1", "k2")]
+    anonymous = [await group_of(preparation, ANONYMOUS) for _ in range(2)]
+    assert grouped[0] == grouped[1]
+    assert anonymous[0] == anonymous[1]
+    assert len({*alone, *grouped, *anonymous}) == 4
+
+
+@pytest.mark.parametrize(("caller", "lowest"), [(ANONYMOUS, 0), (TEAM, -10)])
+async def test_a_priority_is_within_what_the_key_allows(preparation: Preparation, caller: Caller, lowest: int) -> None:
+    """The lowest value that the key allows is served; one below is refused by name and limit, of texts to embed too."""
+    generation = request_of(await preparation.prepare(chat(priority=lowest), "r", None, caller))
+    assert generation.priority == lowest
+    with pytest.raises(InvalidRequest, match=f"priority must be at least {lowest} ") as refused:
+        await preparation.prepare(chat(priority=lowest - 1), "r", None, caller)
+    assert refused.value.field == "serving.priority"
+    texts = TextsToEmbed("tiny", [RawTokens([1], "inputs[0]")], priority=lowest - 1)
+    with pytest.raises(InvalidRequest, match=f"priority must be at least {lowest} "):
+        await EmbeddingPrompts(TOKENIZER, 16, 4).prepare(texts, "r", None, caller)
