@@ -6,10 +6,12 @@ A bad setting or an address in use ends it with one line and a non-zero code.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import signal
+import math
 import socket
 import sys
+from collections.abc import Iterator
 
 import uvicorn
 import uvloop
@@ -18,11 +20,15 @@ from starlette.types import ASGIApp
 from gateway.app import build_app
 from gateway.client import ServiceClient
 from gateway.config import PROGRAM, Settings
+from gateway.drain import Drain
 from gateway.telemetry import Telemetry
 from process.errors import ConfigError
 from process.exit import exit_with
 from process.logs import configure_logs
 from process.settings import read_settings
+from process.stop import Stop
+
+_LAST_WORDS_S = 2.0
 
 _LOGGER = logging.getLogger(PROGRAM)
 
@@ -39,8 +45,6 @@ def main() -> None:
     except OSError as error:
         exit_with(PROGRAM, f"{settings.host}:{settings.port} can't be listened on: {error.strerror or error}", 1)
     telemetry = Telemetry(settings.otlp_endpoint)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)  # uvicorn takes them over while it serves, and raises them again after
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(settings, telemetry, listener))
@@ -50,13 +54,41 @@ def main() -> None:
 
 async def serve(settings: Settings, telemetry: Telemetry, listener: socket.socket) -> None:
     """Serve on `listener` until told to stop, then until running requests have ended."""
+    stop, drain = Stop(), Drain()
     async with ServiceClient.connect(settings, telemetry) as client:
         host, port = listener.getsockname()[:2]
         _LOGGER.info("listening", extra={"fields": {"host": host, "port": port, "target": settings.target}})
-        await build_server(settings, build_app(settings, client, telemetry)).serve([listener])
+        server = build_server(settings, build_app(settings, client, telemetry, drain))
+        serving = asyncio.create_task(server.serve([listener]))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if stopping.done():
+            _LOGGER.info("draining", extra={"fields": {"num_running": drain.num_running}})
+            await drain.leave(stop.delay_s(settings.drain_delay_s), settings.stop_timeout_s)
+            await server.end_requests()
+        stopping.cancel()
+        server.should_exit = True
+        await serving
 
 
-def build_server(settings: Settings, app: ASGIApp) -> uvicorn.Server:
+class Server(uvicorn.Server):
+    """uvicorn's, which leaves the signals to the process and is told when to stop."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+    async def end_requests(self) -> None:
+        """Cancel what still runs, and give it a moment to tell its callers."""
+        if running := set(self.server_state.tasks):
+            _LOGGER.warning("requests are cut off", extra={"fields": {"num_requests": len(running)}})
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running, timeout=_LAST_WORDS_S)
+
+
+def build_server(settings: Settings, app: ASGIApp) -> Server:
     """The HTTP server around the application."""
     config = uvicorn.Config(
         app,
@@ -67,9 +99,9 @@ def build_server(settings: Settings, app: ASGIApp) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         timeout_keep_alive=settings.idle_timeout_s,
-        timeout_graceful_shutdown=settings.stop_timeout_s,
+        timeout_graceful_shutdown=math.ceil(_LAST_WORDS_S),  # requests have ended before
     )
-    return uvicorn.Server(config)
+    return Server(config)
 
 
 def _listen(host: str, port: int) -> socket.socket:

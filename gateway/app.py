@@ -16,6 +16,7 @@ from starlette.types import Scope
 from gateway.client import ServiceClient
 from gateway.config import Settings
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.drain import Drain, DrainGate, Phase
 from gateway.observer import RequestObserver
 from gateway.openapi.routes import docs_routes
 from gateway.routes.surface import SurfaceMap
@@ -24,16 +25,20 @@ from gateway.routes.upstream import Upstream
 from gateway.telemetry import Telemetry
 
 
-def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry) -> Starlette:
-    """The application over an open client."""
+def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry, drain: Drain | None = None) -> Starlette:
+    """The application over an open client. `drain` is how it leaves, if it is to."""
     upstream = Upstream.of(client)
+    drain = drain or Drain()
     refuse = SurfaceMap(SURFACES).refuse
 
     async def healthz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
+        if drain.phase is not Phase.SERVING:  # Envoy and other balancers shall look elsewhere
+            return JSONResponse({"status": drain.phase.value}, status_code=503)
         return JSONResponse({"status": "alive"})
 
     async def readyz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        reason = await client.unready_reason()
+        leaving = None if drain.phase is Phase.SERVING else "the server is shutting down"
+        reason = leaving or await client.unready_reason()
         if reason is None:
             return JSONResponse({"status": "ready"})
         return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
@@ -59,7 +64,10 @@ def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry) -
             Route("/readyz", readyz),
             Route("/metrics", metrics),
         ],
-        middleware=[Middleware(RequestObserver, telemetry=telemetry, refuse=refuse)],
+        middleware=[
+            Middleware(RequestObserver, telemetry=telemetry, refuse=refuse),
+            Middleware(DrainGate, drain=drain, refuse=refuse),
+        ],
         exception_handlers={HTTPException: unrouted},
     )
     app.router.redirect_slashes = False  # a redirected POST loses its body in some clients

@@ -33,6 +33,14 @@ class Settings(ProcessSettings):
     lookup_deadline_s: Seconds = Field(5, description="longest time to ask the service for models or health")
     keep_alive_interval_s: Seconds = Field(15, description="longest silence on a stream before a comment is sent")
     idle_timeout_s: int = Field(75, ge=1, description="idle time after which an HTTP connection is closed")
-    stop_timeout_s: int = Field(30, ge=0, description="at a stop: time for running requests to end")
+    drain_delay_s: float = Field(
+        3,
+        ge=0,
+        allow_inf_nan=False,
+        description="at SIGTERM: time to accept requests while /healthz and /readyz say no",
+    )
+    stop_timeout_s: float = Field(
+        30, ge=0, allow_inf_nan=False, description="at a stop: time for running requests to end, after drain_delay_s"
+    )
     max_body_bytes: int = Field(16 * _MIB, ge=1, description="largest request body")
     max_response_bytes: int = Field(64 * _MIB, ge=1, description="largest message to receive from the service")

@@ -7,8 +7,6 @@ with one line on standard error. A second signal ends the process at once.
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 
 import uvloop
@@ -17,6 +15,7 @@ from process.errors import ConfigError
 from process.exit import exit_with
 from process.logs import configure_logs
 from process.settings import read_settings
+from process.stop import Stop
 from service.config import PROGRAM, ModelSettings, Settings
 from service.engine.port import StepObserver
 from service.engine.settle import settle
@@ -51,23 +50,7 @@ def main(load: LoadModel = load_from_folder) -> None:
 
 
 async def _run(settings: Settings, load: LoadModel) -> None:
-    await serve(settings, load, stop_signal())
-
-
-def stop_signal() -> asyncio.Event:
-    """Set by the first SIGTERM or SIGINT; the second has its default effect, the end of the process."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def on_signal(number: signal.Signals) -> None:
-        if stop.is_set():
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
-    return stop
+    await serve(settings, load, Stop())
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from sluice.v1 import (
     watermark_pb2_grpc,
 )
 
+from process.stop import Stop
 from service.answering.generation import Answering
 from service.auth.authenticator import Authenticator
 from service.auth.key_entry import KeysError
@@ -132,6 +133,7 @@ class Server:
         self._metrics = EngineMetrics(telemetry)
         self._authenticator = _authenticator(settings)
         self._watching: asyncio.Task[None] | None = None
+        self._admission = Admission(lambda: self.health.phase, settings.max_concurrent_calls)
         self._server = aio.server(
             interceptors=[
                 Tracing(telemetry.tracer),
@@ -139,7 +141,7 @@ class Server:
                 CallDuration(telemetry.instruments.call_duration),
                 Errors(),
                 Auth(self._authenticator),
-                Admission(lambda: self.health.phase, settings.max_concurrent_calls),
+                self._admission,
                 Validation(_REQUESTS),
                 Sending(),
             ],
@@ -207,12 +209,17 @@ class Server:
             ages = [served.engine.heartbeat_age_s for served in self.registry]
             await self.health.set_stalled(max(ages) > self._settings.max_heartbeat_age_s)
 
-    async def drain(self) -> None:
-        """Send new callers away, then wait for the running ones as long as the settings say, then end them."""
+    async def drain(self, delay_s: float | None = None) -> None:
+        """Send new callers away, then wait for the running ones as long as the settings say, then end them.
+
+        `delay_s` is how long calls are still taken; by default as the settings say.
+        """
         await self.health.enter(Phase.LEAVING)
-        await asyncio.sleep(self._settings.drain_delay_s)
+        await asyncio.sleep(self._settings.drain_delay_s if delay_s is None else delay_s)
         await self.health.enter(Phase.DRAINING)
-        await asyncio.gather(*(served.engine.drain(self._settings.drain_timeout_s) for served in self.registry))
+        # Calls that were let in may not have come to an engine yet, which takes no new ones while it drains.
+        await self._admission.until_idle(self._settings.drain_timeout_s)
+        await asyncio.gather(*(served.engine.drain(0) for served in self.registry))
 
     async def close(self) -> None:
         """End every call with a status, the server and the engines."""
@@ -241,7 +248,7 @@ def _configured(registry: Registry, settings: EndpointSettings) -> Endpoint:
         raise StartError(f"endpoints: {settings.name}: {error}") from error
 
 
-async def serve(settings: Settings, load_model: LoadModel, stop: asyncio.Event) -> None:
+async def serve(settings: Settings, load_model: LoadModel, stop: Stop) -> None:
     """Serve from start to stop. Returns when drained after `stop`; raises StartError, ModelLoadError or EngineDied."""
     telemetry = Telemetry(settings.otlp_endpoint)
     try:
@@ -255,7 +262,7 @@ async def serve(settings: Settings, load_model: LoadModel, stop: asyncio.Event) 
         await asyncio.to_thread(telemetry.shutdown)
 
 
-async def _serve(server: Server, settings: Settings, load_model: LoadModel, stop: asyncio.Event) -> None:
+async def _serve(server: Server, settings: Settings, load_model: LoadModel, stop: Stop) -> None:
     stopping = asyncio.create_task(stop.wait())
     try:
         port = await server.start()
@@ -265,14 +272,14 @@ async def _serve(server: Server, settings: Settings, load_model: LoadModel, stop
         _log.info("serving")
         if not await _unless(stopping, server.watch()):
             _log.info("draining")
-            await server.drain()
+            await server.drain(stop.delay_s(settings.drain_delay_s))
     finally:
         stopping.cancel()
         await server.close()
     _log.info("stopped")
 
 
-async def _unless(stopping: asyncio.Task[bool], work: Awaitable[None]) -> bool:
+async def _unless(stopping: asyncio.Task[None], work: Awaitable[None]) -> bool:
     """Whether `work` was done before the stop; at a stop it is cancelled."""
     task = asyncio.ensure_future(work)
     try:

@@ -1,8 +1,10 @@
 """Runs the whole product on one machine: service, gateway and Envoy, until Ctrl-C.
 
 Starts the three processes, waits until Envoy serves, prints the addresses, and stops the processes in reverse order:
-Envoy, gateway, service. A port in use, a missing model folder or a process that exits ends the run with a one-line
-error and a non-zero exit code. Every setting is a flag or an environment variable, `SLUICE_` and the flag's name.
+Envoy, gateway, service, each when its running requests have ended. SIGTERM does the same, with time for balancers to
+look elsewhere; a second signal kills. A port in use, a missing model folder or a process that exits before all is ready
+ends the run with a one-line error and a non-zero exit code; a process that exits later is started again, up to four
+times in ten minutes. Every setting is a flag or an environment variable, `SLUICE_` and the flag's name.
 """
 
 import asyncio
@@ -13,22 +15,26 @@ import socket
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Awaitable
+from collections.abc import Callable, Coroutine
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import AliasChoices, Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
-
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before anything has started needs no traceback
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # to be run by its path, too
 
-from tools.envoy_config import AddressError, Addresses, envoy_config  # noqa: E402 the line above says why
+import yaml  # noqa: E402 what stands above comes first
+from pydantic import AliasChoices, Field, ValidationError  # noqa: E402 as above
+from pydantic_settings import BaseSettings, SettingsConfigDict  # noqa: E402 as above
+
+from process.lines import Lines  # noqa: E402 as above
+from tools.children import Children, DiedTooOften  # noqa: E402 as above
+from tools.envoy_config import AddressError, Addresses, envoy_config  # noqa: E402 as above
 
 READY_TIMEOUT_S = 300  # a large model loads from a slow disk
-STOP_TIMEOUT_S = 60  # longer than the service's own draining
+STOP_TIMEOUT_S = 60  # longer than any process's own draining
 
 
 class RunError(Exception):
@@ -55,6 +61,12 @@ class Settings(BaseSettings):
     )
     endpoints_file: Path = Field(
         ROOT / ".cache" / "endpoints.json", description="file that stores the endpoints created through the API"
+    )
+    drain_time_s: int = Field(
+        3, ge=1, description="at SIGTERM: time to accept requests while health says no; at Ctrl-C it is left out"
+    )
+    drain_timeout_s: float = Field(
+        30, ge=0, allow_inf_nan=False, description="at a stop: time for running requests to end, in each process"
     )
     otlp_endpoint: str | None = Field(
         None,
@@ -107,71 +119,17 @@ def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
         service += ["--model", f"{name}={model}"]
     gateway = [sys.executable, "-m", "gateway", "--host", settings.host, "--port", str(settings.gateway_port)]
     gateway += ["--target", f"{settings.host}:{settings.service_port}"]
+    service += ["--drain-timeout-s", str(settings.drain_timeout_s)]
+    gateway += ["--stop-timeout-s", str(settings.drain_timeout_s)]
     if settings.otlp_endpoint is not None:
         service += ["--otlp-endpoint", settings.otlp_endpoint]
         gateway += ["--otlp-endpoint", settings.otlp_endpoint]
-    envoy = [str(Path(sys.executable).with_name("envoy")), "-c", str(envoy_yaml)]
+    envoy = [sys.executable, str(ROOT / "tools" / "front_door.py"), f"127.0.0.1:{settings.envoy_admin_port}"]
+    envoy += ["--drain-time-s", str(settings.drain_time_s), "--drain-timeout-s", str(settings.drain_timeout_s), "--"]
+    envoy += [str(Path(sys.executable).with_name("envoy")), "-c", str(envoy_yaml)]
     envoy += ["--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
     envoy += ["--file-flush-interval-msec", "500"]  # of its access log
     return {"service": service, "gateway": gateway, "envoy": envoy}
-
-
-class Children:
-    """The running processes by name. Used by one event loop."""
-
-    def __init__(self) -> None:
-        self._processes: dict[str, asyncio.subprocess.Process] = {}
-        self._logs: list[asyncio.Task[None]] = []
-
-    async def start(self, name: str, command: list[str]) -> None:
-        """Start one in a session of its own, so that Ctrl-C reaches only the runner, which then stops them in order."""
-        process = await asyncio.create_subprocess_exec(
-            *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-            stdin=asyncio.subprocess.DEVNULL, start_new_session=True, limit=1 << 20,
-        )  # fmt: skip
-        self._processes[name] = process
-        self._logs.append(asyncio.create_task(self._copy_log(name, process)))
-
-    async def _copy_log(self, name: str, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None  # noqa: S101 it was made with PIPE
-        while True:
-            try:
-                line = await process.stdout.readline()
-            except ValueError:
-                continue  # a line above the limit is dropped; if nobody read the pipe, the process would block
-            if not line:
-                return
-            sys.stdout.write(f"{name:7} | {line.decode(errors='replace')}")
-            sys.stdout.flush()
-
-    async def first_exit(self) -> tuple[str, int]:
-        """(name, exit code) of the first one that exits."""
-        waits = {asyncio.create_task(process.wait()): name for name, process in self._processes.items()}
-        try:
-            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            task = next(iter(done))
-            return waits[task], task.result()
-        finally:
-            for task in waits:
-                task.cancel()
-
-    async def stop(self) -> None:
-        """Stop them in reverse start order, each after the one before has exited."""
-        for process in reversed(self._processes.values()):
-            if process.returncode is None:
-                process.terminate()
-                try:
-                    await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
-                except TimeoutError:
-                    process.kill()
-                    await process.wait()
-        await asyncio.gather(*self._logs)
-
-    def kill(self) -> None:
-        """Kill all of them."""
-        for process in self._processes.values():
-            if process.returncode is None:
-                process.kill()
 
 
 async def until_ready(settings: Settings) -> None:
@@ -214,48 +172,68 @@ Ctrl-C stops everything.
 """
 
 
-async def run(settings: Settings) -> None:
-    """Start all processes, serve until a signal or until one of them exits, then stop all."""
-    check(settings)
-    loop, asked_to_stop, children = asyncio.get_running_loop(), asyncio.Event(), Children()
+class Stop:
+    """The wish to stop: the first signal, in `number`; at the second all is killed."""
 
-    def on_signal() -> None:
-        if asked_to_stop.is_set():
-            children.kill()  # the second Ctrl-C doesn't wait
-        asked_to_stop.set()
+    def __init__(self, children: Children, say: Callable[[str], None]) -> None:
+        self.number: signal.Signals | None = None
+        self._asked = asyncio.Event()
+        self._children = children
+        self._say = say
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal)
+    def _on_signal(self, number: signal.Signals) -> None:
+        if self.number is None:
+            self._say("run: stopping when the running requests have ended; a second signal kills")
+            self.number = number
+            self._asked.set()
+        else:
+            self._children.kill()
 
-    async def unless_stopped(work: Awaitable[object]) -> bool:
-        """Whether `work` is done; False if a signal came first. Raises RunError if a process exited."""
-        done = asyncio.ensure_future(work)
-        stopped, exited = asyncio.create_task(asked_to_stop.wait()), asyncio.create_task(children.first_exit())
+    async def unless(self, *works: Coroutine[Any, Any, object]) -> bool:
+        """Whether the first of `works` is done; False if a signal came before. Raises what any of them raises."""
+        tasks = [asyncio.create_task(work) for work in works]
+        asked = asyncio.create_task(self._asked.wait())
         try:
-            await asyncio.wait({done, stopped, exited}, return_when=asyncio.FIRST_COMPLETED)
-            if not stopped.done() and exited.done():
-                name, code = exited.result()
-                raise RunError(f"{name} exited with code {code}; its log is above")
-            return not stopped.done() and done.done()
+            done, _ = await asyncio.wait({asked, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            if self.number is not None:
+                return False
+            for task in done:
+                task.result()
+            return tasks[0].done()
         finally:
-            for task in (done, stopped, exited):
+            for task in (asked, *tasks):
                 task.cancel()
+
+
+async def run(settings: Settings) -> None:
+    """Start all processes, serve until a signal or until one of them dies too often, then stop all."""
+    check(settings)
+    lines = Lines(sys.stdout.fileno(), "run: {} lines were left out".format)
+    children = Children(ROOT, lines.write)
+    stop = Stop(children, lines.write)
+
+    async def exit_of_any() -> None:
+        name, code = await children.first_exit()
+        raise RunError(f"{name} exited with code {code}; its log is above")
 
     with tempfile.NamedTemporaryFile("w", prefix="sluice-envoy-", suffix=".yaml") as envoy_yaml:
         yaml.safe_dump(envoy_config(settings.addresses()), envoy_yaml)
         envoy_yaml.flush()
         try:
             for name, command in commands(settings, Path(envoy_yaml.name)).items():
-                await children.start(name, command)
+                children.start(name, command)
             try:
-                ready = await asyncio.wait_for(unless_stopped(until_ready(settings)), READY_TIMEOUT_S)
+                ready = await asyncio.wait_for(stop.unless(until_ready(settings), exit_of_any()), READY_TIMEOUT_S)
             except TimeoutError as error:
                 raise RunError(f"not ready after {READY_TIMEOUT_S} s; the logs are above") from error
             if ready:
-                print(greeting(settings), flush=True)
-                await unless_stopped(asyncio.Event().wait())
+                lines.write(greeting(settings))
+                await stop.unless(children.keep())
         finally:
-            await children.stop()
+            # Who is behind Envoy gets no new requests once that has ended, and has nobody to tell of its leaving.
+            await children.stop((stop.number or signal.SIGINT, signal.SIGINT), STOP_TIMEOUT_S)
 
 
 def main() -> int:
@@ -264,14 +242,19 @@ def main() -> int:
         settings = Settings()
     except ValidationError as error:
         for problem in error.errors():
-            print(f"run: {'.'.join(map(str, problem['loc']))}: {problem['msg']}", file=sys.stderr)
+            complain(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}")
         return 2
     try:
         asyncio.run(run(settings))
-    except (RunError, AddressError) as error:
-        print(f"run: {error}", file=sys.stderr)
+    except (RunError, AddressError, DiedTooOften) as error:
+        complain(str(error))
         return 1
     return 0
+
+
+def complain(text: str) -> None:
+    """One line on standard error, if anybody reads it."""
+    Lines(sys.stderr.fileno(), str).write(f"run: {text}")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ Owns the number of calls being served. Only the loop's thread runs it. What fits
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +24,14 @@ class Admission(Policy):
         self._phase = phase
         self._max_concurrent_calls = max_concurrent_calls
         self._num_calls = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def until_idle(self, timeout_s: float) -> None:
+        """Return when no call is served, or after `timeout_s`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
 
     async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  all alike
         match self._phase():
@@ -32,7 +42,10 @@ class Admission(Policy):
         if self._num_calls >= self._max_concurrent_calls:
             raise TooManyCalls(self._max_concurrent_calls, _RETRY_AFTER_S)
         self._num_calls += 1
+        self._idle.clear()
         try:
             return await proceed(request, context)
         finally:
             self._num_calls -= 1
+            if not self._num_calls:
+                self._idle.set()

@@ -27,6 +27,31 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
+def child_pids(pid: int) -> list[int]:
+    """The children of a process, the oldest first."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        return sorted(int(each) for task in tasks for each in (task / "children").read_text().split())
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def words_of(pid: int) -> list[str]:
+    """A process's command line; nothing if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class Stack:
     """One run of tools/run.py. Its output is collected line by line.
 
@@ -86,6 +111,26 @@ class Stack:
     def gateway(self) -> str:
         """The gateway's own base URL."""
         return f"http://127.0.0.1:{self.ports['gateway']}"
+
+    def children(self) -> dict[str, int]:
+        """Name to process id of the runner's children, in start order: service, gateway, and Envoy's keeper."""
+        names = {"service": "service", "gateway": "gateway", "front_door.py": "envoy"}
+        return {
+            names[Path(word).name]: pid
+            for pid in child_pids(self.process.pid)
+            for word in words_of(pid)[1:3]
+            if Path(word).name in names
+        }
+
+    @property
+    def envoy_pid(self) -> int:
+        """Envoy's own process."""
+        (pid,) = child_pids(self.children()["envoy"])
+        return pid
+
+    def workers(self) -> list[int]:
+        """The processes of the service's engines, the generating model's first."""
+        return child_pids(self.children()["service"])
 
     def metric(self, name: str) -> float:
         """The sum over all label sets of one sample of the service's metrics page."""

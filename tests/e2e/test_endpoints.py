@@ -12,7 +12,6 @@ import httpx
 from sluice.v1 import endpoint_pb2, endpoint_pb2_grpc
 
 from tests.e2e.stack import ROOT, Stack
-from tests.e2e.test_run import children
 from tests.service.endpoint_fakes import both, entities_of
 
 DEMO = ROOT / "demo" / "model"
@@ -40,7 +39,7 @@ def answering_model(stack: Stack, model: str) -> str:
 
 def kill_in_a_loop_of_updates(stack: Stack, stub: Any) -> endpoint_pb2.Endpoint:
     """Change the endpoint `x` again and again until the service is killed; returns what was confirmed last."""
-    pid = children(stack)["service"]
+    pid = stack.children()["service"]
     timer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
 
     def update(share: int) -> endpoint_pb2.Endpoint:

@@ -1,14 +1,19 @@
 """`make run`: its stops and its refusals."""
 
+import os
 import re
 import signal
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import grpc
 import httpx
 import pytest
+from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, sampling_pb2
 
-from tests.e2e.stack import Stack
+from tests.e2e.stack import Stack, is_running
 
 
 def test_run_greets_and_stops_in_order() -> None:
@@ -20,37 +25,145 @@ def test_run_greets_and_stops_in_order() -> None:
         done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=True)  # noqa: S602 what a newcomer pastes
         assert done.stdout.endswith("data: [DONE]\n\n")
         assert done.stdout.count("data: {") > 3
-        pids = children(stack)
+        pids = stack.children()
     finally:
         code = stack.stop()
     assert code == 0, stack.output
     assert list(pids) == ["service", "gateway", "envoy"]
-    assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
+    assert not [pid for pid in pids.values() if is_running(pid)]
 
 
-def children(stack: Stack) -> dict[str, int]:
-    """Name to process id of the run's three children."""
-    pids = Path(f"/proc/{stack.process.pid}/task/{stack.process.pid}/children").read_text().split()
-    names = {}
-    for pid in pids:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-        names["envoy" if words[0].endswith("envoy") or "envoy" in words[1] else words[2]] = int(pid)
-    return names
-
-
-@pytest.mark.parametrize("name", ["service", "gateway", "envoy"])
-def test_run_ends_when_a_process_dies(name: str) -> None:
-    """Whichever dies, one line names it, the others are stopped, and the code is not zero."""
-    stack = Stack()
+def test_run_starts_again_what_dies_while_the_others_go_on() -> None:
+    """The gateway's death cuts no gRPC stream; killed Envoy and service come back; no process is left at the end."""
+    stack = Stack("--model=demo=demo/model")
     try:
         stack.wait_for("sluice is ready.")
-        pids = children(stack)
-        subprocess.run(["kill", "-KILL", str(pids[name])], check=True)
+        before = stack.children() | {"real envoy": stack.envoy_pid}
+        with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+            call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(chat_request("demo", max_tokens=1500))
+            first = next(call)
+            os.kill(before["gateway"], signal.SIGKILL)
+            stack.wait_for("run: gateway exited with code -9; it is started again in 0.5 s")
+            assert httpx.get(f"{stack.door}/readyz").status_code == 503  # and it can't be the gateway who says so
+            rest = list(call)
+        assert first.HasField("started")
+        assert rest[-1].HasField("completed")
+        until_served(stack, "demo")
+        os.kill(before["real envoy"], signal.SIGKILL)
+        stack.wait_for("run: envoy exited with code 137; it is started again in 0.5 s")
+        until_served(stack, "demo")
+        workers = stack.workers()
+        os.kill(workers[0], signal.SIGSTOP)  # takes no signal and sees no closed socket
+        os.kill(before["service"], signal.SIGKILL)
+        stack.wait_for("run: service exited with code -9; it is started again in 0.5 s")
+        until_served(stack, "demo")
+        after = stack.children() | {"real envoy": stack.envoy_pid}
+        pids = [*before.values(), *workers, *after.values(), *stack.workers()]
+    finally:
+        code = stack.stop()
+    assert code == 0, stack.output
+    assert not set(before.values()) & set(after.values())
+    assert not [pid for pid in pids if is_running(pid)]
+
+
+def test_run_gives_up_a_process_that_dies_again_and_again() -> None:
+    """After the fifth death within ten minutes one line says so, the others are stopped, and the code is 1."""
+    stack = Stack("--model=demo=demo/model")
+    try:
+        stack.wait_for("sluice is ready.")
+        pids = [*stack.children().values(), *stack.workers()]
+        for delay in ("0.5", "1", "2", "4"):
+            os.kill(until_child(stack, "gateway"), signal.SIGKILL)
+            stack.wait_for(f"run: gateway exited with code -9; it is started again in {delay} s")
+        os.kill(until_child(stack, "gateway"), signal.SIGKILL)
         assert stack.wait() == 1
     finally:
         stack.stop()
-    assert f"run: {name} exited with code {-signal.SIGKILL}" in stack.output
-    assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
+    assert re.search(
+        r"^run: gateway has exited 5 times in \d+ s, at last with code -9, and is not ", stack.output, re.MULTILINE
+    )
+    assert not [pid for pid in pids if is_running(pid)]
+
+
+def test_run_leaves_nothing_behind_when_it_is_killed() -> None:
+    """After kill -9 of the runner there is no child, no Envoy and no engine any more."""
+    stack = Stack("--model=demo=demo/model")
+    try:
+        stack.wait_for("sluice is ready.")
+        pids = [*stack.children().values(), stack.envoy_pid, *stack.workers()]
+        assert len(pids) == 5
+        stack.process.kill()
+        until(lambda: not [pid for pid in pids if is_running(pid)])
+    finally:
+        stack.stop()
+
+
+def test_run_is_killed_by_a_second_signal() -> None:
+    """Who doesn't want to wait for a running request presses Ctrl-C again; nothing is left behind."""
+    stack = Stack("--model=demo=demo/model")
+    try:
+        stack.wait_for("sluice is ready.")
+        pids = [*stack.children().values(), stack.envoy_pid, *stack.workers()]
+        with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+            call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(chat_request("demo", n=16, max_tokens=1500))
+            next(call)
+            stack.process.send_signal(signal.SIGINT)
+            stack.wait_for("run: stopping when the running requests have ended; a second signal kills")
+            stack.process.send_signal(signal.SIGINT)
+            stack.wait()
+            with pytest.raises(grpc.RpcError):
+                list(call)
+    finally:
+        stack.stop()
+    assert not [pid for pid in pids if is_running(pid)]
+
+
+def test_run_stops_at_any_moment() -> None:
+    """Ctrl-C before anything is ready: no trace of an exception, code 0 or the signal's, and no process left."""
+    for wait_s in (0.0, 0.2, 0.6, 1.2, 2.0):
+        stack = Stack("--model=demo=demo/model")
+        time.sleep(wait_s)
+        pids = [*stack.children().values()]
+        assert stack.stop() in {0, -signal.SIGINT}, stack.output
+        assert not [pid for pid in pids if is_running(pid)]
+        assert "run.py" not in stack.output, stack.output  # a traceback's
+
+
+def chat_request(model: str, n: int = 1, max_tokens: int = 20) -> chat_pb2.ChatRequest:
+    """A chat that ends at its limit of tokens only."""
+    message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Count to 1000.")])
+    stopping = sampling_pb2.StopParams(max_tokens=max_tokens, ignore_eos=True)
+    return chat_pb2.ChatRequest(model=model, messages=[message], n=n, stopping=stopping)
+
+
+def until_served(stack: Stack, model: str) -> None:
+    """Return when REST and gRPC are answered."""
+
+    def served() -> bool:
+        body = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+        try:
+            rest = httpx.post(f"{stack.door}/v1/chat/completions", json=body)
+            with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+                chat_pb2_grpc.ChatServiceStub(channel).Chat(chat_request(model, max_tokens=1))
+        except (httpx.TransportError, grpc.RpcError):
+            return False
+        return rest.status_code == 200
+
+    until(served)
+
+
+def until_child(stack: Stack, name: str) -> int:
+    """The process id of a child, as soon as it runs."""
+    until(lambda: name in stack.children())
+    return stack.children()[name]
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+    """Wait for what other processes do."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_run_refuses_a_port_in_use(stack: Stack) -> None:

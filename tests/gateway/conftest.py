@@ -10,14 +10,14 @@ from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from gateway.__main__ import build_server
+from gateway.__main__ import Server, build_server
 from gateway.app import build_app
 from gateway.client import ServiceClient
 from gateway.config import Settings
+from gateway.drain import Drain
 from gateway.telemetry import Telemetry
 from process.settings import read_settings
 from tests.gateway import fakes
@@ -32,7 +32,8 @@ class Gateway:
     settings: Settings
     spans: InMemorySpanExporter
     port: int
-    server: uvicorn.Server
+    server: Server
+    drain: Drain
 
     async def chat(self, **fields: Any) -> httpx.Response:
         """A chat request with a valid rest."""
@@ -68,12 +69,13 @@ async def gateway(service: fakes.FakeService, flags: list[str]) -> AsyncIterator
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     async with ServiceClient.connect(settings, telemetry) as client:
-        server = build_server(settings, build_app(settings, client, telemetry))
+        drain = Drain()
+        server = build_server(settings, build_app(settings, client, telemetry, drain))
         server.config.load()
         server.lifespan = server.config.lifespan_class(server.config)
         await server.startup([listener])  # without the signal handlers and the naps of `serve`
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, verify=False) as http:  # noqa: S501
-            yield Gateway(http, service, settings, spans, port, server)
+            yield Gateway(http, service, settings, spans, port, server, drain)
         for each in server.servers:
             each.close()
         for task in list(server.server_state.tasks):  # of connections that a failed test left open

@@ -1,0 +1,86 @@
+"""How the gateway leaves: who is served until when, and what the others are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from sluice.v1 import chat_pb2
+
+from gateway.drain import Phase
+from tests.gateway import fakes
+from tests.gateway.conftest import Gateway, chat_body, until
+
+
+async def test_health_says_no_first_and_requests_are_still_served(gateway: Gateway) -> None:
+    """Until the delay is over only balancers notice, and each answer ends its connection."""
+    assert (await gateway.http.get("/healthz")).status_code == 200
+    leaving = asyncio.create_task(gateway.drain.leave(60, 60))
+    await until(lambda: gateway.drain.phase is Phase.LEAVING)
+    health = await gateway.http.get("/healthz")
+    assert (health.status_code, health.json()) == (503, {"status": "leaving"})
+    ready = await gateway.http.get("/readyz")
+    assert (ready.status_code, ready.json()["reason"]) == (503, "the server is shutting down")
+    answer = await gateway.chat()
+    assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+    leaving.cancel()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_running_requests_end_and_new_ones_are_refused(gateway: Gateway, *, stream: bool) -> None:
+    """The refusal has its dialect's shape and a time to retry; what ran when it came is answered whole."""
+    release = asyncio.Event()
+
+    async def held(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
+        await release.wait()
+        for event in fakes.HELLO:
+            yield event
+
+    gateway.service.script = held
+    asking = asyncio.create_task(gateway.chat(stream=stream))
+    await until(gateway.service.begun.is_set)
+    leaving = asyncio.create_task(gateway.drain.leave(0, 60))
+    await until(lambda: gateway.drain.phase is Phase.DRAINING)
+    for path, body, place in (
+        ("/v1/chat/completions", chat_body(stream=stream), "error"),
+        ("/serving-endpoints/m/invocations", chat_body(), None),
+        ("/v2/models/m/generate", {"text_input": "hi"}, None),
+    ):
+        refusal = await gateway.http.post(path, json=body)
+        assert (refusal.status_code, refusal.headers["retry-after"], refusal.headers["connection"]) == (
+            503,
+            "1",
+            "close",
+        )
+        told = refusal.json()
+        assert "the server is shutting down" in str(told[place] if place else told)
+    assert not leaving.done()
+    release.set()
+    answer = await asking
+    assert answer.status_code == 200
+    await leaving
+    assert not gateway.drain.num_running
+
+
+async def test_what_does_not_end_in_time_is_told_so(gateway: Gateway) -> None:
+    """A request that outlasts the time to stop is 503."""
+    gateway.service.script = fakes.play([None])
+    asking = asyncio.create_task(gateway.chat())
+    await until(gateway.service.begun.is_set)
+    await gateway.drain.leave(0, 0.01)
+    await gateway.server.end_requests()
+    answer = await asking
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+async def test_new_connections_are_accepted_until_the_end(gateway: Gateway) -> None:
+    """Who connects while the running requests end is told to come back, and not refused a connection."""
+    gateway.drain.begin()  # something runs
+    leaving = asyncio.create_task(gateway.drain.leave(0, 60))
+    await until(lambda: gateway.drain.phase is Phase.DRAINING)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.port}", verify=False) as newcomer:  # noqa: S501
+        assert (await newcomer.get("/v1/models")).status_code == 503
+    gateway.drain.end()
+    await leaving
