@@ -106,6 +106,7 @@ _REQUESTS = (
     token_pb2.TokenizeTextRequest,
     watermark_pb2.DetectWatermarkRequest,
 )
+_MAX_METADATA_BYTES = 24 << 10
 _HEARTBEAT_CHECK_S = 1.0
 _MAX_READING_S = 60.0  # of the longest text that the contract takes, several times what it needs on a small machine
 _LAST_WORDS_S = 2.0  # for statuses on their way out; health watchers would stay for ever
@@ -308,6 +309,9 @@ def _options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.so_reuseport", 0),  # a port in use is an error, not a shared port
         ("grpc.max_receive_message_length", settings.max_request_bytes),
         ("grpc.max_send_message_length", settings.max_response_bytes),
+        # Two equal limits: between the first and the second, gRPC refuses at random.
+        ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
+        ("grpc.absolute_max_metadata_size", _MAX_METADATA_BYTES),
         ("grpc.keepalive_time_ms", round(settings.keepalive_time_s * 1000)),
         ("grpc.keepalive_timeout_ms", round(settings.keepalive_timeout_s * 1000)),
         ("grpc.keepalive_permit_without_calls", 1),

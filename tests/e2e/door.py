@@ -1,0 +1,125 @@
+"""Envoy alone, by the product's own configuration, before upstreams of the test's choice."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import yaml
+
+from tests.e2e.stack import free_ports
+from tools.envoy_config import Addresses, connection_manager, envoy_config
+
+TIMEOUT_S = 20
+
+
+class Door:
+    """A real Envoy in a process of its own. `change` turns its numbers down, so that a test can reach them."""
+
+    def __init__(
+        self,
+        gateway_port: int,
+        service_port: int,
+        change: Callable[[dict[str, Any]], None] = lambda config: None,
+        *,
+        healthy: bool = True,
+        **addresses: Any,
+    ) -> None:
+        self.port, self.admin_port = free_ports(2)
+        config = envoy_config(
+            Addresses(
+                envoy_port=self.port,
+                envoy_admin_port=self.admin_port,
+                gateway_port=gateway_port,
+                service_port=service_port,
+                **addresses,
+            )
+        )
+        change(config)
+        self._folder = tempfile.TemporaryDirectory(prefix="sluice-door-")
+        path = Path(self._folder.name) / "envoy.yaml"
+        path.write_text(yaml.safe_dump(config))
+        with Path(self._folder.name, "log").open("w") as log:
+            self.process = subprocess.Popen(
+            [Path(sys.executable).with_name("envoy"), "-c", path, "--concurrency", "1", "--disable-hot-restart",
+             "-l", "warning", "--file-flush-interval-msec", "50"],
+            stdout=log, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self.until(self._is_live)
+        if healthy:
+            self.until_healthy("service", "gateway")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+        self._folder.cleanup()
+
+    @property
+    def url(self) -> str:
+        """The base URL."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def target(self) -> str:
+        """The address for gRPC."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> str:
+        """All that it wrote so far."""
+        return Path(self._folder.name, "log").read_text()
+
+    def wait_for_log(self, pattern: str, timeout_s: float = 10) -> str:
+        """The first line that has the pattern."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            for line in self.log.splitlines():
+                if re.search(pattern, line):
+                    return line
+            time.sleep(0.05)
+        raise AssertionError(f"{pattern} not in\n{self.log}")
+
+    def stat(self, name: str) -> int:
+        """A counter or gauge of its own, 0 if it has none of that name."""
+        page = httpx.get(f"http://127.0.0.1:{self.admin_port}/stats", params={"filter": f"^{re.escape(name)}$"}).text
+        return int(page.rpartition(": ")[2] or 0)
+
+    def until_healthy(self, *clusters: str) -> None:
+        """Return when each cluster has a healthy host."""
+        self.until(lambda: all(self.stat(f"cluster.{name}.membership_healthy") for name in clusters))
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Return when it holds."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, self.log
+            try:
+                if condition():
+                    return
+            except httpx.TransportError:
+                pass  # it doesn't listen yet
+            time.sleep(0.05)
+        raise AssertionError(f"not in {TIMEOUT_S} s\n{self.log}")
+
+    def _is_live(self) -> bool:
+        return httpx.get(f"http://127.0.0.1:{self.admin_port}/ready").text == "LIVE\n"
+
+
+def http_filter(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """One HTTP filter's own settings."""
+    (found,) = (each for each in connection_manager(config)["http_filters"] if each["name"].endswith(f".{name}"))
+    settings: dict[str, Any] = found["typed_config"]
+    return settings
