@@ -27,21 +27,28 @@ from gateway.telemetry import Telemetry
 from process.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
 
 _MAX_ROUTING_LENGTH = 256  # as long as a model's name may be; a longer one is the service's to refuse
+_MAX_CREDENTIAL_LENGTH = 6_000  # metadata has 8 KiB in all; what is cut here is wrong there
+_BEARER = "bearer "
+_KEY_HEADERS = ("api-key", "x-api-key")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: the request's id, and what the caller sent as `authorization`."""
+    """Who asks: the request's id, and the caller's credential as `authorization` has it."""
 
     request_id: str
     authorization: str | None = None
 
     @classmethod
     def of(cls, request_id: str, headers: Mapping[str, str]) -> Caller:
-        """By the headers, names in lower case. The key in `api-key`, as Azure's clients send it, is a bearer token."""
+        """By the headers, names in lower case.
+
+        A key in `api-key`, as Azure's clients send it, or in `x-api-key` is a bearer token, unless there is one.
+        """
         authorization = headers.get("authorization")
-        if authorization is None and (key := headers.get("api-key")) is not None:
-            authorization = f"Bearer {key}"
+        if authorization is None or authorization[: len(_BEARER)].lower() != _BEARER:
+            key = next((headers[name] for name in _KEY_HEADERS if name in headers), None)
+            authorization = authorization if key is None else f"Bearer {key}"
         return cls(request_id, authorization)
 
 
@@ -125,8 +132,10 @@ class ServiceClient:
 
     def _metadata(self, request: Message, caller: Caller, affinity: str) -> list[tuple[str, str]]:
         metadata = [("x-request-id", caller.request_id), *self._telemetry.inject().items()]
-        if caller.authorization is not None and caller.authorization.isascii() and caller.authorization.isprintable():
-            metadata.append(("authorization", caller.authorization))
+        if caller.authorization is not None:
+            # No key has a backslash: one that metadata can't hold arrives as a wrong one, not as none.
+            plain = caller.authorization.encode("unicode_escape").decode()
+            metadata.append(("authorization", plain[:_MAX_CREDENTIAL_LENGTH]))
         if model := getattr(request, "model", ""):
             metadata.append(("x-sluice-model", quote(model[:_MAX_ROUTING_LENGTH], safe="")))
         if affinity:

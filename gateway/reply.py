@@ -10,6 +10,8 @@ from starlette.types import Send
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.refusal import Refusal
 
+_CHALLENGED = frozenset({401, 403})
+
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -29,9 +31,21 @@ async def send_json(send: Send, status: int, body: bytes, headers: tuple[tuple[b
 
 
 async def send_refusal(send: Send, refusal: Refusal, failure: Failure) -> None:
-    """An error, with the time of a retry in both forms that clients read: whole seconds, and milliseconds."""
+    """An error, with the time of a retry in both forms that clients read: whole seconds, and milliseconds.
+
+    One about the caller's credential has a challenge, by RFC 6750.
+    """
     headers = refusal.headers
+    if failure.status in _CHALLENGED:
+        headers += ((b"www-authenticate", _challenge(failure)),)
     if failure.retry_after_s is not None:
         seconds = failure.retry_after_s
         headers += ((b"retry-after", b"%d" % math.ceil(seconds)), (b"retry-after-ms", b"%d" % (seconds * 1000)))
     await send_json(send, refusal.status, refusal.body, headers)
+
+
+def _challenge(failure: Failure) -> bytes:
+    if failure.status == 403:
+        scopes = f', scope="{scopes}"' if (scopes := failure.values.get("scopes")) else ""
+        return f'Bearer realm="sluice", error="insufficient_scope"{scopes}'.encode()
+    return b'Bearer realm="sluice"' + (b"" if failure.reason is Reason.MISSING_KEY else b', error="invalid_token"')

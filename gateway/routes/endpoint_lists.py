@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from sluice.v1.endpoint_pb2 import Endpoint
+from sluice.v1.endpoint_pb2 import Endpoint, ServedEntity
+from sluice.v1.model_pb2 import Model
 
 from gateway.client import Caller
+from gateway.dialects.seam.failure import Failure
 
 _FRESH_S: Final = 2.0  # how long a list is believed
 _MAX_LISTS: Final = 1024
@@ -23,6 +25,9 @@ class EndpointSource(Protocol):
 
     async def list_endpoints(self, caller: Caller) -> list[Endpoint]:
         """All endpoints that the caller may see. Raises Failure."""
+
+    async def list_models(self, caller: Caller) -> list[Model]:
+        """All models that the caller may see. Raises Failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +54,30 @@ class EndpointLists:
         credential = self._hash(caller)
         listing = self._listings.get(credential)
         if listing is None:
-            listing = _Listing(await self._source.list_endpoints(caller), self._clock())
+            listing = _Listing(await self._list(caller), self._clock())
             self._listings[credential] = listing
             self._listings.move_to_end(credential)
             if len(self._listings) > _MAX_LISTS:
                 self._listings.popitem(last=False)
         return listing.endpoints
+
+    async def _list(self, caller: Caller) -> Sequence[Endpoint]:
+        try:
+            return await self._source.list_endpoints(caller)
+        except Failure as failure:
+            if failure.status != 403:
+                raise
+        # Who may generate need not be one who may look at endpoints; the models' own he may ask in any case.
+        models = await self._source.list_models(caller)
+        return [
+            Endpoint(
+                name=model.name,
+                task=model.tasks[0],
+                entities=[ServedEntity(name=model.name, model=model.name, traffic_percentage=100)],
+                is_model=True,
+            )
+            for model in models
+        ]
 
     def _forget_stale(self) -> None:
         oldest_fresh = self._clock() - _FRESH_S

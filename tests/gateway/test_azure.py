@@ -151,10 +151,13 @@ async def test_nothing_is_served(gateway: Gateway, service: fakes_raw.FakeRawSer
         ({"api-key": "k"}, "Bearer k"),
         ({"authorization": "Bearer t"}, "Bearer t"),
         ({"api-key": "k", "authorization": "Bearer t"}, "Bearer t"),
+        ({"api-key": "k", "authorization": "Basic t"}, "Bearer k"),
+        ({"x-api-key": "x"}, "Bearer x"),
+        ({"x-api-key": "x", "api-key": "k"}, "Bearer k"),
     ],
 )
 async def test_credentials(gateway: Gateway, headers: dict[str, str], sent: str) -> None:
-    """A key reaches the service as a bearer token, for the list and for the chat; `authorization` goes before it."""
+    """A key reaches the service as a bearer token, for the list and for the chat; one goes before it."""
     await chat(gateway, headers=headers)
     assert [metadata["authorization"] for metadata in gateway.service.metadata] == [sent, sent]
 

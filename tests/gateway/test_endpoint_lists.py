@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from sluice.v1 import endpoint_pb2
+from sluice.v1 import endpoint_pb2, model_pb2
 
 from gateway.client import Caller
+from gateway.dialects.seam.failure import Failure, Reason
 from gateway.routes.endpoint_lists import EndpointLists
 
 
@@ -21,6 +22,10 @@ class Source:
         """What the caller may see."""
         self.num_listed[caller.authorization] += 1
         return [endpoint_pb2.Endpoint(name=f"of {caller.authorization}")]
+
+    async def list_models(self, caller: Caller) -> list[model_pb2.Model]:
+        """What the caller may use."""
+        return [model_pb2.Model(name=f"model of {caller.authorization}", tasks=[model_pb2.TASK_CHAT])]
 
 
 class Clock:
@@ -81,3 +86,19 @@ async def test_failed_list_is_not_kept() -> None:
     with pytest.raises(ConnectionError):
         await lists.of(Caller("r", "a"))
     assert [each.name for each in await lists.of(Caller("r", "a"))] == ["of a"]
+
+
+async def test_who_may_not_list_endpoints_has_the_models() -> None:
+    """A key that may generate and no more finds the models' own endpoints; other failures stay what they are."""
+
+    class Closed(Source):
+        async def list_endpoints(self, caller: Caller) -> list[endpoint_pb2.Endpoint]:
+            status = 403 if caller.authorization == "known" else 401
+            raise Failure(status, Reason.PERMISSION_DENIED, "no")
+
+    lists = EndpointLists(Closed(), Clock())
+    (endpoint,) = await lists.of(Caller("r", "known"))
+    assert (endpoint.name, endpoint.task, endpoint.is_model) == ("model of known", model_pb2.TASK_CHAT, True)
+    assert [entity.model for entity in endpoint.entities] == ["model of known"]
+    with pytest.raises(Failure):
+        await lists.of(Caller("r", "stranger"))
