@@ -9,7 +9,7 @@ help:  ## list the targets
 run:  ## start service, gateway and Envoy on the bundled model
 	@tools/install.sh run && { tools/install.sh native || true; } && exec $(PY) tools/run.py
 test:  ## run all tests
-	@tools/install.sh dev native npm validate clients browser && $(PY) -m pytest
+	@tools/install.sh dev native npm validate clients browser redis && $(PY) -m pytest
 test-fast:  ## run the tests that need neither npm nor a browser nor the whole product, in about a minute
 	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
 check:  ## lint, types, import contracts, protobuf contract, generated code, Envoy's configuration, scripts

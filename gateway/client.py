@@ -23,6 +23,7 @@ from gateway import telemetry as names
 from gateway.config import Settings
 from gateway.errors import to_failure
 from gateway.methods import MethodTable
+from gateway.rate_limits import note_rate_limits
 from gateway.telemetry import Telemetry
 from process.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
 
@@ -84,7 +85,9 @@ class ServiceClient:
         with self._span(method.name) as outcome:
             call = method.begin(request, timeout=method.deadline_s, metadata=self._metadata(request, caller, affinity))
             async with _ending(call, outcome):
-                return await call
+                answer = await call
+                note_rate_limits(await call.initial_metadata())
+                return answer
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -95,6 +98,7 @@ class ServiceClient:
         with self._span(method.name) as outcome:
             call = method.begin(request, timeout=method.deadline_s, metadata=self._metadata(request, caller, affinity))
             async with _ending(call, outcome):
+                note_rate_limits(await call.initial_metadata())  # it comes with the first event
                 yield aiter(call)
 
     async def list_models(self, caller: Caller) -> list[model_pb2.Model]:
@@ -186,6 +190,7 @@ async def _ending(call: grpc.aio.Call, outcome: _Outcome) -> AsyncIterator[None]
             outcome.code = await call.code()
     except grpc.aio.AioRpcError as error:
         outcome.code = error.code()
+        note_rate_limits(error.trailing_metadata())
         raise to_failure(error) from None
     finally:
         call.cancel()

@@ -20,6 +20,7 @@ from gateway import telemetry as names
 from gateway.body import CallerLeft
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.refusal import Refusal
+from gateway.rate_limits import collect_rate_limits
 from gateway.reply import known, send_refusal
 from gateway.telemetry import Telemetry
 from process.attributes import ERROR_TYPE, REQUEST_ID
@@ -104,20 +105,22 @@ class RequestObserver:
 
 
 class _Exchange:
-    """One request's answer as it goes out, with the request's id on it."""
+    """One request's answer as it goes out, with the request's id on it, and where its caller stands with its limits."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
         self.request_id = request_id
         self.status = 500  # until an answer starts
         self.is_started = False
+        self._rate_limits = collect_rate_limits()
 
     async def send(self, message: Message) -> None:
         """Pass on what the application sends."""
         if message["type"] == "http.response.start":
             self.is_started = True
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), (b"x-request-id", self.request_id.encode())]
+            own = (b"x-request-id", self.request_id.encode())
+            message["headers"] = [*message.get("headers", ()), own, *self._rate_limits.items()]
         await self._send(message)
 
 

@@ -40,7 +40,10 @@ async def send_refusal(send: Send, refusal: Refusal, failure: Failure) -> None:
         headers += ((b"www-authenticate", _challenge(failure)),)
     if failure.retry_after_s is not None:
         seconds = failure.retry_after_s
-        headers += ((b"retry-after", b"%d" % math.ceil(seconds)), (b"retry-after-ms", b"%d" % (seconds * 1000)))
+        headers += (
+            (b"retry-after", b"%d" % math.ceil(seconds)),
+            (b"retry-after-ms", b"%d" % math.ceil(seconds * 1000)),
+        )
     await send_json(send, refusal.status, refusal.body, headers)
 
 

@@ -27,11 +27,12 @@ class Call:
     request_id: str
     fields: dict[str, str | int] = field(default_factory=dict)
     caller: Caller = ANONYMOUS
+    rate_limits: tuple[tuple[str, str], ...] = ()  # where the caller stands with its limits
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """What goes back to the caller: as initial metadata with a message, as trailing metadata with an error."""
-        return (("x-request-id", self.request_id),)
+        return (("x-request-id", self.request_id), *self.rate_limits)
 
     def tell(self, facts: Mapping[str, str | int]) -> None:
         """Add `facts` to the call's log line. They must not hold anything that a caller wrote but a model's name."""

@@ -16,6 +16,7 @@ from pydantic.dataclasses import dataclass
 from pydantic_settings import SettingsConfigDict
 
 from process.settings import Port, ProcessSettings
+from service.auth.grant import LimitsEntry
 from service.auth.settings import AuthSettings
 from service.engine.config import EngineConfig
 from service.engine.watermark import Watermark
@@ -112,6 +113,26 @@ class EndpointSettings(BaseModel):
         return entities
 
 
+class QuotaSettings(BaseModel):
+    """How the use of callers with limits is counted. docs/limits.md tells more."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    redis_url: Annotated[str, Field(pattern=r"^(rediss?|unix)://")] | None = Field(
+        None, description="Redis or Valkey server in which replicas count together; unset: each counts alone"
+    )
+    redis_timeout_s: Interval = Field(1, description="time after which a Redis that doesn't answer counts as lost")
+    on_store_loss: Literal["local", "refuse"] = Field(
+        "local", description="while Redis is lost: each replica counts alone, or callers with limits are refused"
+    )
+    expected_output_tokens: Size = Field(
+        1024, description="output tokens charged, until its end, for an answer of a request without max_tokens"
+    )
+    limits_by_model: dict[ModelName, LimitsEntry] = Field(
+        {}, description="limits of all callers together, by a model's name or a pattern"
+    )
+
+
 class Settings(ProcessSettings):
     """The service's settings. Times are in seconds.
 
@@ -153,6 +174,7 @@ class Settings(ProcessSettings):
     drain_timeout_s: Seconds = Field(30, description="at a stop: time for running calls to end, after drain_delay_s")
 
     auth: AuthSettings = Field(AuthSettings(), description="who is let in; without keys_file and jwks, everybody")
+    quota: QuotaSettings = Field(QuotaSettings(), description="how callers' use is counted")
 
     capture_content: bool = Field(False, description="put the text of prompts and answers on spans")
 

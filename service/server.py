@@ -41,6 +41,7 @@ from service.auth.authenticator import Authenticator
 from service.auth.key_entry import KeysError
 from service.config import EndpointSettings, ModelSettings, Settings
 from service.contract.model import EndpointJson
+from service.counting import open_quota
 from service.engine.port import StepObserver
 from service.engine_metrics import EngineMetrics
 from service.generation.errors import InvalidRequest
@@ -148,17 +149,22 @@ class Server:
             ],
             options=_options(settings),
         )
-        answering = Answering(self.registry, telemetry, capture_content=settings.capture_content)
+        self.quota = open_quota(settings.quota, telemetry)
+        answering = Answering(self.registry, telemetry, self.quota, capture_content=settings.capture_content)
         server, registry, readers = self._server, self.registry, self.readers
         chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering), server)
         completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
         response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering), server)
         text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
-        embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry), server)
+        embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(
+            EmbeddingServicer(registry, telemetry, self.quota), server
+        )
         endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry), server)
         model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry), server)
-        token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers), server)
-        watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers), server)
+        token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, self.quota), server)
+        watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(
+            WatermarkServicer(registry, readers, self.quota), server
+        )
         health_pb2_grpc.add_HealthServicer_to_server(self.health.servicer, self._server)
         names = [*SERVICES, HEALTH_SERVICE, reflection.SERVICE_NAME]
         reflection.enable_server_reflection(names, self._server)
@@ -168,6 +174,7 @@ class Server:
         host, port = self._settings.host, self._settings.port
         check_free(host, port)
         await self.health.enter(Phase.STARTING)
+        await self.quota.start()
         try:
             bound = self._server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         except RuntimeError as error:
@@ -227,6 +234,7 @@ class Server:
         await asyncio.gather(*(served.engine.drain(0) for served in self.registry))
         await self._server.stop(_LAST_WORDS_S)
         await asyncio.gather(*(served.close() for served in self.registry))
+        await self.quota.close()
         self.readers.close()
         if self._watching is not None:
             self._watching.cancel()

@@ -9,13 +9,16 @@ from tests.e2e.collector import Collector
 from tests.e2e.stack import Stack
 
 TESTS = Path(__file__).parent
+SLOW_FIXTURES = {"stack", "redis", "shared_redis"}  # the whole product; a Redis server
 SLOW_FOLDERS = {TESTS / "e2e", TESTS / "clients"}  # they need npm, a browser or environments of other clients
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what is in these folders, and what uses the whole product; single tests say it by a decorator."""
+    """Mark as slow what is in these folders, and what uses servers of its own; single tests say it by a decorator."""
     for item in items:
-        if SLOW_FOLDERS.intersection(item.path.parents) or "stack" in getattr(item, "fixturenames", ()):
+        if SLOW_FOLDERS.intersection(item.path.parents) or SLOW_FIXTURES.intersection(
+            getattr(item, "fixturenames", ())
+        ):
             item.add_marker(pytest.mark.slow)
 
 

@@ -12,6 +12,7 @@
 #   clients   other vendors' SDKs for the tests, each in an environment of its own, since their dependencies disagree
 #   browser   headless Chromium, for the tests of pages
 #   shell     shellcheck
+#   redis     Redis' server, for the tests of limits that replicas share
 # A part that is installed already is skipped, until a file that pins its versions changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -152,6 +153,10 @@ shell_part() {
     command -v shellcheck >/dev/null || apt shellcheck
 }
 
+redis_part() {
+    command -v redis-server >/dev/null || apt redis-server
+}
+
 for part in "$@"; do
     case $part in
         run) python_part run service,gateway,run ;;
@@ -166,6 +171,7 @@ for part in "$@"; do
         clients) clients_part ;;
         browser) browser_part ;;
         shell) shell_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients browser shell" ;;
+        redis) redis_part ;;
+        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients browser shell redis" ;;
     esac
 done

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeAlias
 
 from grpc import aio
 
+from service.answering.admission import admitted
 from service.answering.content import AnswerContent
 from service.answering.kind import Answer, Kind, Message, Renderer, Request
 from service.answering.observation import Observation
@@ -22,6 +23,8 @@ from service.generation.events import Completed, Event, Started
 from service.generation.output import GenerationOutput
 from service.output.answer import AnswerReader
 from service.preparation import PreparedAnswer
+from service.quota.charge import Charge
+from service.quota.quota import Quota
 from service.registry.models import Registry, ServedGenerator
 from service.telemetry import Telemetry
 
@@ -34,10 +37,11 @@ _MAX_PROMPT_LOGPROBS = 128
 class Answering:
     """Answers requests of every kind."""
 
-    def __init__(self, registry: Registry, telemetry: Telemetry, *, capture_content: bool) -> None:
+    def __init__(self, registry: Registry, telemetry: Telemetry, quota: Quota, *, capture_content: bool) -> None:
         """`capture_content` puts what was asked and answered onto the calls' spans."""
         self._registry = registry
         self._telemetry = telemetry
+        self._quota = quota
         self._capture_content = capture_content
 
     async def whole(self, kind: Kind[Request, Message, Answer], request: Request, context: Context) -> Answer:
@@ -69,13 +73,17 @@ class Answering:
         with Observation(
             self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
         ) as observation:
-            prepared = await model.preparation.prepare(asked, current_request_id(), deadline, current_caller())
-            sequence_number = 0
-            async with aclosing(_messages(model, prepared, kind.renderer(request), observation)) as messages:
-                async for message in messages:
-                    message.sequence_number = sequence_number
-                    sequence_number += 1
-                    yield message
+            async with admitted(self._quota, model.name) as charge:
+                bound = charge.bound(asked)
+                prepared = await model.preparation.prepare(bound, current_request_id(), deadline, current_caller())
+                await charge.take_for(asked, prepared.requests)
+                sequence_number = 0
+                messages = _messages(model, prepared, kind.renderer(request), observation, charge)
+                async with aclosing(messages):
+                    async for message in messages:
+                        message.sequence_number = sequence_number
+                        sequence_number += 1
+                        yield message
 
 
 class _Rendering(Generic[Message]):
@@ -102,7 +110,11 @@ class _Rendering(Generic[Message]):
 
 
 async def _messages(
-    model: ServedGenerator, prepared: PreparedAnswer, renderer: Renderer[Message], observation: Observation
+    model: ServedGenerator,
+    prepared: PreparedAnswer,
+    renderer: Renderer[Message],
+    observation: Observation,
+    charge: Charge,
 ) -> AsyncGenerator[Message, None]:
     reader = AnswerReader(prepared.requests, prepared.forms, model.tokenizer)
     rendering = _Rendering(reader, renderer, observation)
@@ -110,6 +122,7 @@ async def _messages(
     try:
         async with model.engine.generate(*prepared.requests) as outputs:
             observation.admitted(reader.usage)
+            charge.count(reader.usage)
             for message in rendering.render(_started(model, prepared)):
                 yield message
             async for output in outputs:

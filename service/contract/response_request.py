@@ -47,6 +47,7 @@ def to_answer_request(request: response_pb2.CreateResponseRequest) -> AnswerRequ
         model=request.model,
         prompts=(conversation,),
         prompts_field="input",
+        max_tokens_field="max_output_tokens",
         sampling=to_sampling(request.sampling),
         stopping=StopParams(max_tokens=request.max_output_tokens if request.HasField("max_output_tokens") else None),
         logprobs=to_logprobs(request),

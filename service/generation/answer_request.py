@@ -15,7 +15,8 @@ class AnswerRequest:
     """Prompts to answer, and how.
 
     `model` is a model's name or an endpoint's; `deployment` one of that endpoint's entities, empty for one by traffic;
-    `model_version` the version asked for, empty for any. `prompts_field` is what the request calls all its prompts.
+    `model_version` the version asked for, empty for any. `prompts_field` is what the request calls all its prompts,
+    `max_tokens_field` how it calls the largest number of an answer's tokens.
     `truncates` serves as much as possible of what can't be served whole: a prompt that is too long is cut, and what the
     deadline cuts off ends with LENGTH. `wants_prompt_texts` asks for the text of each prompt.
     """
@@ -23,6 +24,7 @@ class AnswerRequest:
     model: str
     prompts: Sequence[Prompt]
     prompts_field: str
+    max_tokens_field: str = "stopping.max_tokens"
     deployment: str = ""
     model_version: str = ""
     sampling: SamplingParams = SamplingParams()  # noqa: RUF009  immutable

@@ -29,7 +29,7 @@ class Limits:
     output_tokens_per_minute: int | None = None
     concurrent_requests: int | None = None
     max_tokens: int | None = None  # of one answer
-    max_n: int | None = None  # answers of one request
+    max_n: int | None = None  # answers to one prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Caller:
     """One caller. The defaults are those of a caller without a key, where keys are not asked for.
 
     `id` is what queues, quotas and metrics know a caller by, and is no secret; empty without a key. `models` and
-    `endpoints` are shell patterns of names. `limits_by_model` hold beside `limits`, by a model's name. A request's
-    `priority` is `min_priority` at least: a lower value is served first. `weight` is the caller's part of what several
-    compete for. Cached prompts are shared within `cache_group`, and never across groups.
+    `endpoints` are shell patterns of names. `limits_by_model` hold beside `limits`, by a model's name or pattern. A
+    request's `priority` is `min_priority` at least: a lower value is served first. `weight` is the caller's part of
+    what several compete for. Cached prompts are shared within `cache_group`, and never across groups.
     """
 
     id: str = ""

@@ -46,6 +46,7 @@ from service.generation.errors import (
     UnsupportedTask,
 )
 from service.interceptors.policy import Behaviour, Context, Policy
+from service.quota.errors import ConcurrencyLimited, LimitExceeded, LimitReached, QuotaUnavailable, RateLimited
 from service.registry.errors import (
     DeploymentNotFound,
     EndpointExists,
@@ -96,6 +97,7 @@ TABLE = (
     Row(UnsupportedConstraint, Code.INVALID_ARGUMENT, UnsupportedConstraint.reason),
     Row(UnsupportedFeature, Code.INVALID_ARGUMENT, UnsupportedFeature.reason),
     Row(UnsupportedTask, Code.INVALID_ARGUMENT, UnsupportedTask.reason),
+    Row(LimitExceeded, Code.INVALID_ARGUMENT, LimitExceeded.reason),
     Row(InvalidRequest, Code.INVALID_ARGUMENT, InvalidRequest.reason),
     Row(ConstraintFailed, Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
     Row(ModelNotFound, Code.NOT_FOUND, "MODEL_NOT_FOUND"),
@@ -108,6 +110,9 @@ TABLE = (
     Row(TooManyEndpoints, Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS"),
     Row(EngineOverloaded, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
     Row(TooManyCalls, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
+    Row(RateLimited, Code.RESOURCE_EXHAUSTED, "RATE_LIMITED"),
+    Row(ConcurrencyLimited, Code.RESOURCE_EXHAUSTED, "CONCURRENCY_LIMITED"),
+    Row(QuotaUnavailable, Code.UNAVAILABLE, "QUOTA_UNAVAILABLE"),
     Row(Starting, Code.UNAVAILABLE, "STARTING"),
     Row(Draining, Code.UNAVAILABLE, "DRAINING"),
     Row(EngineClosed, Code.UNAVAILABLE, "DRAINING"),
@@ -170,6 +175,15 @@ def _details(error: Exception, row: Row) -> Iterator[Message]:
                 )
             ]
         )
+    if isinstance(error, LimitReached):
+        limit = error.limit
+        violation = error_details_pb2.QuotaFailure.Violation(
+            subject=_cut(limit.subject, _MAX_FIELD_BYTES),
+            description=_cut(str(error)),
+            quota_metric=limit.measure.value,
+            quota_value=limit.value,
+        )
+        yield error_details_pb2.QuotaFailure(violations=[violation])
     if row.code in (Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE):
         info = error_details_pb2.RetryInfo()
         info.retry_delay.FromNanoseconds(round(getattr(error, "retry_after_s", _RETRY_AFTER_S) * 1e9))
@@ -178,6 +192,10 @@ def _details(error: Exception, row: Row) -> Iterator[Message]:
 
 def _values(error: Exception) -> Iterator[tuple[str, str]]:
     """The numbers and names that an error's text has, for callers that put them into words of their own."""
+    if isinstance(error, InvalidRequest):
+        yield "field", error.field
+    if (limit := _limit(error)) is not None:
+        yield "limit", str(limit)
     match error:
         case InvalidMessage():
             first = error.violations[0]
@@ -185,21 +203,29 @@ def _values(error: Exception) -> Iterator[tuple[str, str]]:
             if first.value is not None:
                 yield "value", first.value
         case PromptTooLong():
-            yield "field", error.field
             yield "num_prompt_tokens", str(error.num_prompt_tokens)
-            yield "limit", str(error.max_prompt_tokens)
-        case InvalidRequest():
-            yield "field", error.field
+        case LimitExceeded() | LimitReached():
+            yield "quota_metric", error.limit.measure.value
         case ModelNotFound() | VersionNotFound() | DeploymentNotFound():
             yield from vars(error).items()
         case EndpointNotFound() | EndpointNotAllowed() | EndpointExists() | EndpointReadOnly():
             yield "endpoint", error.endpoint
-        case TooManyEndpoints():
-            yield "limit", str(error.max_endpoints)
         case ScopeMissing():
             yield "scopes", " ".join(error.scopes)
+
+
+def _limit(error: Exception) -> int | None:
+    """The limit that a request exceeds."""
+    match error:
+        case PromptTooLong():
+            return error.max_prompt_tokens
+        case LimitExceeded() | LimitReached():
+            return error.limit.value
+        case TooManyEndpoints():
+            return error.max_endpoints
         case TooManyCalls():
-            yield "limit", str(error.max_concurrent_calls)
+            return error.max_concurrent_calls
+    return None
 
 
 def _cut(text: str, max_bytes: int = _MAX_TEXT_BYTES) -> str:

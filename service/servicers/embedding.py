@@ -8,11 +8,15 @@ from collections.abc import Sequence
 
 from sluice.v1 import embedding_pb2, embedding_pb2_grpc, usage_pb2
 
+from service.answering.admission import admitted
 from service.answering.generation import Context
 from service.answering.operation import Operation
 from service.call import current_caller, current_request_id, deadline_of
 from service.contract.answer import timestamp
 from service.contract.embedding import embedding_messages, to_texts
+from service.generation.events import Usage
+from service.quota.limit import Measure
+from service.quota.quota import Quota
 from service.registry.models import Registry
 from service.telemetry import Telemetry
 
@@ -20,9 +24,10 @@ from service.telemetry import Telemetry
 class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
     """Turns texts into vectors."""
 
-    def __init__(self, registry: Registry, telemetry: Telemetry) -> None:
+    def __init__(self, registry: Registry, telemetry: Telemetry, quota: Quota) -> None:
         self._registry = registry
         self._telemetry = telemetry
+        self._quota = quota
 
     async def Embed(self, request: embedding_pb2.EmbedRequest, context: Context) -> embedding_pb2.EmbedResponse:  # noqa: N802
         asked = to_texts(request)
@@ -31,14 +36,17 @@ class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
         with Operation(self._telemetry, "embeddings", model.name, deadline) as operation:
             if asked.dimensions is not None:
                 operation.set({"gen_ai.embeddings.dimension.count": asked.dimensions})
-            prepared = await model.prompts.prepare(asked, current_request_id(), deadline, current_caller())
-            answer_id, created_ns = uuid.uuid4().hex, time.time_ns()
-            operation.answered_by(answer_id, model.name)
-            output = await model.engine.embed(prepared)
+            async with admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge:
+                prepared = await model.prompts.prepare(asked, current_request_id(), deadline, current_caller())
+                num_tokens = sum(map(len, prepared.inputs))
+                await charge.take_input(num_tokens, "inputs")
+                charge.count(lambda: Usage(num_tokens))
+                answer_id, created_ns = uuid.uuid4().hex, time.time_ns()
+                operation.answered_by(answer_id, model.name)
+                output = await model.engine.embed(prepared)
             operation.staged(
                 [("queue", output.arrived, output.scheduled), ("encode", output.scheduled, output.finished)]
             )
-            num_tokens = sum(map(len, prepared.inputs))
             operation.used("input", num_tokens)
 
             def respond(vectors: Sequence[Sequence[float]]) -> embedding_pb2.EmbedResponse:

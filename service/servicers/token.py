@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sluice.v1 import chat_pb2, token_pb2, token_pb2_grpc
 
+from service.answering.admission import admitted
 from service.answering.generation import Context
 from service.call import deadline_of
 from service.contract.chat import to_conversation
@@ -11,16 +12,18 @@ from service.engine.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest
 from service.prompts.tokens import detokenize
 from service.prompts.workers import Workers
+from service.quota.quota import Quota
 from service.registry.models import Registry, ServedModel
 
 
 class TokenServicer(token_pb2_grpc.TokenServiceServicer):
     """Turns texts into a model's tokens and back; any model will do, those that make vectors too."""
 
-    def __init__(self, registry: Registry, workers: Workers) -> None:
+    def __init__(self, registry: Registry, workers: Workers, quota: Quota) -> None:
         """`workers` are shared by all models, and by nothing that generates."""
         self._registry = registry
         self._workers = workers
+        self._quota = quota
 
     async def TokenizeText(  # noqa: N802
         self,
@@ -38,7 +41,8 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
                 max_model_len=model.description.max_model_len,
             )
 
-        return await self._workers.read(respond, deadline_of(context), "text")
+        async with admitted(self._quota, model.name, ()):
+            return await self._workers.read(respond, deadline_of(context), "text")
 
     async def DetokenizeText(  # noqa: N802
         self,
@@ -50,7 +54,8 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
         def join() -> str:
             return detokenize(model.tokenizer, request.token_ids, skip_special_tokens=request.skip_special_tokens)
 
-        text = await self._workers.read(join, deadline_of(context), "token_ids")
+        async with admitted(self._quota, model.name, ()):
+            text = await self._workers.read(join, deadline_of(context), "token_ids")
         return token_pb2.DetokenizeTextResponse(model=model.name, text=text)
 
     async def CountTokens(  # noqa: N802
@@ -61,9 +66,10 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
         if request.HasField("text"):
             served = self._registry.get(request.text.model)
             tokenizer = served.tokenizer
-            num_tokens = await self._workers.read(
-                lambda: len(_tokenize(tokenizer, request.text)), deadline_of(context), "text.text"
-            )
+            async with admitted(self._quota, served.name, ()):
+                num_tokens = await self._workers.read(
+                    lambda: len(_tokenize(tokenizer, request.text)), deadline_of(context), "text.text"
+                )
         else:
             served, num_tokens = await self._count(request.chat, deadline_of(context))
         return token_pb2.CountTokensResponse(
@@ -73,7 +79,8 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
     async def _count(self, chat: chat_pb2.ChatRequest, deadline: float | None) -> tuple[ServedModel, int]:
         try:
             model = self._registry.generator(chat.model, chat.serving.deployment)
-            return model, await model.preparation.count(to_conversation(chat), deadline)
+            async with admitted(self._quota, model.name, ()):
+                return model, await model.preparation.count(to_conversation(chat), deadline)
         except InvalidRequest as error:
             error.field = f"chat.{error.field}"
             raise

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from sluice.v1 import watermark_pb2, watermark_pb2_grpc
 
+from service.answering.admission import admitted
 from service.answering.generation import Context
 from service.call import deadline_of
 from service.prompts.workers import Workers
+from service.quota.quota import Quota
 from service.registry.models import Registry
 
 
 class WatermarkServicer(watermark_pb2_grpc.WatermarkServiceServicer):
     """Tells whether a model wrote a text."""
 
-    def __init__(self, registry: Registry, workers: Workers) -> None:
+    def __init__(self, registry: Registry, workers: Workers, quota: Quota) -> None:
         """`workers` are shared by all models, and by nothing that generates."""
         self._registry = registry
         self._workers = workers
+        self._quota = quota
 
     async def DetectWatermark(  # noqa: N802
         self,
         request: watermark_pb2.DetectWatermarkRequest,
         context: Context,
     ) -> watermark_pb2.DetectWatermarkResponse:
-        detector = self._registry.generator(request.model).watermark
-        score = await self._workers.read(lambda: detector.score(request.text), deadline_of(context), "text")
+        model = self._registry.generator(request.model)
+        async with admitted(self._quota, model.name, ()):
+            score = await self._workers.read(lambda: model.watermark.score(request.text), deadline_of(context), "text")
         return watermark_pb2.DetectWatermarkResponse(
             z_score=score.z_score,
             num_tokens=score.num_tokens,

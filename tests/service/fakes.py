@@ -270,6 +270,12 @@ class Refusal:
         return [] if bad is None else [(each.field, each.reason) for each in bad.field_violations]
 
     @property
+    def quota_violations(self) -> abc.Sequence[error_details_pb2.QuotaFailure.Violation]:
+        """The limits that were reached."""
+        failure = self._detail(error_details_pb2.QuotaFailure())
+        return () if failure is None else failure.violations
+
+    @property
     def retry_after_s(self) -> float | None:
         info = self._detail(error_details_pb2.RetryInfo())
         return None if info is None else info.retry_delay.ToNanoseconds() / 1e9

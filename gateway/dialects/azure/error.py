@@ -17,6 +17,7 @@ from gateway.dialects.seam.refusal import Refusal
 _UNPROCESSABLE: Final = frozenset(
     {
         Reason.INVALID_FIELD,
+        Reason.LIMIT_EXCEEDED,
         Reason.UNSUPPORTED_FIELD,
         Reason.UNSUPPORTED_MODALITY,
         Reason.UNSUPPORTED_CONSTRAINT,
@@ -36,6 +37,7 @@ _CODES: Final = {  # where the code is not the status' own name
     Reason.UNKNOWN_FIELD: "extra_parameter",
     Reason.INVALID_TYPE: "invalid_type",
     Reason.INVALID_FIELD: "invalid_value",
+    Reason.LIMIT_EXCEEDED: "invalid_value",
 }
 _PHRASES: Final = {  # of statuses that no standard names, or that Python's versions name differently
     413: "Request Entity Too Large",

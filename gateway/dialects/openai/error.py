@@ -18,6 +18,11 @@ _TYPES: Final = {  # where the type is not invalid_request_error
     503: "server_error",
     504: "server_error",
 }
+_QUOTA_TYPES: Final = {  # of RATE_LIMITED: what there were too many of
+    "requests_per_minute": "requests",
+    "input_tokens_per_minute": "tokens",
+    "output_tokens_per_minute": "tokens",
+}
 _CODES: Final = {
     Reason.INVALID_FIELD: "invalid_value",
     Reason.PROMPT_TOO_LONG: "context_length_exceeded",
@@ -27,7 +32,10 @@ _CODES: Final = {
     Reason.UNSUPPORTED_FEATURE: "unsupported_parameter",
     Reason.UNSUPPORTED_TASK: "unsupported_value",
     Reason.MODEL_NOT_FOUND: "model_not_found",
+    Reason.LIMIT_EXCEEDED: "invalid_value",
     Reason.QUEUE_FULL: "rate_limit_exceeded",
+    Reason.RATE_LIMITED: "rate_limit_exceeded",
+    Reason.CONCURRENCY_LIMITED: "rate_limit_exceeded",
     Reason.DEADLINE_EXCEEDED: "deadline_exceeded",
     Reason.INVALID_TYPE: "invalid_type",
     Reason.MISSING_FIELD: "missing_required_parameter",
@@ -65,8 +73,14 @@ def _error_body(failure: Failure) -> bytes:
         field = "model"
     error: dict[str, Any] = {
         "message": failure.message,
-        "type": _TYPES.get(failure.status, "invalid_request_error"),
+        "type": _to_type(failure),
         "param": field,
         "code": _CODES.get(failure.reason),
     }
     return orjson.dumps({"error": error})
+
+
+def _to_type(failure: Failure) -> str:
+    if failure.reason is Reason.RATE_LIMITED and (kind := _QUOTA_TYPES.get(failure.values.get("quota_metric", ""))):
+        return kind
+    return _TYPES.get(failure.status, "invalid_request_error")

@@ -11,6 +11,8 @@ from service.errors import Draining, InvalidMessage, Starting, TooManyCalls, Vio
 from service.generation import errors as generation_errors
 from service.generation.caller import Scope
 from service.interceptors.errors import DOMAIN, TABLE
+from service.quota.errors import ConcurrencyLimited, LimitExceeded, QuotaUnavailable, RateLimited
+from service.quota.limit import Limit, Measure
 from service.registry.errors import (
     DeploymentNotFound,
     EndpointExists,
@@ -45,6 +47,9 @@ def blaming(error: Exception, path: str, reason: str, **values: str) -> Case:
 
 IMAGE = "messages[0].content[1].image_url"
 REGEX = "output_constraint.regex"
+REQUESTS = Limit(Measure.REQUESTS, 60, "k1", "")
+PLACES = Limit(Measure.CONCURRENT_REQUESTS, 4, "k1", "m")
+MAX_N = Limit(Measure.MAX_N, 2, "k1", "")
 UNAUTHENTICATED = Code.UNAUTHENTICATED
 CASES = [
     Case(auth_errors.MissingKey(), UNAUTHENTICATED, "MISSING_KEY"),
@@ -82,6 +87,7 @@ CASES = [
     blaming(
         generation_errors.InvalidRequest("stopping.max_tokens", "too many"), "stopping.max_tokens", "INVALID_FIELD"
     ),
+    blaming(LimitExceeded.of_value("n", 3, MAX_N), "n", "LIMIT_EXCEEDED", limit="2", quota_metric="max_n"),
     Case(generation_errors.ConstraintFailed("too much memory"), Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
     Case(ModelNotFound("nobody"), Code.NOT_FOUND, "MODEL_NOT_FOUND", values={"model": "nobody"}),
     Case(
@@ -113,6 +119,21 @@ CASES = [
         retry_after_s=2.5,
     ),
     Case(TooManyCalls(7, 1.0), Code.RESOURCE_EXHAUSTED, "QUEUE_FULL", retry_after_s=1.0, values={"limit": "7"}),
+    Case(
+        RateLimited(REQUESTS, 1, 0, 0.75),
+        Code.RESOURCE_EXHAUSTED,
+        "RATE_LIMITED",
+        retry_after_s=0.75,
+        values={"limit": "60", "quota_metric": "requests_per_minute"},
+    ),
+    Case(
+        ConcurrencyLimited(PLACES, 1.0),
+        Code.RESOURCE_EXHAUSTED,
+        "CONCURRENCY_LIMITED",
+        retry_after_s=1.0,
+        values={"limit": "4", "quota_metric": "concurrent_requests"},
+    ),
+    Case(QuotaUnavailable(1.0), Code.UNAVAILABLE, "QUOTA_UNAVAILABLE", retry_after_s=1.0),
     Case(Starting(1.0), Code.UNAVAILABLE, "STARTING", retry_after_s=1.0),
     Case(
         generation_errors.EngineRestarting("the engine died and is being started again", 4.0),
@@ -152,6 +173,17 @@ async def test_internal_errors_show_the_request_id_and_no_more(error: Exception)
         refusal = await refused(run.chat.Chat(request(), metadata=(("x-request-id", "request-7"),)))
     assert "request-7" in refusal.text
     assert "secret" not in str(refusal.error)
+
+
+async def test_reached_limits_are_told_in_quota_failure() -> None:
+    """Whose limit it is, what it counts, and how large it is."""
+    async with running() as run:
+        run.preparation.fail_with = ConcurrencyLimited(PLACES, 1.0)
+        refusal = await refused(run.chat.Chat(request()))
+    (violation,) = refusal.quota_violations
+    assert (violation.subject, violation.quota_metric) == ("key:k1/model:m", "concurrent_requests")
+    assert violation.quota_value == 4
+    assert violation.description == refusal.text
 
 
 def test_every_row_is_tried_here() -> None:

@@ -1,0 +1,24 @@
+"""The way of a call through its caller's limits; where it stands with them goes back with the answer or the refusal."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+
+from service.call import current_call, current_caller
+from service.quota.charge import Charge
+from service.quota.limit import Measure
+from service.quota.quota import TOKENS, Quota
+from service.quota.standing import Standing, rate_limit_headers
+
+
+@asynccontextmanager
+async def admitted(quota: Quota, model: str, uses: Collection[Measure] = TOKENS) -> AsyncIterator[Charge]:
+    """Let the current call use `model` for as long as the block runs. Raises as `Quota.admit` does."""
+    async with quota.admit(current_caller(), model, _tell, uses) as charge:
+        yield charge
+
+
+def _tell(standings: Sequence[Standing]) -> None:
+    if (call := current_call()) is not None:
+        call.rate_limits = tuple(rate_limit_headers(standings))

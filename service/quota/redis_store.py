@@ -1,0 +1,153 @@
+"""Buckets and places in a Redis or Valkey server, shared by all who use it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from service.quota.redis_scripts import GIVE_BACK, RENEW, TAKE
+from service.quota.store import Demand, Reading, StoreLost
+
+_PREFIX = "{sluice-quota}:"  # in braces: a cluster then keeps all of it at one server, as the scripts need
+_MAX_CONNECTIONS = 64
+_LEASE_S = 30.0  # how long a place is held for a process that died
+_RENEWALS = 3  # of a lease in its time
+_MAX_RENEWED = 500  # in one script, which holds up all others
+_PROBE_MS = 1000
+
+
+class RedisStore:
+    """A `Store` whose buckets are everybody's. No call takes longer than `timeout_s`.
+
+    `take` raises StoreLost. What is given back is sent behind the caller's back; what is lost of it, tokens and places
+    alike, comes back by itself with time.
+    """
+
+    def __init__(self, url: str, timeout_s: float, lease_s: float = _LEASE_S) -> None:
+        """Connects when it is first used. Raises ValueError for a URL that isn't one of Redis."""
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=_MAX_CONNECTIONS,
+            timeout=timeout_s,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            retry=Retry(NoBackoff(), 0),  # what may have been done is not done again
+        )
+        self._redis = Redis(connection_pool=pool)
+        self._timeout_s = timeout_s
+        self._lease_s = lease_s
+        self._lease_us = round(lease_s * 1e6)
+        self._take = self._redis.register_script(TAKE)
+        self._give_back = self._redis.register_script(GIVE_BACK)
+        self._renew = self._redis.register_script(RENEW)
+        self._held: dict[str, tuple[str, ...]] = {}  # keys of the places, by holder
+        self._sending: set[asyncio.Task[None]] = set()
+        self._renewing: asyncio.Task[None] | None = None
+
+    @property
+    def num_sending(self) -> int:
+        """What was given back and has not arrived."""
+        return len(self._sending)
+
+    async def start(self) -> None:
+        """Raise StoreLost unless the server can be reached and written to."""
+        async with self._asking():
+            await self._redis.set(f"{_PREFIX}probe", 1, px=_PROBE_MS)
+
+    async def take(self, demand: Demand) -> Reading:
+        """As the protocol says. Raises StoreLost."""
+        taking = asyncio.ensure_future(self._taken(demand))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            taking.add_done_callback(lambda done: self._return_unwanted(demand, done))
+            raise
+
+    def give_back(self, demand: Demand) -> None:
+        """As a reading's, soon."""
+        self._held.pop(demand.holder, None)
+        self._send(self._given_back(demand))
+
+    async def close(self) -> None:
+        """Wait for what is on its way, and disconnect."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.wait({self._renewing})
+        if self._sending:
+            await asyncio.wait(self._sending)
+        await self._redis.aclose()
+        await self._redis.connection_pool.disconnect()
+
+    async def _taken(self, demand: Demand) -> Reading:
+        buckets = [_PREFIX + draw.bucket.name for draw in demand.draws]
+        places = [_PREFIX + places.name for places in demand.places]
+        numbers = [number for draw in demand.draws for number in (draw.bucket.limit, draw.num_tokens, draw.at_least)]
+        limits = [each.limit for each in demand.places]
+        async with self._asking():
+            is_granted, *states = await self._take(
+                keys=[*buckets, *places], args=[len(buckets), *numbers, demand.holder, self._lease_us, *limits]
+            )
+        if is_granted and places:
+            self._hold(demand.holder, places)
+        behind_s = [microseconds / 1e6 for microseconds in states[: len(buckets)]]
+        return Reading(bool(is_granted), behind_s, states[len(buckets) :], self.give_back)
+
+    def _return_unwanted(self, demand: Demand, done: asyncio.Task[Reading]) -> None:
+        """Nobody waits any more for what was taken."""
+        if not done.cancelled() and done.exception() is None and done.result().is_granted:
+            self.give_back(demand)
+
+    async def _given_back(self, demand: Demand) -> None:
+        buckets = [_PREFIX + draw.bucket.name for draw in demand.draws]
+        places = [_PREFIX + places.name for places in demand.places]
+        numbers = [number for draw in demand.draws for number in (draw.bucket.limit, draw.num_tokens)]
+        async with self._asking():
+            await self._give_back(keys=[*buckets, *places], args=[len(buckets), *numbers, demand.holder])
+
+    def _hold(self, holder: str, keys: list[str]) -> None:
+        self._held[holder] = tuple(keys)
+        if self._renewing is None:
+            self._renewing = asyncio.create_task(self._keep())
+
+    async def _keep(self) -> None:
+        """Say in time that the holders live; also to a server that has forgotten them."""
+        while True:
+            await asyncio.sleep(self._lease_s / _RENEWALS)
+            held = [(key, holder) for holder, keys in self._held.items() for key in keys]
+            for start in range(0, len(held), _MAX_RENEWED):
+                some = [each for each in held[start : start + _MAX_RENEWED] if each[1] in self._held]
+                self._send(self._renewed(some))
+
+    async def _renewed(self, held: list[tuple[str, str]]) -> None:
+        async with self._asking():
+            await self._renew(keys=[key for key, _ in held], args=[self._lease_us, *(holder for _, holder in held)])
+
+    def _send(self, sending: Coroutine[Any, Any, None]) -> None:
+        """Do it behind the caller's back. A failure is no news: the next `take` has it, too."""
+        task = asyncio.create_task(_unless_lost(sending))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                yield
+        except TimeoutError as error:
+            raise StoreLost(f"no answer within {self._timeout_s:g} s") from error
+        except (RedisError, OSError) as error:
+            raise StoreLost(" ".join(str(error).split()) or type(error).__name__) from error
+
+
+async def _unless_lost(sending: Coroutine[Any, Any, None]) -> None:
+    try:
+        await sending
+    except StoreLost:
+        return

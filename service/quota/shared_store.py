@@ -1,0 +1,83 @@
+"""What happens when the store that replicas share is lost: each goes on with its own, or refuses. It comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from service.quota.errors import QuotaUnavailable
+from service.quota.store import Demand, Reading, Store, StoreLost
+
+_PROBE_S = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class SharedStore:
+    """A `Store`: `remote` as long as it raises no StoreLost, then `local`, or QuotaUnavailable if that is None.
+
+    A loss is logged once, as is the return, for which it is asked every `probe_s`; until then no request waits for it.
+    """
+
+    def __init__(
+        self, remote: Store, local: Store | None, on_change: Callable[[bool], None], probe_s: float = _PROBE_S
+    ) -> None:
+        """`on_change` is told whether the remote one is lost, whenever that changes."""
+        self._remote = remote
+        self._local = local
+        self._on_change = on_change
+        self._probe_s = probe_s
+        self._probing: asyncio.Task[None] | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the remote store is away."""
+        return self._probing is not None
+
+    async def start(self) -> None:
+        """Find out whether the remote store is there. It need not be."""
+        try:
+            await self._remote.start()
+        except StoreLost as error:
+            self._lose(error)
+
+    async def take(self, demand: Demand) -> Reading:
+        """As the protocol says. Raises QuotaUnavailable."""
+        if not self.is_lost:
+            try:
+                return await self._remote.take(demand)
+            except StoreLost as error:
+                self._lose(error)
+        if self._local is None:
+            raise QuotaUnavailable(self._probe_s)
+        return await self._local.take(demand)
+
+    async def close(self) -> None:
+        """End both."""
+        if self._probing is not None:
+            self._probing.cancel()
+            await asyncio.wait({self._probing})
+        await self._remote.close()
+        if self._local is not None:
+            await self._local.close()
+
+    def _lose(self, error: StoreLost) -> None:
+        if self.is_lost:
+            return  # another request was told first
+        policy = "requests of callers with limits are refused" if self._local is None else "this replica counts alone"
+        _log.warning("the quota store is lost; %s until it is back", policy, extra={"fields": {"reason": str(error)}})
+        self._probing = asyncio.create_task(self._probe())
+        self._on_change(True)
+
+    async def _probe(self) -> None:
+        while True:
+            await asyncio.sleep(self._probe_s)
+            try:
+                await self._remote.start()
+            except StoreLost:
+                continue
+            _log.info("the quota store is back")
+            self._probing = None
+            self._on_change(False)
+            return

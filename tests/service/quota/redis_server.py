@@ -1,0 +1,61 @@
+"""A real Redis server on a free port, which tests kill, stop and start again."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+from tests.e2e.stack import free_ports
+
+TIMEOUT_S = 20
+
+
+class RedisServer:
+    """It keeps nothing on a disk, so that it has forgotten everything when it is started again."""
+
+    def __init__(self) -> None:
+        program = shutil.which("redis-server")
+        assert program is not None, "redis-server is missing; install it with: tools/install.sh redis"
+        self._program = program
+        (self.port,) = free_ports(1)
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start it, again if need be, and return when it answers."""
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        self._process = subprocess.Popen([self._program, *options], stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                    connection.sendall(b"PING\r\n")
+                    assert connection.recv(16).startswith(b"+PONG")
+                    break
+            except OSError:
+                assert time.monotonic() < deadline, "redis-server did not start"
+                time.sleep(0.01)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait(TIMEOUT_S)
+
+    def pause(self) -> None:
+        """Let it hang: it keeps its connections and answers nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """End it for good."""
+        self.kill()

@@ -1,0 +1,234 @@
+"""What requests take of their callers' limits, what they give back, and what they are refused for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from service.generation.caller import Caller, Limits
+from service.generation.errors import EngineFailed, EngineOverloaded, InvalidRequest
+from service.generation.events import Usage
+from service.quota.errors import ConcurrencyLimited, LimitExceeded, RateLimited
+from service.quota.limit import Measure
+from tests.service.quota.fakes import MODEL, Desk, ask, caller_with
+
+LATER = EngineOverloaded("full", 1)
+
+
+async def test_requests_of_a_minute() -> None:
+    """The third of two is refused, with the time until one more comes in; then it is served."""
+    desk, caller = Desk(), caller_with(requests_per_minute=2)
+    await desk.spend(caller, 1, 1)
+    await desk.spend(caller, 1, 1)
+    with pytest.raises(RateLimited, match="the limit of this key is 2 requests a minute; try again in 30 s") as refused:
+        await desk.spend(caller, 1, 1)
+    assert refused.value.retry_after_s == pytest.approx(30)
+    desk.clock.now += 30
+    await desk.spend(caller, 1, 1)
+
+
+async def test_tokens_settle_to_what_was_used() -> None:
+    """As many as the answer may have are held while it runs; at its end what it didn't use is there again."""
+    desk, caller = Desk(), caller_with(input_tokens_per_minute=100, output_tokens_per_minute=100)
+    async with desk.request(caller, 40, 90) as charge:
+        charge.count(lambda: Usage(40, 5))
+        assert desk.headers["x-ratelimit-remaining-input-tokens"] == "60"
+        assert desk.headers["x-ratelimit-remaining-output-tokens"] == "10"
+        with pytest.raises(RateLimited, match="of which 10 are left now, and this request needs 20") as refused:
+            await desk.spend(caller, 1, 1, max_tokens=20)
+        assert refused.value.retry_after_s == pytest.approx(6)
+    assert desk.headers["x-ratelimit-remaining-output-tokens"] == "95"
+    assert desk.headers["x-ratelimit-remaining-input-tokens"] == "60"
+
+
+async def test_answer_without_max_tokens_is_charged_by_expectation() -> None:
+    """Ten are held for each of its choices; what it has beyond them is owed at its end."""
+    desk, caller = Desk(expected=10), caller_with(output_tokens_per_minute=60)
+    async with desk.request(caller, 1, None, n=2) as charge:
+        assert desk.headers["x-ratelimit-remaining-output-tokens"] == "40"
+        charge.count(lambda: Usage(1, 120))
+    with pytest.raises(RateLimited) as refused:
+        await desk.spend(caller, 1, 1)
+    assert refused.value.retry_after_s == pytest.approx(61)
+
+
+async def test_expectation_never_exceeds_the_limit() -> None:
+    """Who may get 5 tokens a minute and says nothing of the length is served all the same."""
+    desk = Desk(expected=1000)
+    await desk.spend(caller_with(output_tokens_per_minute=5), 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("limits", "spent", "field"),
+    [
+        ({"input_tokens_per_minute": 10}, (11, 1, 1), "prompts"),
+        ({"output_tokens_per_minute": 10}, (1, 1, 11), "stopping.max_tokens"),
+    ],
+)
+async def test_what_never_fits_is_said_to(limits: dict[str, int], spent: tuple[int, int, int], field: str) -> None:
+    """A request larger than a bucket isn't told to come again; it costs the caller no tokens."""
+    desk, caller = Desk(), caller_with(**limits)
+    with pytest.raises(
+        LimitExceeded, match=r"needs 11, but the limit of this key is 10 .* it can't be served at any time"
+    ) as refused:
+        await desk.spend(caller, *spent)
+    assert refused.value.field == field
+    await desk.spend(caller, 10, 10, 10)
+
+
+async def test_zero_forbids() -> None:
+    """Who may make no requests of a model is told so, and not when to try again."""
+    caller = Caller(id="k1", limits_by_model={MODEL: Limits(requests_per_minute=0)})
+    with pytest.raises(LimitExceeded, match="a request, but the limit of this key with the model 'm' is 0 requests"):
+        await Desk().spend(caller, 1, 1)
+
+
+async def test_sizes_have_limits() -> None:
+    """max_tokens and n are refused above the limit, by their names, and filled in where nothing is said."""
+    desk, caller = Desk(), caller_with(max_tokens=50, max_n=2)
+    with pytest.raises(LimitExceeded, match="must be at most 50, the limit of this key, not 51") as refused:
+        await desk.spend(caller, 1, 1, max_tokens=51)
+    assert refused.value.field == "stopping.max_tokens"
+    with pytest.raises(LimitExceeded, match="must be at most 2, the limit of this key, not 3") as refused:
+        async with desk.request(caller, n=3):
+            pass
+    assert refused.value.field == "n"
+    async with desk.quota.admit(caller, MODEL, lambda standings: None) as charge:
+        assert charge.bound(ask()).stopping.max_tokens == 50
+        assert charge.bound(ask(7)).stopping.max_tokens == 7
+
+
+async def test_requests_at_a_time() -> None:
+    """A place is held until the request ends, however it ends, and no longer."""
+    desk, caller = Desk(), caller_with(concurrent_requests=1)
+    for error in (None, LATER, InvalidRequest("f", "bad"), asyncio.CancelledError()):
+        try:
+            async with desk.request(caller):
+                with pytest.raises(ConcurrencyLimited, match="is 1 requests at a time; try again when one has ended"):
+                    await desk.spend(caller, 1, 1)
+                if error is not None:
+                    raise error
+        except (EngineOverloaded, InvalidRequest, asyncio.CancelledError):
+            pass
+    await desk.spend(caller, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "output", "left"),
+    [
+        (LATER, 0, ("10", "100", "100")),  # refused: it costs nothing at all
+        (EngineFailed("died"), 0, ("10", "100", "100")),
+        (EngineFailed("died"), 7, ("9", "60", "93")),  # some of it came
+        (asyncio.CancelledError(), 0, ("9", "60", "100")),  # the caller left while the prompt was computed
+        (asyncio.CancelledError(), 7, ("9", "60", "93")),
+    ],
+)
+async def test_what_an_end_costs(error: BaseException, output: int, left: tuple[str, str, str]) -> None:
+    """What the service fails to do is free; what was generated, and a prompt that the engine took, is not."""
+    desk = Desk()
+    caller = caller_with(requests_per_minute=10, input_tokens_per_minute=100, output_tokens_per_minute=100)
+
+    async def end() -> None:
+        async with desk.request(caller, 40, 50) as charge:
+            charge.count(lambda: Usage(40, output))
+            raise error
+
+    with pytest.raises(type(error)):
+        await end()
+    names = ("requests", "input-tokens", "output-tokens")
+    assert tuple(desk.headers[f"x-ratelimit-remaining-{name}"] for name in names) == left
+
+
+async def test_a_request_that_the_engine_never_took_costs_no_tokens() -> None:
+    """A caller who left before, or was refused for the request's content, pays the request alone."""
+    desk = Desk()
+    caller = caller_with(requests_per_minute=10, input_tokens_per_minute=100)
+    with pytest.raises(InvalidRequest):
+        async with desk.request(caller, 40):
+            raise InvalidRequest("f", "bad")
+    assert desk.headers["x-ratelimit-remaining-requests"] == "9"
+    assert desk.headers["x-ratelimit-remaining-input-tokens"] == "100"
+
+
+async def test_empty_buckets_refuse_at_the_door() -> None:
+    """A caller without tokens left isn't let in, so that its prompts cost no work; the request isn't counted."""
+    desk, caller = Desk(), caller_with(requests_per_minute=10, input_tokens_per_minute=60)
+    await desk.read(caller, 60)
+    with pytest.raises(RateLimited, match="60 input tokens a minute"):
+        async with desk.quota.admit(caller, MODEL, lambda standings: None):
+            pytest.fail("it was let in")
+    desk.clock.now += 1
+    await desk.read(caller, 1)
+    assert desk.headers["x-ratelimit-remaining-requests"] == "8"
+
+
+async def test_limits_of_key_and_model_and_of_the_model_hold_side_by_side() -> None:
+    """The narrowest refuses, and says whose it is; what all callers share is in nobody's headers."""
+    caller = Caller(
+        id="k1", limits=Limits(requests_per_minute=9), limits_by_model={MODEL: Limits(requests_per_minute=2)}
+    )
+    desk = Desk(by_model={MODEL: Limits(requests_per_minute=3)})
+    await desk.spend(caller, 1, 1)
+    assert (desk.headers["x-ratelimit-limit-requests"], desk.headers["x-ratelimit-remaining-requests"]) == ("2", "1")
+    await desk.spend(caller, 1, 1)
+    with pytest.raises(RateLimited, match="of this key with the model 'm' is 2 requests a minute"):
+        await desk.spend(caller, 1, 1)
+    await desk.spend(Caller(id="k2"), 1, 1)
+    assert desk.headers == {}
+    with pytest.raises(RateLimited, match="of the model 'm' for all callers together is 3 requests a minute"):
+        await desk.spend(Caller(id="k2"), 1, 1)
+
+
+async def test_one_caller_never_takes_of_anothers() -> None:
+    """Keys have buckets of their own, whatever characters their ids and models have."""
+    desk = Desk()
+    first = Caller(id="a/b", limits=Limits(requests_per_minute=1))
+    second = Caller(id="a", limits_by_model={MODEL: Limits(requests_per_minute=1)})
+    third = Caller(id="a%2Fb", limits=Limits(requests_per_minute=1))
+    for caller in (first, second, third):
+        await desk.spend(caller, 1, 1)
+
+
+async def test_use_and_refusals_are_told() -> None:
+    """Each request's tokens once, refusals by what they were for."""
+    desk, caller = Desk(), caller_with(requests_per_minute=1, max_n=1)
+    await desk.spend(caller, 12, 3)
+    with pytest.raises(RateLimited):
+        await desk.spend(caller, 12, 3)
+    desk.clock.now += 60
+    with pytest.raises(LimitExceeded):
+        async with desk.request(caller, n=2):
+            pass
+    assert desk.counts.used == [("k1", MODEL, 12, 3)]
+    assert desk.counts.refused == [("k1", MODEL, Measure.REQUESTS), ("k1", MODEL, Measure.MAX_N)]
+
+
+async def test_headers_as_openai_has_them() -> None:
+    """Limit, what is left and when all of it is back; `tokens` are those of which the smaller share is left."""
+    desk = Desk()
+    caller = caller_with(requests_per_minute=10, input_tokens_per_minute=600, output_tokens_per_minute=6000)
+    async with desk.request(caller, 150, 3000):
+        assert desk.headers == {
+            "x-ratelimit-limit-requests": "10",
+            "x-ratelimit-remaining-requests": "9",
+            "x-ratelimit-reset-requests": "6s",
+            "x-ratelimit-limit-tokens": "6000",
+            "x-ratelimit-remaining-tokens": "3000",
+            "x-ratelimit-reset-tokens": "30s",
+            "x-ratelimit-limit-input-tokens": "600",
+            "x-ratelimit-remaining-input-tokens": "450",
+            "x-ratelimit-reset-input-tokens": "15s",
+            "x-ratelimit-limit-output-tokens": "6000",
+            "x-ratelimit-remaining-output-tokens": "3000",
+            "x-ratelimit-reset-output-tokens": "30s",
+        }
+
+
+@pytest.mark.parametrize(("used", "reset"), [(0, "0s"), (60, "6ms"), (15_000, "1.5s"), (1_250_000, "2m5s")])
+async def test_resets_are_written_as_durations(used: int, reset: str) -> None:
+    """As Go writes them."""
+    desk, caller = Desk(), caller_with(output_tokens_per_minute=600_000)
+    async with desk.request(caller, 1, 600_000) as charge:
+        charge.count(lambda: Usage(1, used))
+    assert desk.headers["x-ratelimit-reset-tokens"] == reset

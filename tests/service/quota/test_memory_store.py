@@ -1,0 +1,123 @@
+"""Buckets and places of one process, under a clock that is moved by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.quota.bucket import PERIOD_S, Bucket
+from service.quota.memory_store import MemoryStore
+from service.quota.store import Demand, Draw, Places
+from tests.service.quota.fakes import HandClock
+
+
+def draw(bucket: Bucket, num_tokens: int) -> Draw:
+    """As many are needed as are taken."""
+    return Draw(bucket, num_tokens, num_tokens)
+
+
+async def takes(store: MemoryStore, bucket: Bucket, num_tokens: int) -> bool:
+    """Whether so many tokens could be taken."""
+    return (await store.take(Demand([draw(bucket, num_tokens)]))).is_granted
+
+
+async def test_bucket_begins_full_and_fills_with_time() -> None:
+    """It gives its limit at once, then what a minute's limit brings by the second."""
+    clock = HandClock()
+    store, bucket = MemoryStore(clock), Bucket("b", 60)
+    assert await takes(store, bucket, 60)
+    assert not await takes(store, bucket, 1)
+    clock.now += 1
+    assert await takes(store, bucket, 1)
+    assert not await takes(store, bucket, 1)
+    clock.now += 3600
+    assert not await takes(store, bucket, 61)
+    assert await takes(store, bucket, 60)
+
+
+async def test_wait_is_exactly_what_is_needed() -> None:
+    """What a refusal says is when the demand is met, and not before."""
+    clock = HandClock()
+    store, bucket = MemoryStore(clock), Bucket("b", 90)
+    assert await takes(store, bucket, 80)
+    reading = await store.take(Demand([draw(bucket, 40)]))
+    wait_s = bucket.wait_s(reading.behind_s[0], 40)
+    assert wait_s == pytest.approx(20)
+    clock.now += wait_s - 0.01
+    assert not await takes(store, bucket, 40)
+    clock.now += 0.01
+    assert await takes(store, bucket, 40)
+
+
+async def test_a_demand_is_met_whole_or_not_at_all() -> None:
+    """What is there is not taken while anything else is missing."""
+    store = MemoryStore(HandClock())
+    rich, poor, places = Bucket("rich", 100), Bucket("poor", 1), Places("p", 1)
+    assert await takes(store, poor, 1)
+    assert not (await store.take(Demand([draw(rich, 100), draw(poor, 1)], [places]))).is_granted
+    assert (await store.take(Demand([draw(rich, 100)], [places]))).is_granted
+    assert not (await store.take(Demand([], [places]))).is_granted
+
+
+async def test_given_back_places_and_tokens_are_free() -> None:
+    """A place goes to the next, tokens back into the bucket, which never holds more than its limit."""
+    store, bucket, places = MemoryStore(HandClock()), Bucket("b", 10), Places("p", 1)
+    demand = Demand([draw(bucket, 10)], [places])
+    reading = await store.take(demand)
+    reading.give_back(demand)
+    assert (await store.take(demand)).is_granted
+    reading.give_back(Demand([draw(bucket, 30)], [places]))
+    assert not await takes(store, bucket, 11)
+    assert await takes(store, bucket, 10)
+
+
+async def test_overdraft_is_waited_for() -> None:
+    """A bucket that gave more than it held gives nothing until that has come in."""
+    clock = HandClock()
+    store, bucket = MemoryStore(clock), Bucket("b", 60)
+    reading = await store.take(Demand([draw(bucket, 60)]))
+    reading.give_back(Demand([Draw(bucket, -120, 0)]))
+    clock.now += 120
+    assert not await takes(store, bucket, 1)
+    clock.now += 1
+    assert await takes(store, bucket, 1)
+
+
+async def test_full_buckets_are_forgotten() -> None:
+    """Ten thousand callers that came once leave nothing behind but the newest."""
+    clock = HandClock()
+    store = MemoryStore(clock)
+    for index in range(10_000):
+        assert await takes(store, Bucket(f"b{index}", 60), 1)
+        clock.now += 0.1
+    assert store.num_kept <= 2048
+
+
+@given(
+    limit=st.integers(1, 500),
+    steps=st.lists(
+        st.tuples(st.floats(0, 90, allow_nan=False), st.integers(1, 200), st.floats(0, 1, allow_nan=False)), max_size=60
+    ),
+)
+async def test_no_window_sees_more_than_the_limit_and_one_burst(
+    limit: int, steps: list[tuple[float, int, float]]
+) -> None:
+    """Whatever is asked when, and whatever part of it is given back, the use of any window is bounded.
+
+    That is the limit, for the bucket that was full, and what comes in meanwhile.
+    """
+    clock = HandClock()
+    store, bucket = MemoryStore(clock), Bucket("b", limit)
+    used: list[tuple[float, int]] = []
+    for pause_s, num_tokens, share in steps:
+        clock.now += pause_s
+        reading = await store.take(Demand([draw(bucket, num_tokens)]))
+        if reading.is_granted:
+            unused = int(num_tokens * share)
+            reading.give_back(Demand([Draw(bucket, unused, 0)]))
+            used.append((clock.now, num_tokens - unused))
+    for first, (begin, _) in enumerate(used):
+        for end, _ in used[first:]:
+            num_used = sum(number for at, number in used if begin <= at <= end)
+            assert num_used <= limit + (end - begin) * limit / PERIOD_S + 1e-3

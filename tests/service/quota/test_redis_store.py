@@ -1,0 +1,198 @@
+"""A real Redis: the arithmetic is that of memory, at once for all who share it; what is lost comes back with time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from service.quota.bucket import PERIOD_S, Bucket
+from service.quota.memory_store import MemoryStore
+from service.quota.redis_store import RedisStore
+from service.quota.store import Demand, Draw, Places, StoreLost
+from tests.engine.fakes import until
+from tests.service.quota.fakes import HandClock
+from tests.service.quota.redis_server import RedisServer
+
+MINUTE = Bucket("minute", 1000)
+SLOW = Bucket("slow", 1)  # nothing comes in while a test runs
+PLACES = Places("places", 3)
+
+
+@asynccontextmanager
+async def store_of(redis: RedisServer, timeout_s: float = 5, lease_s: float = 30) -> AsyncIterator[RedisStore]:
+    """A replica's store."""
+    store = RedisStore(redis.url, timeout_s, lease_s)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def draw(bucket: Bucket, num_tokens: int) -> Demand:
+    """As many are needed as are taken."""
+    return Demand([Draw(bucket, num_tokens, num_tokens)])
+
+
+async def test_two_replicas_share_a_bucket(redis: RedisServer) -> None:
+    """What one took, the other can't; what one gives back, the other can take."""
+    async with store_of(redis) as first, store_of(redis) as second:
+        reading = await first.take(draw(MINUTE, 1000))
+        assert reading.is_granted
+        refused = await second.take(draw(MINUTE, 500))
+        assert not refused.is_granted
+        assert 29 < MINUTE.wait_s(refused.behind_s[0], 500) <= 30
+        reading.give_back(draw(MINUTE, 900))
+        await until_granted(second, draw(MINUTE, 900))
+
+
+async def test_many_at_once_take_no_more_than_there_is(redis: RedisServer) -> None:
+    """Of two hundred requests of two replicas, as many are granted as the bucket holds."""
+    bucket = Bucket("burst", 50)
+    async with store_of(redis) as first, store_of(redis) as second:
+        began = time.monotonic()
+        takings = [store.take(Demand([Draw(bucket, 1, 1)])) for store in (first, second) * 100]
+        readings = await asyncio.gather(*takings)
+        num_granted = sum(reading.is_granted for reading in readings)
+        num_come_in = bucket.level(0) * (time.monotonic() - began) / PERIOD_S
+        assert 50 <= num_granted <= 50 + num_come_in
+
+
+async def test_all_or_nothing(redis: RedisServer) -> None:
+    """Buckets and places are taken together."""
+    async with store_of(redis) as store:
+        assert (await store.take(draw(SLOW, 1))).is_granted
+        both = Demand([Draw(MINUTE, 1000, 1000), Draw(SLOW, 1, 1)], [PLACES], "h")
+        assert not (await store.take(both)).is_granted
+        assert (await store.take(Demand([Draw(MINUTE, 1000, 1000)], [PLACES], "h"))).is_granted
+
+
+async def test_places_are_freed_by_their_holders(redis: RedisServer) -> None:
+    """As many as there are places hold one, and the next when one of them gave it back."""
+    async with store_of(redis) as store:
+        demands = [Demand((), [PLACES], f"h{index}") for index in range(4)]
+        readings = [await store.take(demand) for demand in demands]
+        assert [reading.is_granted for reading in readings] == [True, True, True, False]
+        assert readings[3].num_held == [3]
+        readings[0].give_back(demands[0])
+        await until_granted(store, demands[3])
+
+
+async def test_places_of_a_dead_process_are_freed_with_time(redis: RedisServer) -> None:
+    """Who doesn't say any more that it lives has held its place for a lease; who does, holds it for ever."""
+    async with store_of(redis, lease_s=0.6) as alive:
+        assert (await alive.take(Demand((), [PLACES], "alive"))).is_granted
+        dead = RedisStore(redis.url, 5, 0.6)
+        assert (await dead.take(Demand((), [PLACES], "dead1"))).is_granted
+        assert (await dead.take(Demand((), [PLACES], "dead2"))).is_granted
+        assert not (await alive.take(Demand((), [PLACES], "new1"))).is_granted
+        await dead.close()
+        await until_granted(alive, Demand((), [PLACES], "new1"))
+        await until_granted(alive, Demand((), [PLACES], "new2"))
+        assert not (await alive.take(Demand((), [PLACES], "new3"))).is_granted
+
+
+async def test_a_caller_who_leaves_while_it_is_asked_takes_nothing(redis: RedisServer) -> None:
+    """What was granted to nobody goes back."""
+    async with store_of(redis) as store:
+        await store.start()
+        redis.pause()
+        taking = asyncio.create_task(store.take(Demand([Draw(SLOW, 1, 1)], [Places("one", 1)], "gone")))
+        await asyncio.sleep(0.1)
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+        redis.resume()
+        await until_granted(store, Demand([Draw(SLOW, 1, 1)], [Places("one", 1)], "next"))
+
+
+async def test_nothing_is_left_of_full_buckets_and_free_places(redis: RedisServer) -> None:
+    """Keys vanish when they say nothing any more."""
+    async with store_of(redis) as store:
+        demand = Demand([Draw(MINUTE, 10, 10)], [PLACES], "h")
+        (await store.take(demand)).give_back(demand)
+        client = Redis.from_url(redis.url)
+        await until_keys(client, 0)
+        await store.take(draw(MINUTE, 10))
+        (key,) = await client.keys("*")
+        assert 0 < await client.pttl(key) < 3000
+        await client.aclose()
+
+
+@pytest.mark.parametrize("how", ["killed", "hanging"])
+async def test_a_lost_server_is_told_in_time(redis: RedisServer, how: str) -> None:
+    """A dead one at once, a hanging one after the time-out; a restarted one is used again."""
+    async with store_of(redis, timeout_s=0.3) as store:
+        assert (await store.take(draw(MINUTE, 1))).is_granted
+        redis.kill() if how == "killed" else redis.pause()
+        with pytest.raises(StoreLost):
+            await store.take(draw(MINUTE, 1))
+        redis.start() if how == "killed" else redis.resume()
+        await store.start()
+        assert (await store.take(draw(MINUTE, 1))).is_granted
+
+
+async def test_a_server_that_takes_no_writes_is_lost(redis: RedisServer) -> None:
+    """One that is out of memory, for instance."""
+    async with store_of(redis) as store:
+        client = Redis.from_url(redis.url)
+        await client.config_set("maxmemory", "1")
+        with pytest.raises(StoreLost, match="maxmemory"):
+            await store.start()
+        with pytest.raises(StoreLost, match="maxmemory"):
+            await store.take(draw(MINUTE, 1))
+        await client.aclose()
+
+
+Steps = list[tuple[str, int, int]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 40), st.integers(-30, 40)), max_size=12))
+def test_both_stores_answer_alike(shared_redis: RedisServer, steps: Steps) -> None:
+    """Any sequence of demands and returns is granted and refused by Redis as in memory."""
+    asyncio.run(compare(shared_redis, steps))
+
+
+async def compare(redis: RedisServer, steps: Steps) -> None:
+    """Do the same with both."""
+    client = Redis.from_url(redis.url)
+    await client.flushall()
+    await client.aclose()
+    memory = MemoryStore(HandClock())
+    async with store_of(redis) as store:
+        began = time.monotonic()
+        for name, num_tokens, num_back in steps:
+            bucket = Bucket(name, 40)
+            demand, back = Demand([Draw(bucket, num_tokens, num_tokens)]), Demand([Draw(bucket, num_back, 0)])
+            here, there = await memory.take(demand), await store.take(demand)
+            # Time passes for Redis only, while these few commands run.
+            num_come_in = 40 * (time.monotonic() - began) / PERIOD_S + 0.001
+            level = bucket.level(here.behind_s[0])
+            if here.is_granted != there.is_granted:
+                assert level < num_tokens < level + num_come_in
+                return
+            assert level - 0.001 <= bucket.level(there.behind_s[0]) <= level + num_come_in
+            here.give_back(back)
+            there.give_back(back)
+            await until(lambda: not store.num_sending)
+
+
+async def until_granted(store: RedisStore, demand: Demand) -> None:
+    """Return when it is."""
+    async with asyncio.timeout(10):
+        while not (await store.take(demand)).is_granted:  # noqa: ASYNC110  the server is asked, as a replica would
+            await asyncio.sleep(0.02)
+
+
+async def until_keys(client: Redis, number: int) -> None:
+    """Return when the server has so many."""
+    async with asyncio.timeout(10):
+        while await client.dbsize() != number:  # noqa: ASYNC110  as above
+            await asyncio.sleep(0.02)
