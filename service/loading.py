@@ -96,4 +96,5 @@ def _description(settings: ModelSettings, built: BuiltEngine, chat: ChatModel | 
         fingerprint=built.info.fingerprint,
         supports_tools=chat is not None and chat.supports_tools,
         supports_reasoning=chat is not None and chat.supports_reasoning,
+        supports_resume=built.info.is_invariant,
     )

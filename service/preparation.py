@@ -89,7 +89,7 @@ class Preparation:
         room = PromptRoom(self._max_model_len, asked.stopping.max_tokens, asked.truncates)
         encoded = await self._encode(asked, room, deadline)
         self._check_tokens(asked)
-        sampling = asked.sampling.with_seed()
+        sampling = asked.sampling.with_seed(asked.resume.identity.seed if asked.resume else None)
         runs_until = _end_of_truncated(deadline) if asked.truncates and deadline is not None else deadline
         requests = [
             GenerationRequest(

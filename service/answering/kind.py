@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from sluice.v1 import chat_pb2, completion_pb2, response_event_pb2, response_pb2, text_generation_pb2
 
+from service.answering.part import Numbered
 from service.contract import chat, completion, response_request, span_content, text_generation
 from service.contract.chat_fold import ChatFold
 from service.contract.completion_fold import CompletionFold
@@ -15,13 +16,6 @@ from service.contract.response_renderer import ResponseFold, ResponseRenderer
 from service.contract.text_generation_fold import TextFold
 from service.generation.answer_request import AnswerRequest
 from service.generation.events import Event
-
-
-class Numbered(Protocol):
-    """A message of a stream."""
-
-    sequence_number: int
-
 
 Request = TypeVar("Request")
 Message = TypeVar("Message", bound=Numbered)

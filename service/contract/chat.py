@@ -15,6 +15,7 @@ from service.contract.conversation import (
     to_tool_choice,
 )
 from service.contract.parameters import sampling_message, stopping_message, to_logprobs, to_sampling, to_stopping
+from service.contract.resume import to_resume
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation
 from service.generation.events import (
@@ -55,6 +56,7 @@ def to_answer_request(request: chat_pb2.ChatRequest) -> AnswerRequest:
         n=request.n if request.HasField("n") else 1,
         logprobs=to_logprobs(request),
         output_format=to_output_format(request.output_constraint) if has_format else None,
+        resume=to_resume(request),
         **serving_values(request.serving),
     )
 

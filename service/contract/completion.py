@@ -10,6 +10,7 @@ from service.contract.answer import logprob_messages, serving_values, timestamp,
 from service.contract.chat import choice_finished
 from service.contract.conversation import to_output_format, to_raw_prompt
 from service.contract.parameters import sampling_message, stopping_message, to_logprobs, to_sampling, to_stopping
+from service.contract.resume import to_resume
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation, Message, Prompt, RawText, Role, TextPart
 from service.generation.events import ChoiceFinished, Completed, Event, PromptLogprobs, Started, Text, Tokens, Usage
@@ -32,6 +33,7 @@ def to_answer_request(request: completion_pb2.CompleteRequest) -> AnswerRequest:
         prompt_logprobs=logprobs if request.echo else None,
         output_format=to_output_format(request.output_constraint) if has_format else None,
         wants_prompt_texts=request.echo,
+        resume=to_resume(request),
         **serving_values(request.serving),
     )
 

@@ -38,6 +38,7 @@ def model_message(model: ModelDescription) -> model_pb2.Model:
         supports_tools=model.supports_tools,
         supports_reasoning=model.supports_reasoning,
         embedding_dimensions=model.embedding_dimensions,
+        supports_resume=model.supports_resume,
     )
 
 

@@ -12,6 +12,7 @@ from sluice.v1 import text_generation_pb2
 
 from service.contract.answer import FINISH_REASONS, serving_values, usage_message
 from service.contract.parameters import sampling_message, stopping_message, to_sampling, to_stopping
+from service.contract.resume import to_resume
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import RawText
 from service.generation.events import ChoiceFinished, Completed, Event, Started, Text, Tokens, Usage
@@ -32,6 +33,7 @@ def to_answer_request(request: text_generation_pb2.GenerateTextRequest) -> Answe
         prompts_field="text_input",
         sampling=sampling if request.do_sample else _greedy(sampling),
         stopping=replace(stopping, max_tokens=stopping.max_tokens or DEFAULT_MAX_TOKENS),
+        resume=to_resume(request),
         **serving_values(request.serving),
     )
 

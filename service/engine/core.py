@@ -84,7 +84,8 @@ class EngineCore:
         for group in self._scheduler.expired(began):
             if group.request.truncates_at_deadline:
                 unfinished = [sequence for sequence in group.sequences if sequence.finish_reason is None]
-                report.outputs.extend((group.serial, sequence.cut_off(began)) for sequence in unfinished)
+                cut_off = (sequence.cut(sequence.cut_off(began)) for sequence in unfinished)
+                report.outputs.extend((group.serial, output) for output in cut_off if output is not None)
             else:
                 error = DeadlineExceeded("the deadline passed before the answer was complete")
                 report.errors.append((group.serial, error))
@@ -183,7 +184,8 @@ class EngineCore:
             report.errors.append((sequence.group.serial, error))
             return
         self._num_generated_tokens += 1
-        report.outputs.append((sequence.group.serial, output))
+        if (told := sequence.cut(output)) is not None:
+            report.outputs.append((sequence.group.serial, told))
         if sequence.finish_reason is not None:
             self._scheduler.finish(sequence)
             self._runner.release(sequence)

@@ -21,6 +21,7 @@ class ModelInfo:
     dtype: str  # of the weights in memory, such as "float32" or "int8"
     device: str
     num_parameters: int  # as stored; a tied head counts once
+    is_invariant: bool  # whether a sequence's tokens are the same whatever else is computed
     fingerprint: str  # changes with what may change tokens: the model's files, its type, backend and versions
 
 

@@ -79,6 +79,7 @@ def load_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDt
             dtype=dtype,
             device=target,
             num_parameters=checkpoint.num_parameters,
+            is_invariant=False,
             fingerprint=fingerprint(checkpoint, dtype, *said),
         ),
         body=files.body,

@@ -154,6 +154,7 @@ def load_model(
             dtype=weight_type,
             device=target,
             num_parameters=checkpoint.num_parameters,
+            is_invariant=chosen.is_invariant,
             fingerprint=fingerprint(
                 checkpoint,
                 weight_type,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 
 from service.generation.errors import EngineError
@@ -21,6 +22,7 @@ class OutputStream(AsyncIterator[GenerationOutput]):
         self._is_broken = False
         self._error: EngineError | None = None
         self._pending: dict[tuple[int, int], list[GenerationOutput]] = {}  # by request and choice
+        self._whole: deque[GenerationOutput] = deque()
         self._news = asyncio.Event()
 
     @property
@@ -39,7 +41,10 @@ class OutputStream(AsyncIterator[GenerationOutput]):
             return
         if output.finish_reason is not None:
             self._num_unfinished -= 1
-        self._pending.setdefault((output.request_index, output.choice_index), []).append(output)
+        if output.is_whole:  # what follows of its choice is not
+            self._whole.append(output)
+        else:
+            self._pending.setdefault((output.request_index, output.choice_index), []).append(output)
         self._news.set()
 
     def end(self, error: EngineError) -> None:
@@ -55,10 +60,11 @@ class OutputStream(AsyncIterator[GenerationOutput]):
         self._is_broken = True
         self._error = None
         self._pending.clear()
+        self._whole.clear()
         self._news.set()
 
     async def __anext__(self) -> GenerationOutput:
-        while not self._pending:
+        while not (self._pending or self._whole):
             if self._error is not None:
                 error, self._error = self._error, None
                 raise error
@@ -66,4 +72,6 @@ class OutputStream(AsyncIterator[GenerationOutput]):
                 raise StopAsyncIteration
             self._news.clear()
             await self._news.wait()
+        if self._whole:
+            return self._whole.popleft()
         return merged(self._pending.pop(next(iter(self._pending))))

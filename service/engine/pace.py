@@ -59,11 +59,11 @@ def _is_urgent(report: Report) -> bool:
 
 
 def _merged(outputs: list[tuple[int, Output]]) -> list[tuple[int, Output]]:
-    """One output a choice."""
+    """One output a choice, after those that are whole."""
     by_choice: dict[tuple[int, int], list[GenerationOutput]] = {}
     others: list[tuple[int, Output]] = []
     for serial, output in outputs:
-        if isinstance(output, GenerationOutput):
+        if isinstance(output, GenerationOutput) and not output.is_whole:
             by_choice.setdefault((serial, output.choice_index), []).append(output)
         else:
             others.append((serial, output))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from collections import deque
 from collections.abc import Collection
 
 from service.engine.constraint_state import ConstraintState
 from service.engine.detokenizer import Detokenizer
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import ConstraintFailed
-from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob, merged
 from service.generation.request import GenerationRequest
 
 
@@ -111,6 +112,8 @@ class Sequence:
         self.first_token: float | None = None
         self.num_preemptions = 0
         self._batch_size = 0  # of the step that made the newest token
+        self._cuts = deque(request.cuts.get(choice_index, ()))
+        self._uncut: list[GenerationOutput] = []  # since the last cut
         self._detokenizer = Detokenizer(
             tokenizer,
             stopping.stop,
@@ -167,6 +170,20 @@ class Sequence:
             num_cached_tokens=self.group.num_cached_tokens,
             request_index=self.group.request_index,
         )
+
+    def cut(self, output: GenerationOutput) -> GenerationOutput | None:
+        """What is told once there is `output`: up to the last cut only what goes from one to the next."""
+        if not self._cuts:
+            return output
+        self._uncut.append(output)
+        if output.finish_reason is not None:
+            self._cuts.clear()
+        elif self.num_generated_tokens < self._cuts[0]:
+            return None
+        else:
+            self._cuts.popleft()
+        outputs, self._uncut = self._uncut, []
+        return merged(outputs)._replace(is_whole=True)
 
     def forced_tokens(self) -> list[int]:
         """The tokens that the constraint, if there is one, most likely leaves no choice of."""

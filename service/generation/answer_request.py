@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from service.generation.conversation import Prompt
 from service.generation.output_format import OutputFormat
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.resume import ResumePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,8 @@ class AnswerRequest:
     `model_version` the version asked for, empty for any. `prompts_field` is what the request calls all its prompts,
     `max_tokens_field` how it calls the largest number of an answer's tokens.
     `truncates` serves as much as possible of what can't be served whole: a prompt that is too long is cut, and what the
-    deadline cuts off ends with LENGTH. `wants_prompt_texts` asks for the text of each prompt.
+    deadline cuts off ends with LENGTH. `wants_prompt_texts` asks for the text of each prompt. `resume` is
+    where a stream broke that is to go on; None for a new answer.
     """
 
     model: str
@@ -37,3 +39,4 @@ class AnswerRequest:
     cache_salt: str = ""
     truncates: bool = False
     wants_prompt_texts: bool = False
+    resume: ResumePoint | None = None

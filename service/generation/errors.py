@@ -114,5 +114,9 @@ class ConstraintFailed(SequenceError):
     """A request's output constraint can't go on: it allows no token, or it exceeds its own limits."""
 
 
+class CannotResume(EngineError):
+    """A stream that broke can't go on here: it isn't sure that its tokens would be the same."""
+
+
 class ModelLoadError(EngineError):
     """A model can't be loaded; the message names the folder or file and the reason."""

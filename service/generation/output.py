@@ -64,6 +64,7 @@ class GenerationOutput(NamedTuple):
     stop_sequence: str | None = None  # the string that ended it, with STOP_SEQUENCE
     num_cached_tokens: int = 0  # prompt tokens whose cache entries were found, not computed
     request_index: int = 0  # among the requests that were opened together
+    is_whole: bool = False  # from one of the request's cuts to the next, and not to be merged with what follows
 
 
 def merged(outputs: Sequence[GenerationOutput]) -> GenerationOutput:

@@ -38,9 +38,11 @@ class SamplingParams:
         """The same parameters with the seed that is `distance` after theirs."""
         return self if self.seed is None else replace(self, seed=(self.seed + distance) % 2**_SEED_BITS)
 
-    def with_seed(self) -> SamplingParams:
-        """The same parameters, with a seed drawn if they have none."""
-        return self if self.seed is not None else replace(self, seed=secrets.randbits(_SEED_BITS))
+    def with_seed(self, drawn: int | None = None) -> SamplingParams:
+        """The same parameters; if they have no seed, with the one that was drawn before, or with a new one."""
+        if self.seed is not None:
+            return self
+        return replace(self, seed=secrets.randbits(_SEED_BITS) if drawn is None else drawn)
 
 
 @dataclass(frozen=True, slots=True)

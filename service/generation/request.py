@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from service.generation.constraint import Constraint
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
@@ -21,6 +21,7 @@ class GenerationRequest:
     `adapter`; the name of an adapter is kept for engines that have any. `skip_special_tokens` False shows control
     tokens in the text, for formats that write tool calls with them; the token that ends the text is never shown.
     `truncates_at_deadline` lets what the deadline cuts off end with LENGTH, in place of an error for all.
+    `cuts` are numbers of tokens in rising order, by choice: up to the last of them, outputs go from one to the next.
     """
 
     request_id: str
@@ -41,3 +42,4 @@ class GenerationRequest:
     skip_special_tokens: bool = True
     truncates_at_deadline: bool = False
     prompt_field: str = "prompt"
+    cuts: Mapping[int, Sequence[int]] = field(default_factory=dict)

@@ -31,6 +31,7 @@ from service.auth.errors import (
 from service.call import current_call
 from service.errors import Draining, InvalidMessage, Starting, TooManyCalls
 from service.generation.errors import (
+    CannotResume,
     ConstraintFailed,
     DeadlineExceeded,
     EngineClosed,
@@ -99,6 +100,7 @@ TABLE = (
     Row(UnsupportedTask, Code.INVALID_ARGUMENT, UnsupportedTask.reason),
     Row(LimitExceeded, Code.INVALID_ARGUMENT, LimitExceeded.reason),
     Row(InvalidRequest, Code.INVALID_ARGUMENT, InvalidRequest.reason),
+    Row(CannotResume, Code.FAILED_PRECONDITION, "CANNOT_RESUME"),
     Row(ConstraintFailed, Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
     Row(ModelNotFound, Code.NOT_FOUND, "MODEL_NOT_FOUND"),
     Row(VersionNotFound, Code.NOT_FOUND, "VERSION_NOT_FOUND"),

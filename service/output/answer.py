@@ -16,13 +16,19 @@ class AnswerReader:
     """Turns the outputs of requests that were opened together into one stream of events."""
 
     def __init__(
-        self, requests: Sequence[GenerationRequest], forms: Sequence[AnswerForm], tokenizer: Tokenizer
+        self,
+        requests: Sequence[GenerationRequest],
+        forms: Sequence[AnswerForm],
+        tokenizer: Tokenizer,
+        *,
+        answer_id: str = "",
     ) -> None:
         """`forms` has one for each of `requests`, which all have the same number of choices."""
         self._requests = requests
         self._tokenizer = tokenizer
         self._n = requests[0].n
         self._num_cached_tokens = [0] * len(requests)
+        self._told_cached: set[int] = set()  # prompts whose cached tokens were told before
         self._has_prompt_logprobs = [request.prompt_logprobs is None for request in requests]
         self._choices = [
             ChoiceReader(
@@ -31,6 +37,7 @@ class AnswerReader:
                 form,
                 hidden_ids=tokenizer.special_token_ids if request.skip_special_tokens else frozenset(),
                 with_logprobs=request.logprobs is not None,
+                answer_id=answer_id,
             )
             for prompt_index, (request, form) in enumerate(zip(requests, forms, strict=True))
             for place in range(self._n)
@@ -40,7 +47,9 @@ class AnswerReader:
         """The events of the engine's next output."""
         prompt_index = output.request_index
         choice_index = prompt_index * self._n + output.choice_index
-        self._num_cached_tokens[prompt_index] = max(self._num_cached_tokens[prompt_index], output.num_cached_tokens)
+        if prompt_index not in self._told_cached:
+            before = self._num_cached_tokens[prompt_index]
+            self._num_cached_tokens[prompt_index] = max(before, output.num_cached_tokens)
         events: list[Event] = [
             Tokens(choice_index, output.token_ids, output.token_times, output.timings, output.batch_size)
         ]
@@ -52,13 +61,24 @@ class AnswerReader:
             events.append(PromptLogprobs(prompt_index, found))
         return events + self._choices[choice_index].read(output)
 
+    @property
+    def num_cached_tokens(self) -> int:
+        """Tokens of all prompts that were found in the cache, as far as it is known."""
+        return sum(self._num_cached_tokens)
+
+    def tell_cached(self, prompt_indices: Sequence[int], num_tokens: int) -> None:
+        """Take these prompts to have had so many cached tokens together, however many are found now."""
+        self._told_cached.update(prompt_indices)
+        if prompt_indices:
+            self._num_cached_tokens[prompt_indices[0]] = num_tokens
+
     def usage(self) -> Usage:
         """What the outputs so far cost."""
         return Usage(
             prompt_tokens=sum(len(request.prompt_token_ids) for request in self._requests),
             completion_tokens=sum(choice.num_tokens for choice in self._choices),
             reasoning_tokens=sum(choice.num_reasoning_tokens for choice in self._choices),
-            cached_tokens=sum(self._num_cached_tokens),
+            cached_tokens=self.num_cached_tokens,
         )
 
     def finish_reasons(self) -> list[FinishReason]:

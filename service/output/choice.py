@@ -43,11 +43,13 @@ class ChoiceReader:
         *,
         hidden_ids: Collection[int],
         with_logprobs: bool,
+        answer_id: str = "",
     ) -> None:
-        """`hidden_ids` are the tokens that the engine leaves out of the text."""
+        """`hidden_ids` are the tokens that the engine leaves out of the text; calls' ids follow from `answer_id`."""
         self.num_tokens = 0
         self.finish_reason: FinishReason | None = None  # once it has ended
         self._index = index
+        self._answer_id = answer_id
         self._reasoning = ReasoningParser(form.markers, form.start) if form.markers else None
         self._syntax = form.syntax
         self._names = form.names
@@ -122,7 +124,8 @@ class ChoiceReader:
                     events.append(Reasoning(self._index, text))
                 case CallPiece(name):
                     self._num_calls += 1
-                    call_id = self._syntax.new_call_id() if self._syntax is not None else ""
+                    place = f"{self._answer_id}/{self._index}/{self._num_calls}"
+                    call_id = self._syntax.call_id(place) if self._syntax is not None else ""
                     events.append(ToolCall(self._index, self._num_calls - 1, call_id, name))
                 case ArgumentsPiece(text):
                     events.append(ToolArguments(self._index, self._num_calls - 1, text))

@@ -5,7 +5,7 @@ A syntax is chosen by a chat template's own markers, or by setting.
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 import string
 from dataclasses import dataclass
 
@@ -36,9 +36,10 @@ class ToolSyntax:
     id_prefix: str = "call_"
     id_length: int = 24
 
-    def new_call_id(self) -> str:
-        """A random id for a call, in the form that the family's templates take back."""
-        return self.id_prefix + "".join(secrets.choice(_ALPHANUMERIC) for _ in range(self.id_length))
+    def call_id(self, place: str) -> str:
+        """The id of the call at a place that no other call has, in the form that the family's templates take back."""
+        digest = hashlib.blake2b(place.encode(), digest_size=self.id_length).digest()
+        return self.id_prefix + "".join(_ALPHANUMERIC[byte % len(_ALPHANUMERIC)] for byte in digest)
 
 
 HERMES = ToolSyntax(

@@ -33,6 +33,7 @@ class ModelDescription:
     supports_reasoning: bool = False
     version: str = ""
     embedding_dimensions: int = 0
+    supports_resume: bool = False
 
 
 @dataclass(frozen=True, slots=True)

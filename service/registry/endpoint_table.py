@@ -74,8 +74,10 @@ class EndpointTable:
             raise EndpointNotFound(name)
         return found
 
-    def choose(self, name: str, deployment: str) -> ServedEntity:
+    def choose(self, name: str, deployment: str, model: str = "") -> ServedEntity:
         """What serves the next request to `name`: the entity named `deployment`, or without a name one by traffic.
+
+        Of several it is one of `model`, if there is any: what has begun goes on where it was.
 
         Raises ModelNotFound if there is no such endpoint: to who asks for an answer, endpoints and models are alike.
         Raises DeploymentNotFound if it has no such deployment.
@@ -84,7 +86,8 @@ class EndpointTable:
         if endpoint is None:
             raise ModelNotFound(name)
         if not deployment:
-            return draw_entity(endpoint.entities, self._draw)
+            began = next((entity for entity in endpoint.entities if entity.model == model), None)
+            return began or draw_entity(endpoint.entities, self._draw)
         for entity in endpoint.entities:
             if entity.name == deployment:
                 return entity

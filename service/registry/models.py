@@ -79,13 +79,15 @@ class Registry:
         """Serve `model` from now on."""
         self._models[model.name] = model
 
-    def get(self, name: str, deployment: str = "") -> ServedModel:
+    def get(self, name: str, deployment: str = "", began: str = "") -> ServedModel:
         """The model of that name, or one behind the endpoint of that name: `deployment`, or one by traffic.
+
+        `began` is the model that the answer was begun by, which the endpoint may have no more.
 
         Raises ModelNotFound, or DeploymentNotFound if the endpoint has no such deployment.
         """
         if (model := self.find(name)) is None:
-            return self._behind(name, self.endpoints.choose(name, deployment))
+            return self._behind(name, self.endpoints.choose(name, deployment, began))
         if deployment and deployment != name:
             raise DeploymentNotFound(name, deployment)
         return model
@@ -125,12 +127,12 @@ class Registry:
         check_shares(entities)
         return Endpoint.now(name, self.common_task([entity.model for entity in entities]), entities)
 
-    def generator(self, name: str, deployment: str = "", version: str = "") -> ServedGenerator:
+    def generator(self, name: str, deployment: str = "", version: str = "", began: str = "") -> ServedGenerator:
         """As `get`, a model that generates, in that version if one is given.
 
         Raises UnsupportedTask or VersionNotFound for another.
         """
-        model = self.get(name, deployment)
+        model = self.get(name, deployment, began)
         if not isinstance(model, ServedGenerator):
             raise UnsupportedTask(f"the model {model.name!r} makes vectors; it doesn't generate text")
         if version and version != model.description.version:

@@ -133,3 +133,13 @@ async def test_stream_that_is_closed_wakes_whoever_still_reads() -> None:
     await asyncio.sleep(0)
     stream.close()
     assert await reading == []
+
+
+async def test_stream_merges_nothing_with_what_is_whole() -> None:
+    """Whole outputs come one by one, before what follows of their choices."""
+    stream = OutputStream(1)
+    for text in "ab":
+        stream.put(output(text)._replace(is_whole=True))
+    stream.put(output("c"))
+    stream.put(output("d", last=True))
+    assert [each.text for each in await read(stream)] == ["a", "b", "cd"]

@@ -104,3 +104,14 @@ def test_a_flush_tells_what_is_held_and_begins_a_new_interval() -> None:
     assert len(bench.told) == 1
     bench.put(36, token(1, 36))
     assert texts(bench.told[1]) == [(1, 0, "30 36 ", (30, 36))]
+
+
+def test_what_is_whole_is_merged_with_nothing() -> None:
+    """A piece of a stream that goes on where it broke ends where it ended before."""
+    bench = Bench()
+    serial, output = token(1, 5)
+    assert isinstance(output, GenerationOutput)
+    bench.put(5, (serial, output._replace(is_whole=True)))
+    bench.put(10, token(1, 10))
+    bench.put(25, token(1, 25))
+    assert texts(bench.told[0]) == [(1, 0, "5 ", (5,)), (1, 0, "10 25 ", (10, 25))]

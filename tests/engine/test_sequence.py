@@ -194,3 +194,24 @@ def test_group_is_finished_with_its_last_choice() -> None:
     other = group_of(request(n=2))
     other.ended = True
     assert other.is_finished
+
+
+def test_sequence_with_cuts_tells_whole_pieces_first() -> None:
+    """Nothing is told between two cuts, and after the last each token at once."""
+    sequence = sequence_of(replace(request([1]), cuts={0: (2, 3)}))
+    told = [sequence.cut(sequence.accept(token_id, None, 0.0)) for token_id in b"abcde"]
+    assert [output and (output.text, output.is_whole) for output in told] == [
+        None,
+        ("ab", True),
+        ("c", True),
+        ("d", False),
+        ("e", False),
+    ]
+
+
+def test_sequence_that_ends_before_a_cut_tells_what_there_is() -> None:
+    sequence = sequence_of(replace(request([1]), cuts={0: (5, 9)}))
+    told = [sequence.cut(sequence.accept(token_id, None, 0.0)) for token_id in (97, 98, END)]
+    assert told[:2] == [None, None]
+    assert told[2] is not None
+    assert (told[2].text, told[2].finish_reason) == ("ab", FinishReason.END_OF_TEXT)

@@ -141,6 +141,7 @@ async def running(
     *,
     is_loaded: bool = True,
     engine: dict[str, int] | None = None,
+    supports_resume: bool = True,
     **settings: Any,
 ) -> AsyncIterator[Running]:
     """A server that serves `runner`'s words, stopped at the end; not `is_loaded` leaves it starting."""
@@ -154,7 +155,7 @@ async def running(
 
     async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
         made.append(scripted_engine(runner, observer, **engine or {}))
-        return served(model.name, made[0], preparation)
+        return served(model.name, made[0], preparation, supports_resume=supports_resume)
 
     port = await server.start()
     if is_loaded:
@@ -187,9 +188,13 @@ def served(
     engine: GeneratorFront,
     preparation: PlainPreparation,
     tasks: abc.Sequence[Task] = (Task.CHAT, Task.COMPLETION),
+    *,
+    supports_resume: bool = True,
 ) -> ServedGenerator:
     """The model as the servicers see it."""
-    description = ModelDescription(name, tasks=tasks, architecture="Scripted", fingerprint="fp", max_model_len=128)
+    description = ModelDescription(
+        name, tasks=tasks, architecture="Scripted", fingerprint="fp", max_model_len=128, supports_resume=supports_resume
+    )
     tokenizer = ByteTokenizer()
     preparation.max_model_len = engine.max_model_len
     prepares: Any = preparation  # its shape is enough

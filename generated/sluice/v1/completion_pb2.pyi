@@ -5,6 +5,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from sluice.v1 import chat_pb2 as _chat_pb2
 from sluice.v1 import logprobs_pb2 as _logprobs_pb2
 from sluice.v1 import prompt_pb2 as _prompt_pb2
+from sluice.v1 import resume_pb2 as _resume_pb2
 from sluice.v1 import sampling_pb2 as _sampling_pb2
 from sluice.v1 import serving_pb2 as _serving_pb2
 from sluice.v1 import usage_pb2 as _usage_pb2
@@ -17,7 +18,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CompleteRequest(_message.Message):
-    __slots__ = ("model", "prompts", "sampling", "stopping", "n", "logprobs", "output_constraint", "suffix", "echo", "use_raw_prompt", "serving")
+    __slots__ = ("model", "prompts", "sampling", "stopping", "n", "logprobs", "output_constraint", "suffix", "echo", "use_raw_prompt", "serving", "resume")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PROMPTS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +30,7 @@ class CompleteRequest(_message.Message):
     ECHO_FIELD_NUMBER: _ClassVar[int]
     USE_RAW_PROMPT_FIELD_NUMBER: _ClassVar[int]
     SERVING_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
     model: str
     prompts: _containers.RepeatedCompositeFieldContainer[_prompt_pb2.Prompt]
     sampling: _sampling_pb2.SamplingParams
@@ -40,7 +42,8 @@ class CompleteRequest(_message.Message):
     echo: bool
     use_raw_prompt: bool
     serving: _serving_pb2.ServingOptions
-    def __init__(self, model: _Optional[str] = ..., prompts: _Optional[_Iterable[_Union[_prompt_pb2.Prompt, _Mapping]]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., n: _Optional[int] = ..., logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., output_constraint: _Optional[_Union[_sampling_pb2.OutputConstraint, _Mapping]] = ..., suffix: _Optional[str] = ..., echo: _Optional[bool] = ..., use_raw_prompt: _Optional[bool] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ...) -> None: ...
+    resume: _resume_pb2.ResumeOptions
+    def __init__(self, model: _Optional[str] = ..., prompts: _Optional[_Iterable[_Union[_prompt_pb2.Prompt, _Mapping]]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., n: _Optional[int] = ..., logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., output_constraint: _Optional[_Union[_sampling_pb2.OutputConstraint, _Mapping]] = ..., suffix: _Optional[str] = ..., echo: _Optional[bool] = ..., use_raw_prompt: _Optional[bool] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ...) -> None: ...
 
 class CompleteResponse(_message.Message):
     __slots__ = ("id", "created", "model", "system_fingerprint", "choices", "usage")
@@ -77,20 +80,24 @@ class CompletionChoice(_message.Message):
     def __init__(self, index: _Optional[int] = ..., prompt_index: _Optional[int] = ..., text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., stop_sequence: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprob, _Mapping]]] = ..., prompt_logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprob, _Mapping]]] = ...) -> None: ...
 
 class StreamCompleteResponse(_message.Message):
-    __slots__ = ("sequence_number", "started", "delta", "choice_finished", "usage", "completed")
+    __slots__ = ("sequence_number", "started", "delta", "choice_finished", "usage", "completed", "stream", "position")
     SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     CHOICE_FINISHED_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     COMPLETED_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
     sequence_number: int
     started: CompletionStarted
     delta: CompletionDelta
     choice_finished: _chat_pb2.ChoiceFinished
     usage: _usage_pb2.Usage
     completed: CompletionCompleted
-    def __init__(self, sequence_number: _Optional[int] = ..., started: _Optional[_Union[CompletionStarted, _Mapping]] = ..., delta: _Optional[_Union[CompletionDelta, _Mapping]] = ..., choice_finished: _Optional[_Union[_chat_pb2.ChoiceFinished, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., completed: _Optional[_Union[CompletionCompleted, _Mapping]] = ...) -> None: ...
+    stream: bytes
+    position: bytes
+    def __init__(self, sequence_number: _Optional[int] = ..., started: _Optional[_Union[CompletionStarted, _Mapping]] = ..., delta: _Optional[_Union[CompletionDelta, _Mapping]] = ..., choice_finished: _Optional[_Union[_chat_pb2.ChoiceFinished, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., completed: _Optional[_Union[CompletionCompleted, _Mapping]] = ..., stream: _Optional[bytes] = ..., position: _Optional[bytes] = ...) -> None: ...
 
 class CompletionStarted(_message.Message):
     __slots__ = ("id", "created", "model", "system_fingerprint", "sampling", "stopping", "n")

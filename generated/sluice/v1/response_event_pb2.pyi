@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class StreamResponseResponse(_message.Message):
-    __slots__ = ("sequence_number", "created", "in_progress", "output_item_added", "output_item_done", "content_part_added", "content_part_done", "output_text_delta", "output_text_done", "reasoning_text_delta", "reasoning_text_done", "function_call_arguments_delta", "function_call_arguments_done", "completed", "incomplete", "usage")
+    __slots__ = ("sequence_number", "created", "in_progress", "output_item_added", "output_item_done", "content_part_added", "content_part_done", "output_text_delta", "output_text_done", "reasoning_text_delta", "reasoning_text_done", "function_call_arguments_delta", "function_call_arguments_done", "completed", "incomplete", "usage", "stream", "position")
     SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     IN_PROGRESS_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,8 @@ class StreamResponseResponse(_message.Message):
     COMPLETED_FIELD_NUMBER: _ClassVar[int]
     INCOMPLETE_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
     sequence_number: int
     created: ResponseCreated
     in_progress: ResponseInProgress
@@ -43,7 +45,9 @@ class StreamResponseResponse(_message.Message):
     completed: ResponseCompleted
     incomplete: ResponseIncomplete
     usage: _usage_pb2.Usage
-    def __init__(self, sequence_number: _Optional[int] = ..., created: _Optional[_Union[ResponseCreated, _Mapping]] = ..., in_progress: _Optional[_Union[ResponseInProgress, _Mapping]] = ..., output_item_added: _Optional[_Union[OutputItemAdded, _Mapping]] = ..., output_item_done: _Optional[_Union[OutputItemDone, _Mapping]] = ..., content_part_added: _Optional[_Union[ContentPartAdded, _Mapping]] = ..., content_part_done: _Optional[_Union[ContentPartDone, _Mapping]] = ..., output_text_delta: _Optional[_Union[OutputTextDelta, _Mapping]] = ..., output_text_done: _Optional[_Union[OutputTextDone, _Mapping]] = ..., reasoning_text_delta: _Optional[_Union[ReasoningTextDelta, _Mapping]] = ..., reasoning_text_done: _Optional[_Union[ReasoningTextDone, _Mapping]] = ..., function_call_arguments_delta: _Optional[_Union[FunctionCallArgumentsDelta, _Mapping]] = ..., function_call_arguments_done: _Optional[_Union[FunctionCallArgumentsDone, _Mapping]] = ..., completed: _Optional[_Union[ResponseCompleted, _Mapping]] = ..., incomplete: _Optional[_Union[ResponseIncomplete, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ...) -> None: ...
+    stream: bytes
+    position: bytes
+    def __init__(self, sequence_number: _Optional[int] = ..., created: _Optional[_Union[ResponseCreated, _Mapping]] = ..., in_progress: _Optional[_Union[ResponseInProgress, _Mapping]] = ..., output_item_added: _Optional[_Union[OutputItemAdded, _Mapping]] = ..., output_item_done: _Optional[_Union[OutputItemDone, _Mapping]] = ..., content_part_added: _Optional[_Union[ContentPartAdded, _Mapping]] = ..., content_part_done: _Optional[_Union[ContentPartDone, _Mapping]] = ..., output_text_delta: _Optional[_Union[OutputTextDelta, _Mapping]] = ..., output_text_done: _Optional[_Union[OutputTextDone, _Mapping]] = ..., reasoning_text_delta: _Optional[_Union[ReasoningTextDelta, _Mapping]] = ..., reasoning_text_done: _Optional[_Union[ReasoningTextDone, _Mapping]] = ..., function_call_arguments_delta: _Optional[_Union[FunctionCallArgumentsDelta, _Mapping]] = ..., function_call_arguments_done: _Optional[_Union[FunctionCallArgumentsDone, _Mapping]] = ..., completed: _Optional[_Union[ResponseCompleted, _Mapping]] = ..., incomplete: _Optional[_Union[ResponseIncomplete, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., stream: _Optional[bytes] = ..., position: _Optional[bytes] = ...) -> None: ...
 
 class ResponseCreated(_message.Message):
     __slots__ = ("response",)

@@ -3,6 +3,7 @@ import datetime
 from buf.validate import validate_pb2 as _validate_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
 from sluice.v1 import chat_pb2 as _chat_pb2
+from sluice.v1 import resume_pb2 as _resume_pb2
 from sluice.v1 import sampling_pb2 as _sampling_pb2
 from sluice.v1 import serving_pb2 as _serving_pb2
 from sluice.v1 import usage_pb2 as _usage_pb2
@@ -15,7 +16,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GenerateTextRequest(_message.Message):
-    __slots__ = ("model", "model_version", "text_input", "do_sample", "sampling", "stopping", "perf_stat", "serving")
+    __slots__ = ("model", "model_version", "text_input", "do_sample", "sampling", "stopping", "perf_stat", "serving", "resume")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
     TEXT_INPUT_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +25,7 @@ class GenerateTextRequest(_message.Message):
     STOPPING_FIELD_NUMBER: _ClassVar[int]
     PERF_STAT_FIELD_NUMBER: _ClassVar[int]
     SERVING_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
     model: str
     model_version: str
     text_input: str
@@ -32,7 +34,8 @@ class GenerateTextRequest(_message.Message):
     stopping: _sampling_pb2.StopParams
     perf_stat: bool
     serving: _serving_pb2.ServingOptions
-    def __init__(self, model: _Optional[str] = ..., model_version: _Optional[str] = ..., text_input: _Optional[str] = ..., do_sample: _Optional[bool] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., perf_stat: _Optional[bool] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ...) -> None: ...
+    resume: _resume_pb2.ResumeOptions
+    def __init__(self, model: _Optional[str] = ..., model_version: _Optional[str] = ..., text_input: _Optional[str] = ..., do_sample: _Optional[bool] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., perf_stat: _Optional[bool] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ...) -> None: ...
 
 class GenerateTextResponse(_message.Message):
     __slots__ = ("id", "model", "model_version", "text", "finish_reason", "stop_sequence", "num_generated_tokens", "timings", "usage")
@@ -71,20 +74,24 @@ class GenerationTimings(_message.Message):
     def __init__(self, queue_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., first_token: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., decode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., batch_size: _Optional[int] = ..., tokens: _Optional[_Iterable[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]]] = ...) -> None: ...
 
 class StreamGenerateTextResponse(_message.Message):
-    __slots__ = ("sequence_number", "started", "delta", "finished", "usage", "completed")
+    __slots__ = ("sequence_number", "started", "delta", "finished", "usage", "completed", "stream", "position")
     SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     COMPLETED_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
     sequence_number: int
     started: TextGenerationStarted
     delta: TextGenerationDelta
     finished: TextGenerationFinished
     usage: _usage_pb2.Usage
     completed: TextGenerationCompleted
-    def __init__(self, sequence_number: _Optional[int] = ..., started: _Optional[_Union[TextGenerationStarted, _Mapping]] = ..., delta: _Optional[_Union[TextGenerationDelta, _Mapping]] = ..., finished: _Optional[_Union[TextGenerationFinished, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., completed: _Optional[_Union[TextGenerationCompleted, _Mapping]] = ...) -> None: ...
+    stream: bytes
+    position: bytes
+    def __init__(self, sequence_number: _Optional[int] = ..., started: _Optional[_Union[TextGenerationStarted, _Mapping]] = ..., delta: _Optional[_Union[TextGenerationDelta, _Mapping]] = ..., finished: _Optional[_Union[TextGenerationFinished, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., completed: _Optional[_Union[TextGenerationCompleted, _Mapping]] = ..., stream: _Optional[bytes] = ..., position: _Optional[bytes] = ...) -> None: ...
 
 class TextGenerationStarted(_message.Message):
     __slots__ = ("id", "model", "model_version", "sampling", "stopping")

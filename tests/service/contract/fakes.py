@@ -5,9 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sluice.v1 import chat_pb2, completion_pb2, content_pb2, prompt_pb2, tool_pb2
+from sluice.v1 import chat_pb2, completion_pb2, content_pb2, prompt_pb2, resume_pb2, tool_pb2
 
 from service.contract.chat_fold import ChatFold
+from service.contract.resume import position_bytes, stream_bytes
+from service.generation.resume import Position, ResumePoint, StreamIdentity
+
+RESUMED = ResumePoint(
+    StreamIdentity("0" * 31 + "a", 1, "m", "fp", 7, b"12345678"),
+    Position(3, [2], 0, 4, num_cached_tokens=16),
+    5,
+    replays=True,
+)
+
+
+def resume_options(point: ResumePoint) -> resume_pb2.ResumeOptions:
+    """What a caller sends to go on there."""
+    return resume_pb2.ResumeOptions(
+        stream=stream_bytes(point.identity, len(point.position.counts)),
+        position=position_bytes(point.position),
+        sequence_number=point.sequence_number,
+        replay=point.replays,
+    )
 
 
 def user(text: str) -> content_pb2.Message:

@@ -26,7 +26,7 @@ from service.generation.conversation import (
 )
 from service.generation.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextChoice
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from tests.service.contract.fakes import chat_request, function, message, user
+from tests.service.contract.fakes import RESUMED, chat_request, function, message, resume_options, user
 
 
 def conversation_of(request: chat_pb2.ChatRequest) -> Conversation:
@@ -57,6 +57,7 @@ def test_every_field_is_asked() -> None:
         },
     }
     request = json_format.ParseDict(fields, chat_pb2.ChatRequest())
+    request.resume.CopyFrom(resume_options(RESUMED))
     assert {each.name for each, _ in request.ListFields()} == {each.name for each in request.DESCRIPTOR.fields}
     said = Message(Role.USER, (TextPart("hi"),), field="messages[0]", tool_call_field="messages[0].tool_call_id")
     conversation = Conversation(
@@ -79,6 +80,7 @@ def test_every_field_is_asked() -> None:
         priority=-3,
         cache_salt="s",
         truncates=True,
+        resume=RESUMED,
     )
 
 

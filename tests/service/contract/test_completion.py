@@ -12,7 +12,7 @@ from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation, Message, RawText, RawTokens, Role, TextPart
 from service.generation.output_format import Regex
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from tests.service.contract.fakes import completion_request
+from tests.service.contract.fakes import RESUMED, completion_request, resume_options
 
 
 def test_every_field_is_asked() -> None:
@@ -36,6 +36,7 @@ def test_every_field_is_asked() -> None:
         },
     }
     request = json_format.ParseDict(fields, completion_pb2.CompleteRequest())
+    request.resume.CopyFrom(resume_options(RESUMED))
     assert {each.name for each, _ in request.ListFields()} == {each.name for each in request.DESCRIPTOR.fields}
     assert to_answer_request(request) == AnswerRequest(
         model="m",
@@ -51,6 +52,7 @@ def test_every_field_is_asked() -> None:
         priority=-3,
         cache_salt="s",
         truncates=True,
+        resume=RESUMED,
         wants_prompt_texts=True,
     )
 

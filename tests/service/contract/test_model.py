@@ -27,6 +27,7 @@ MODEL = ModelDescription(
     supports_reasoning=True,
     version="3",
     embedding_dimensions=4,
+    supports_resume=True,
 )
 
 

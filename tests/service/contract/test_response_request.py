@@ -26,6 +26,7 @@ from service.generation.errors import InvalidRequest
 from service.generation.output_format import JsonObject
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.prompts.template_input import template_messages
+from tests.service.contract.fakes import RESUMED, resume_options
 
 Item = dict[str, Any]
 
@@ -117,7 +118,8 @@ def test_every_other_field_is_asked() -> None:
         text("user", "hi"), **fields, maxOutputTokens=9, maxToolCalls=2, metadata={"a": "b"}, instructions="I"
     )
     set_fields = {each.name for each, _ in request.ListFields()}
-    assert set_fields == {each.name for each in request.DESCRIPTOR.fields}
+    assert set_fields == {each.name for each in request.DESCRIPTOR.fields} - {"resume"}
+    request.resume.CopyFrom(resume_options(RESUMED))
     asked = to_answer_request(request)
     (conversation,) = asked.prompts
     assert isinstance(conversation, Conversation)
@@ -133,6 +135,7 @@ def test_every_other_field_is_asked() -> None:
         priority=3,
         cache_salt="s",
         truncates=True,
+        resume=RESUMED,
     )
     assert conversation == Conversation(
         messages=conversation.messages,

@@ -12,6 +12,7 @@ from service.contract.text_generation import to_answer_request
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import RawText
 from service.generation.parameters import SamplingParams, StopParams
+from tests.service.contract.fakes import RESUMED, resume_options
 
 
 def test_every_field_is_asked() -> None:
@@ -32,6 +33,7 @@ def test_every_field_is_asked() -> None:
         },
     }
     request = json_format.ParseDict(fields, text_generation_pb2.GenerateTextRequest())
+    request.resume.CopyFrom(resume_options(RESUMED))
     assert {each.name for each, _ in request.ListFields()} == {each.name for each in request.DESCRIPTOR.fields}
     assert to_answer_request(request) == AnswerRequest(
         model="m",
@@ -44,6 +46,7 @@ def test_every_field_is_asked() -> None:
         priority=-3,
         cache_salt="s",
         truncates=True,
+        resume=RESUMED,
     )
 
 

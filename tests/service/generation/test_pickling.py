@@ -52,6 +52,7 @@ from service.generation.output import FinishReason, GenerationOutput, Timings, T
 from service.generation.output_format import JsonObject, JsonSchema, Regex, TextChoice
 from service.generation.parameters import LogprobsOptions, Range, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
+from service.generation.resume import Position, ResumePoint, StreamIdentity
 from service.generation.stats import EngineStats
 
 SAMPLING = SamplingParams(temperature=0.5, top_k=3, seed=2**64 - 1, logit_bias={5: -1.0})
@@ -69,6 +70,7 @@ MESSAGE = Message(Role.ASSISTANT, (TextPart("a"), IMAGE, FILE), (CALL,), "", "n"
 FUNCTION = Function("f", "d", "{}", strict=True, field="tools[0].function")
 CHOICE = ToolChoice(ToolMode.REQUIRED, "f")
 CONVERSATION = Conversation((MESSAGE,), (FUNCTION,), CHOICE, reasoning_effort=ReasoningEffort.LOW)
+IDENTITY = StreamIdentity("0" * 32, 1, "m", "fp", 7, b"digest")
 FORMAT = JsonSchema("{}", strict=True, field="f")
 
 VALUES: list[Any] = [
@@ -114,6 +116,9 @@ VALUES: list[Any] = [
     ChoiceFinished(0, FinishReason.LENGTH, None),
     Usage(1, 2, 3, 4),
     Completed(),
+    IDENTITY,
+    Position(3, (2, 1), 1, 5, 16),
+    ResumePoint(IDENTITY, Position(3, (2,)), 4, replays=True),
 ]
 OF_ARRAYS: list[Any] = [
     EmbeddingRequest("r", [np.array([1, 2], dtype=np.int64)], 3.5, "k", 2.0, -1),
@@ -136,6 +141,7 @@ ERRORS: list[errors.EngineError] = [
     errors.EngineFailed("m"),
     errors.SequenceError("m"),
     errors.ConstraintFailed("m"),
+    errors.CannotResume("m"),
     errors.ModelLoadError("m"),
 ]
 

@@ -111,6 +111,7 @@ CASES = [
         "ENDPOINT_READ_ONLY",
         values={"endpoint": "both"},
     ),
+    Case(generation_errors.CannotResume("another request"), Code.FAILED_PRECONDITION, "CANNOT_RESUME"),
     Case(TooManyEndpoints(3), Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS", values={"limit": "3"}),
     Case(
         generation_errors.EngineOverloaded("256 requests wait already", retry_after_s=2.5),

@@ -25,7 +25,7 @@ def test_syntax_is_read_from_the_template(template: str, syntax: ToolSyntax) -> 
 
 def test_call_ids_have_the_family_s_form() -> None:
     """Mistral's templates take nine letters and digits; ids don't repeat."""
-    assert len(MISTRAL.new_call_id()) == 9
-    assert MISTRAL.new_call_id().isalnum()
-    assert HERMES.new_call_id().startswith("call_")
-    assert HERMES.new_call_id() != HERMES.new_call_id()
+    assert len(MISTRAL.call_id("a/0/1")) == 9
+    assert MISTRAL.call_id("a/0/1").isalnum()
+    assert HERMES.call_id("a/0/1").startswith("call_")
+    assert HERMES.call_id("a/0/1") == HERMES.call_id("a/0/1") != HERMES.call_id("a/0/2")

@@ -1,0 +1,92 @@
+"""One answer on its way from the engine's outputs to the parts of its stream, observed in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Generic
+
+from service.answering.kind import Message, Renderer
+from service.answering.observation import Observation
+from service.answering.part import Part, Place
+from service.generation.events import Completed, Event, Started, Usage
+from service.generation.output import GenerationOutput
+from service.generation.resume import ResumePoint, StreamIdentity
+from service.output.answer import AnswerReader
+from service.preparation import PreparedAnswer
+from service.registry.models import ServedGenerator
+
+# Of one output: with twenty candidates each, they take about five milliseconds.
+_MAX_PROMPT_LOGPROBS: Final = 128
+
+
+class Rendering(Generic[Message]):
+    """Reads and renders one answer."""
+
+    def __init__(
+        self,
+        model: ServedGenerator,
+        prepared: PreparedAnswer,
+        renderer: Renderer[Message],
+        observation: Observation,
+        *,
+        identity: StreamIdentity,
+        point: ResumePoint | None,
+    ) -> None:
+        self._reader = AnswerReader(prepared.requests, prepared.forms, model.tokenizer, answer_id=identity.id)
+        self._renderer = renderer
+        self._observation = observation
+        self.requests = prepared.requests
+        self._n = prepared.requests[0].n
+        self._started = _started(model, prepared, identity)
+        if point is not None:
+            begun = {index // self._n for index, count in enumerate(point.position.ends) if count}
+            self._reader.tell_cached(sorted(begun), point.position.num_cached_tokens)
+
+    def usage(self) -> Usage:
+        """What the outputs so far cost."""
+        return self._reader.usage()
+
+    async def read(self, output: GenerationOutput) -> Part[Message]:
+        """What an output adds; a long prompt's logprobs are written by another thread."""
+        if len(output.prompt_logprobs) > _MAX_PROMPT_LOGPROBS:
+            messages = await asyncio.to_thread(self._read, output)
+        else:
+            messages = self._read(output)
+        index = output.request_index * self._n + output.choice_index
+        return Part(Place.CHOICE, messages, index, len(output.token_ids), self._reader.num_cached_tokens)
+
+    def begin(self) -> Part[Message]:
+        """The request was admitted."""
+        return Part(Place.BEGINNING, self._render(self._started))
+
+    def end(self) -> Part[Message]:
+        """Every choice has ended."""
+        messages = (*self._render(self.usage()), *self._render(Completed()))
+        return Part(Place.END, messages, num_cached_tokens=self._reader.num_cached_tokens)
+
+    def break_off(self) -> Part[Message]:
+        """The answer fails after it had begun."""
+        return Part(Place.COST, self._render(self.usage()))
+
+    def _render(self, *events: Event) -> Sequence[Message]:
+        self._observation.observe(events)
+        return list(self._renderer.render(events))
+
+    def _read(self, output: GenerationOutput) -> Sequence[Message]:
+        return self._render(*self._reader.read(output))
+
+
+def _started(model: ServedGenerator, prepared: PreparedAnswer, identity: StreamIdentity) -> Started:
+    return Started(
+        id=identity.id,
+        created_ns=identity.created_ns,
+        model=model.name,
+        model_version=model.description.version,
+        fingerprint=model.description.fingerprint,
+        sampling=prepared.sampling,
+        stopping=prepared.stopping,
+        n=prepared.requests[0].n,
+        num_prompts=len(prepared.requests),
+        prompt_texts=prepared.prompt_texts,
+    )

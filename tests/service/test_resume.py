@@ -1,0 +1,160 @@
+"""Streams that go on where they broke, on a real server with a scripted model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import pytest
+from sluice.v1 import chat_pb2, resume_pb2, sampling_pb2, serving_pb2
+
+from service.contract.chat_fold import ChatFold
+from tests.service.fakes import MODEL, Running, ScriptedRunner, refused, request, running
+
+
+async def read(run: Running, asked: chat_pb2.ChatRequest) -> list[chat_pb2.StreamChatResponse]:
+    return [event async for event in run.chat.StreamChat(asked)]
+
+
+def resumed(
+    asked: chat_pb2.ChatRequest, events: list[chat_pb2.StreamChatResponse], **fields: Any
+) -> chat_pb2.ChatRequest:
+    """The request again, to go on after the last of the events."""
+    values = {"stream": events[0].stream, "position": events[-1].position} | fields
+    number = values.pop("sequence_number", events[-1].sequence_number)
+    again = chat_pb2.ChatRequest()
+    again.CopyFrom(asked)
+    again.resume.CopyFrom(resume_pb2.ResumeOptions(sequence_number=number, **values))
+    return again
+
+
+def whole(events: list[chat_pb2.StreamChatResponse]) -> chat_pb2.ChatResponse:
+    fold = ChatFold()
+    for event in events:
+        fold.add(event)
+    return fold.response
+
+
+async def test_stream_broken_after_any_event_goes_on_without_a_lost_or_doubled_one() -> None:
+    """Of three choices: both parts together are the stream, by id, time, numbers, texts, ends and usage."""
+    async with running(ScriptedRunner("hello there", "you", "and a longer one")) as run:
+        asked = request(n=3, stopping=sampling_pb2.StopParams(stop=["xyz", "ere"]))
+        events = await read(run, asked)
+        for cut in range(1, len(events) + 1):
+            rest = await read(run, resumed(asked, events[:cut]))
+            joined = events[:cut] + rest
+            assert [event.sequence_number for event in joined] == list(range(len(joined)))
+            assert whole(joined) == whole(events)
+            assert joined[-1].HasField("completed")
+
+
+async def test_stream_breaks_twice() -> None:
+    """What goes on can be taken up again like what it goes on with, whatever the messages' borders are."""
+    async with running(ScriptedRunner("hello there", "you")) as run:
+        asked = request(n=2)
+        events = await read(run, asked)
+        for cut in range(2, len(events) - 2):
+            middle = events[:cut] + (await read(run, resumed(asked, events[:cut])))[:1]
+            joined = middle + await read(run, resumed(asked, middle))
+            assert whole(joined) == whole(events)
+
+
+async def test_stream_is_told_again_for_a_reader_that_has_lost_it() -> None:
+    """With `replay` all is there, and what was received has numbers that were told before."""
+    async with running(ScriptedRunner("hello there", "you")) as run:
+        asked = request(n=2)
+        events = await read(run, asked)
+        for cut in range(1, len(events)):
+            again = await read(run, resumed(asked, events[:cut], replay=True))
+            assert whole(again) == whole(events)
+            rest = [event for event in again if event.sequence_number >= cut]
+            assert whole(events[:cut] + rest) == whole(events)
+
+
+async def test_stream_without_a_seed_goes_on_with_the_one_that_was_drawn() -> None:
+    """Its `stream` has the seed, so that the second part follows from the same."""
+    async with running() as run:
+        asked = request()
+        events = await read(run, asked)
+        again = await read(run, resumed(asked, events[:1], replay=True))
+        assert again[0].started == events[0].started
+
+
+async def test_another_request_is_refused() -> None:
+    """Prompt, parameters, number of choices: the server notices that the answer would be another."""
+    async with running() as run:
+        asked = request()
+        events = await read(run, asked)
+        others = (
+            request("another"),
+            request(sampling=sampling_pb2.SamplingParams(temperature=0.5)),
+            request(stopping=sampling_pb2.StopParams(max_tokens=3)),
+        )
+        for other in others:
+            refusal = await refused(run.chat.StreamChat(resumed(other, events[:2])))
+            assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "CANNOT_RESUME")
+        same = request(serving=serving_pb2.ServingOptions(priority=3))
+        assert await read(run, resumed(same, events[:2]))
+
+
+async def test_model_that_promises_no_tokens_twice_tells_no_stream() -> None:
+    """No event has what a stream is taken up by, and one that was begun elsewhere is refused."""
+    async with running() as promising, running(supports_resume=False) as run:
+        asked = request()
+        events = await read(promising, asked)
+        assert all(not event.position and not event.stream for event in await read(run, asked))
+        refusal = await refused(run.chat.StreamChat(resumed(asked, events[:2])))
+        assert refusal.info.reason == "CANNOT_RESUME"
+        assert "backend" in refusal.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"stream": b"x"}, "resume.stream"),
+        ({"stream": b"\x01" + b"x" * 60}, "resume.stream"),
+        ({"position": b"x"}, "resume.position"),
+        ({"position": b"\xff" * 9}, "resume.position"),
+        ({"position": bytes([2, 0, 1, 90, 1, 80])}, "resume.position"),  # beyond the answer's end
+        ({"position": bytes([2, 0, 1, 2, 2, 1])}, "resume.position"),  # of two choices
+        ({"position": bytes([2, 0, 2, 2, 1, 1])}, "resume.position"),  # the second of one
+        ({"sequence_number": 0}, "resume.sequence_number"),
+        ({"position": b""}, "resume.position"),
+    ],
+)
+async def test_what_no_stream_has_told_is_refused(fields: dict[str, Any], field: str) -> None:
+    """Broken bytes are the caller's fault, by the field's name."""
+    async with running() as run:
+        asked = request()
+        events = await read(run, asked)
+        refusal = await refused(run.chat.StreamChat(resumed(asked, events[:4], **fields)))
+        assert refusal.code == grpc.StatusCode.INVALID_ARGUMENT
+        assert refusal.text.startswith(field)
+        await run.until_idle()
+
+
+async def test_call_that_does_not_stream_does_not_go_on() -> None:
+    async with running() as run:
+        asked = request()
+        events = await read(run, asked)
+        assert (await refused(run.chat.Chat(resumed(asked, events[:2])))).text.startswith("resume")
+
+
+async def test_usage_before_a_failure_is_no_place_to_go_on_from() -> None:
+    """The last event with a position is; after it all follows, the usage of the whole once."""
+    runner = ScriptedRunner("hello there")
+    async with running(runner) as run, running(ScriptedRunner("hello there")) as other:
+        asked = request(model=MODEL)
+        runner.delay_s = 0.01
+        call = run.chat.StreamChat(asked)
+        events = [await call.read() for _ in range(3)]
+        runner.fail_with = RuntimeError("the step failed")
+        refusal = await refused(call)
+        assert refusal.info.reason == "ENGINE_FAILED"
+        events += refusal.events
+        assert events[-1].HasField("usage")
+        assert not events[-1].position
+        received = [event for event in events if event.position]
+        joined = received + await read(other, resumed(asked, received))
+        assert whole(joined) == whole(await read(other, resumed(asked, received, replay=True)))
+        assert [event.sequence_number for event in joined] == list(range(len(joined)))
