@@ -39,6 +39,7 @@ from process.stop import Stop
 from service.answering.generation import Answering
 from service.auth.authenticator import Authenticator
 from service.auth.key_entry import KeysError
+from service.auth.signers import SignersError
 from service.config import EndpointSettings, ModelSettings, Settings
 from service.contract.model import EndpointJson
 from service.counting import open_quota
@@ -246,6 +247,8 @@ def _authenticator(settings: Settings) -> Authenticator | None:
         return Authenticator(settings.auth) if settings.auth.is_on else None
     except KeysError as error:
         raise StartError(f"auth.keys_file: {error}") from error
+    except SignersError as error:
+        raise StartError(f"auth.jwks: {error}") from error
 
 
 def _configured(registry: Registry, settings: EndpointSettings) -> Endpoint:

@@ -1,6 +1,7 @@
 """From a credential to its caller.
 
-Owns what is known of keys, and keeps it in step with the file. The loop's thread runs `watch`; any thread may ask.
+Owns what is known of keys and of those who sign tokens, and keeps it in step with where it comes from. Only the loop's
+thread runs it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from service.auth.key_entry import KeyEntry, KeysError
 from service.auth.key_file import read_keys
 from service.auth.key_ring import KeyRing
 from service.auth.settings import AuthSettings
+from service.auth.token import looks_like_token
+from service.auth.token_reader import TokenReader
 from service.auth.watched_file import WatchedFile
 from service.generation.caller import Caller
 
@@ -28,13 +31,14 @@ class Authenticator:
     """Tells who calls."""
 
     def __init__(self, settings: AuthSettings, clock: Callable[[], float] = time.time) -> None:
-        """`clock` gives seconds since the epoch. Raises KeysError if the keys can't be read."""
+        """`clock` gives seconds since the epoch. Raises KeysError or SignersError for a file that can't be used."""
         self._clock = clock
         self._file: WatchedFile[list[KeyEntry]] | None = None
         self._ring = KeyRing([])
         if settings.keys_file is not None:
             self._file = WatchedFile(settings.keys_file, read_keys)
             self._ring = KeyRing(self._file.content)
+        self._tokens = TokenReader(settings.jwks, settings) if settings.jwks is not None else None
 
     async def identify(self, credential: str | None) -> Caller:
         """Who holds `credential`, a key or a token. Raises AuthError."""
@@ -42,9 +46,19 @@ class Authenticator:
             raise MissingKey
         if credential.startswith(PREFIX):
             return self._ring.caller(credential, self._clock())
+        if self._tokens is not None and looks_like_token(credential):
+            return await self._tokens.caller(credential)
         raise InvalidKey
 
-    def refresh(self) -> None:
+    async def watch(self) -> None:
+        """Keep up with the files and the URL until cancelled."""
+        while True:
+            if self._tokens is not None:
+                await self._tokens.refresh()
+            await asyncio.sleep(_CHECK_S)
+            self._refresh_keys()
+
+    def _refresh_keys(self) -> None:
         """Take over a changed file. One that can't be used is told in the log, and changes nothing."""
         if self._file is None:
             return
@@ -54,9 +68,3 @@ class Authenticator:
                 _log.info("keys were read again", extra={"fields": {"keys": len(self._ring)}})
         except KeysError as error:
             _log.error("the keys file can't be used; the keys before it stay: %s", error)
-
-    async def watch(self) -> None:
-        """Keep up with the file until cancelled."""
-        while True:
-            await asyncio.sleep(_CHECK_S)
-            self.refresh()

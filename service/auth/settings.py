@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeAlias
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from process.loopback import is_loopback
 
 # None that signs and checks with the same key: a public key would be a key to sign with.
 Algorithm: TypeAlias = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
@@ -49,6 +52,9 @@ class AuthSettings(BaseModel):
             for name in ("issuer", "audience"):
                 if getattr(self, name) is None:
                     raise ValueError(f"{name} is required with jwks: another's tokens would be good here")
+            place = urlsplit(self.jwks)
+            if place.scheme == "http" and not is_loopback(place.hostname or ""):
+                raise ValueError("jwks must be fetched by https: who changes the key set on its way can sign tokens")
         if self.allow_anonymous and self.is_on:
             raise ValueError(
                 "allow_anonymous goes without keys_file and jwks, which let nobody in without a credential"

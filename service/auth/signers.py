@@ -1,0 +1,124 @@
+"""The keys of those who sign tokens: a JSON Web Key Set, from a file or a URL, and its newest state.
+
+A URL that can't be fetched leaves the keys as they were. Only keys to check signatures with are taken, each for the
+algorithms of its kind: a secret one is no key here, nor is one for encryption.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from jwt import PyJWK
+from jwt.exceptions import PyJWTError
+
+_TIMEOUT_S: Final = 5.0
+_MAX_BYTES: Final = 1 << 20
+_FAMILIES: Final = {  # algorithms by a key's type and curve; a secret key, of type oct, has none
+    ("RSA", None): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    ("EC", "P-256"): ("ES256",),
+    ("EC", "P-384"): ("ES384",),
+    ("EC", "P-521"): ("ES512",),
+    ("OKP", "Ed25519"): ("EdDSA",),
+}
+_MIN_RSA_BITS: Final = 2048
+
+_log = logging.getLogger(__name__)
+
+
+class SignersError(Exception):
+    """A key set can't be used; the text is one line that begins with where it is."""
+
+
+class Signers:
+    """A key set: by the key's id and an algorithm, what to check with. Never changed once made."""
+
+    def __init__(self, keys: Iterable[Mapping[str, Any]], algorithms: Iterable[str]) -> None:
+        """`keys` are JSON Web Keys; those that can't be used for `algorithms` are left out."""
+        self._keys: dict[tuple[str | None, str], PyJWK] = {}
+        self._ids: set[str | None] = set()
+        allowed = frozenset(algorithms)
+        for key in keys:
+            for algorithm in allowed.intersection(_algorithms(key)):
+                if (made := _made(key, algorithm)) is not None:
+                    self._keys[key.get("kid"), algorithm] = made
+                    self._ids.add(key.get("kid"))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def find(self, key_id: str | None, algorithm: str) -> PyJWK | None:
+        """The key of that id for that algorithm; without an id, the only key of the set."""
+        if key_id is None and len(self._ids) == 1:
+            (key_id,) = self._ids
+        return self._keys.get((key_id, algorithm))
+
+
+def read_signers(place: str, algorithms: Iterable[str]) -> Signers:
+    """The key set at `place`, a path or a URL. May take seconds. Raises SignersError."""
+    try:
+        text = _fetch(place) if is_url(place) else Path(place).read_bytes()
+        document = json.loads(text)
+        keys = document["keys"]
+        found = Signers([key for key in keys if isinstance(key, dict)], algorithms)
+    except (OSError, HTTPException) as error:
+        raise SignersError(f"{place}: {_reason(error)}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise SignersError(f"{place}: not a JSON Web Key Set") from error
+    if not len(found):
+        raise SignersError(f"{place}: has no key for the algorithms allowed")
+    return found
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a URL, not a path."""
+    return urlsplit(place).scheme in {"http", "https"}
+
+
+def _algorithms(key: Mapping[str, Any]) -> tuple[str, ...]:
+    if key.get("use", "sig") != "sig" or not isinstance(key.get("kid"), str | None):
+        return ()
+    kind = str(key.get("kty"))
+    family = _FAMILIES.get((kind, None if kind == "RSA" else str(key.get("crv"))), ())
+    own = key.get("alg")
+    return family if own is None else tuple(each for each in family if each == own)
+
+
+def _made(key: Mapping[str, Any], algorithm: str) -> PyJWK | None:
+    try:
+        made = PyJWK(dict(key), algorithm)
+    except PyJWTError:
+        _log.warning("a key of the key set can't be used", extra={"fields": {"kid": key.get("kid")}})
+        return None
+    return None if getattr(made.key, "key_size", _MIN_RSA_BITS) < _MIN_RSA_BITS and key["kty"] == "RSA" else made
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The set is where the settings say, and nowhere else."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def _fetch(url: str) -> bytes:
+    opener = urllib.request.build_opener(_NoRedirect())
+    with opener.open(url, timeout=_TIMEOUT_S) as answer:
+        text: bytes = answer.read(_MAX_BYTES + 1)
+    if len(text) > _MAX_BYTES:
+        raise ValueError("too large")
+    return text
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"status {error.code}"
+    if isinstance(error, urllib.error.URLError):
+        return str(error.reason)
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__

@@ -1,0 +1,94 @@
+"""Reads tokens by the newest key set that could be had.
+
+A token whose signer is unknown may be signed with a new key: then the set is read at once, though not more often than
+every ten seconds, since anybody can write such a token. Only the loop's thread runs it; it reads on another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from service.auth.errors import InvalidToken, SignersUnknown
+from service.auth.settings import AuthSettings
+from service.auth.signers import Signers, SignersError, is_url, read_signers
+from service.auth.token import UnknownSigner, read_token
+from service.auth.watched_file import WatchedFile
+from service.generation.caller import Caller
+
+_MIN_INTERVAL_S = 10.0  # between two readings of a URL that callers caused
+
+_log = logging.getLogger(__name__)
+
+
+class TokenReader:
+    """Tells who holds a token."""
+
+    def __init__(self, place: str, settings: AuthSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        """`place` is the settings' `jwks`. Raises SignersError for a bad file; a URL is fetched later."""
+        self._place = place
+        self._settings = settings
+        self._clock = clock
+        self._signers: Signers | None = None
+        self._file: WatchedFile[Signers] | None = None
+        self._tried_at: float | None = None
+        self._reading = asyncio.Lock()
+        if not is_url(place):
+            self._file = WatchedFile(Path(place), lambda path: read_signers(str(path), settings.algorithms))
+            self._signers = self._file.content
+
+    async def caller(self, token: str) -> Caller:
+        """Who holds it. Raises InvalidToken, ExpiredToken, or SignersUnknown if no key set was ever had."""
+        seen = self._signers
+        try:
+            return self._read(token)
+        except (UnknownSigner, SignersUnknown):
+            await self._renew(seen)
+        try:
+            return self._read(token)
+        except UnknownSigner as error:
+            raise InvalidToken("its signer is unknown") from error
+
+    async def refresh(self) -> None:
+        """Read the key set again if it is time to: a file that changed, a URL whose set is old."""
+        if self._file is not None:
+            self._take_file(self._file)
+        elif self._is_old(self._settings.jwks_refresh_s if self._signers else _MIN_INTERVAL_S):
+            async with self._reading:
+                await self._fetch()
+
+    def _read(self, token: str) -> Caller:
+        if self._signers is None:
+            raise SignersUnknown(_MIN_INTERVAL_S)
+        return read_token(token, self._signers, self._settings)
+
+    async def _renew(self, seen: Signers | None) -> None:
+        """Have a newer set than `seen`, if it is to be had now. Those who ask at the same time share the reading."""
+        if self._file is not None:
+            self._take_file(self._file)
+            return
+        async with self._reading:
+            if self._signers is seen and self._is_old(_MIN_INTERVAL_S):
+                await self._fetch()
+
+    def _is_old(self, age_s: float) -> bool:
+        return self._tried_at is None or self._clock() - self._tried_at >= age_s
+
+    async def _fetch(self) -> None:
+        self._tried_at = self._clock()
+        try:
+            self._signers = await asyncio.to_thread(read_signers, self._place, self._settings.algorithms)
+        except SignersError as error:
+            stay = "the keys before it stay" if self._signers else "tokens are refused until then"
+            _log.warning("the key set of tokens can't be fetched; %s: %s", stay, error)
+
+    def _take_file(self, file: WatchedFile[Signers]) -> None:
+        try:
+            if file.refresh():
+                self._signers = file.content
+                _log.info("the key set of tokens was read again", extra={"fields": {"keys": len(file.content)}})
+        except SignersError as error:
+            _log.error("the key set of tokens can't be used; the keys before it stay: %s", error)
