@@ -7,6 +7,7 @@ import pytest
 
 from tests.e2e.collector import Collector
 from tests.e2e.stack import Stack
+from tests.redis_server import RedisServer
 
 TESTS = Path(__file__).parent
 SLOW_FIXTURES = {"stack", "redis", "shared_redis"}  # the whole product; a Redis server
@@ -39,3 +40,11 @@ def stack(collector: Collector) -> Iterator[Stack]:
         yield stack
     finally:
         assert stack.stop() == 0, stack.output
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    """A Redis server of its own for each test."""
+    server = RedisServer()
+    yield server
+    server.close()

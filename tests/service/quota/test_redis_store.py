@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -17,8 +17,8 @@ from service.quota.memory_store import MemoryStore
 from service.quota.redis_store import RedisStore
 from service.quota.store import Demand, Draw, Places, StoreLost
 from tests.engine.fakes import until
+from tests.redis_server import RedisServer
 from tests.service.quota.fakes import HandClock
-from tests.service.quota.redis_server import RedisServer
 
 MINUTE = Bucket("minute", 1000)
 SLOW = Bucket("slow", 1)  # nothing comes in while a test runs
@@ -148,6 +148,14 @@ async def test_a_server_that_takes_no_writes_is_lost(redis: RedisServer) -> None
         with pytest.raises(StoreLost, match="maxmemory"):
             await store.take(draw(MINUTE, 1))
         await client.aclose()
+
+
+@pytest.fixture(scope="module")
+def shared_redis() -> Iterator[RedisServer]:
+    """One for many examples, which begin by emptying it."""
+    server = RedisServer()
+    yield server
+    server.close()
 
 
 Steps = list[tuple[str, int, int]]

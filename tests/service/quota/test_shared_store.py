@@ -15,7 +15,7 @@ from service.quota.redis_store import RedisStore
 from service.quota.shared_store import SharedStore
 from service.quota.store import Demand, Draw
 from tests.engine.fakes import until
-from tests.service.quota.redis_server import RedisServer
+from tests.redis_server import RedisServer
 
 ONE = Demand([Draw(Bucket("one", 1), 1, 1)])
 

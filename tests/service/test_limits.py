@@ -1,0 +1,225 @@
+"""Callers' limits over gRPC: what calls are charged, what a caller is told, and what a hang-up gives back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from sluice.v1 import (
+    chat_pb2,
+    completion_pb2,
+    completion_pb2_grpc,
+    content_pb2,
+    prompt_pb2,
+    response_pb2,
+    response_pb2_grpc,
+    sampling_pb2,
+    text_generation_pb2,
+    text_generation_pb2_grpc,
+    token_pb2,
+    token_pb2_grpc,
+    watermark_pb2,
+    watermark_pb2_grpc,
+)
+
+from tests.engine.fakes import until
+from tests.redis_server import RedisServer
+from tests.service.auth.key_files import write
+from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, refused, request, running
+
+Code = grpc.StatusCode
+SCOPES = ["generate", "tokenize"]
+
+
+class Team:
+    """A service, and a caller with limits."""
+
+    def __init__(self, run: Running, key: str) -> None:
+        self.run = run
+        self.metadata = (("authorization", f"Bearer {key}"),)
+
+    async def chat(self, **fields: Any) -> chat_pb2.ChatResponse:
+        """A whole chat."""
+        answer: chat_pb2.ChatResponse = await self.run.chat.Chat(request(**fields), metadata=self.metadata)
+        return answer
+
+    def stream(self, **fields: Any) -> Any:
+        """A streamed chat."""
+        return self.run.chat.StreamChat(request(**fields), metadata=self.metadata)
+
+    async def left(self) -> dict[str, str]:
+        """The headers of a chat that is made to find out."""
+        call = self.run.chat.Chat(request(), metadata=self.metadata)
+        await call
+        return limits_in(await call.initial_metadata())
+
+
+@asynccontextmanager
+async def limited(
+    path: Path, limits: dict[str, int], runner: ScriptedRunner | None = None, **settings: Any
+) -> AsyncIterator[Team]:
+    """A service with one key that has those limits."""
+    keys = write(path / "keys.yaml", team={"scopes": SCOPES, "limits": limits})
+    async with running(runner, auth={"keys_file": path / "keys.yaml"}, **settings) as run:
+        yield Team(run, keys["team"])
+
+
+def limits_in(metadata: Any) -> dict[str, str]:
+    """The part of the metadata that tells of limits, by its names' ends."""
+    return {key.removeprefix("x-ratelimit-"): value for key, value in metadata or () if key.startswith("x-ratelimit-")}
+
+
+MESSAGE = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="hi")])
+PROMPT = prompt_pb2.Prompt(text="hi")
+CALLS: dict[str, Callable[[Running, Any], Any]] = {
+    "Chat": lambda run, metadata: run.chat.Chat(request(), metadata=metadata),
+    "StreamChat": lambda run, metadata: run.chat.StreamChat(request(), metadata=metadata),
+    "Complete": lambda run, metadata: completion_pb2_grpc.CompletionServiceStub(run.channel).Complete(
+        completion_pb2.CompleteRequest(model=MODEL, prompts=[PROMPT]), metadata=metadata
+    ),
+    "GenerateText": lambda run, metadata: text_generation_pb2_grpc.TextGenerationServiceStub(run.channel).GenerateText(
+        text_generation_pb2.GenerateTextRequest(model=MODEL, text_input="hi"), metadata=metadata
+    ),
+    "TokenizeText": lambda run, metadata: token_pb2_grpc.TokenServiceStub(run.channel).TokenizeText(
+        token_pb2.TokenizeTextRequest(model=MODEL, text="hi"), metadata=metadata
+    ),
+    "DetokenizeText": lambda run, metadata: token_pb2_grpc.TokenServiceStub(run.channel).DetokenizeText(
+        token_pb2.DetokenizeTextRequest(model=MODEL, token_ids=[65]), metadata=metadata
+    ),
+    "CountTokens": lambda run, metadata: token_pb2_grpc.TokenServiceStub(run.channel).CountTokens(
+        token_pb2.CountTokensRequest(text=token_pb2.TokenizeTextRequest(model=MODEL, text="hi")), metadata=metadata
+    ),
+    "DetectWatermark": lambda run, metadata: watermark_pb2_grpc.WatermarkServiceStub(run.channel).DetectWatermark(
+        watermark_pb2.DetectWatermarkRequest(model=MODEL, text="hi there"), metadata=metadata
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_every_kind_of_call_counts(tmp_path: Path, name: str) -> None:
+    """The first is answered and says that nothing is left, the second refused, with when to come again."""
+    async with limited(tmp_path, {"requests_per_minute": 1}) as team:
+        call = CALLS[name](team.run, team.metadata)
+        if name.startswith("Stream"):
+            assert [event async for event in call]
+        else:
+            await call
+        assert limits_in(await call.initial_metadata()) == {
+            "limit-requests": "1",
+            "remaining-requests": "0",
+            "reset-requests": "1m0s",
+        }
+        refusal = await refused(CALLS[name](team.run, team.metadata))
+    assert (refusal.code, refusal.info.reason) == (Code.RESOURCE_EXHAUSTED, "RATE_LIMITED")
+    assert refusal.retry_after_s is not None
+    assert 0 < refusal.retry_after_s <= 60
+    assert [each.subject for each in refusal.quota_violations] == ["key:team"]
+    assert limits_in(refusal.error.trailing_metadata())["remaining-requests"] == "0"
+
+
+async def test_tokens_are_those_of_the_answer(tmp_path: Path) -> None:
+    """What an answer reports as its usage is what it took, streamed or whole."""
+    async with limited(tmp_path, {"input_tokens_per_minute": 1000, "output_tokens_per_minute": 1000}) as team:
+        answer = await team.chat(stopping=sampling_pb2.StopParams(max_tokens=900))
+        used = answer.usage
+        assert used.completion_tokens < 10
+        async for _ in team.stream(stopping=sampling_pb2.StopParams(max_tokens=900)):
+            pass
+        left = await team.left()
+    assert 1000 - 3 * used.prompt_tokens <= int(left["remaining-input-tokens"])
+    assert int(left["remaining-input-tokens"]) < 1000 - used.prompt_tokens
+    assert int(left["remaining-output-tokens"]) > 1000 - 4 * used.completion_tokens
+
+
+async def test_sizes_are_refused_by_name_and_filled_in(tmp_path: Path) -> None:
+    """Above the key's limits max_tokens and n are invalid; an answer without max_tokens gets no more than the limit."""
+    async with limited(tmp_path, {"max_tokens": 3, "max_n": 2}, ScriptedRunner("endless ", end=False)) as team:
+        for fields, field in (
+            ({"stopping": sampling_pb2.StopParams(max_tokens=4)}, "stopping.max_tokens"),
+            ({"n": 3}, "n"),
+        ):
+            refusal = await refused(team.run.chat.Chat(request(**fields), metadata=team.metadata))
+            assert (refusal.code, refusal.info.reason) == (Code.INVALID_ARGUMENT, "LIMIT_EXCEEDED")
+            assert refusal.fields == [(field, "LIMIT_EXCEEDED")]
+        answer = await team.chat()
+        assert answer.usage.completion_tokens == 3
+        response = response_pb2.CreateResponseRequest(model=MODEL, input=[], max_output_tokens=4)
+        item = response.input.add()
+        item.message.role = content_pb2.ROLE_USER
+        item.message.content.add().text = "hi"
+        stub = response_pb2_grpc.ResponseServiceStub(team.run.channel)
+        refusal = await refused(stub.CreateResponse(response, metadata=team.metadata))
+        assert refusal.fields == [("max_output_tokens", "LIMIT_EXCEEDED")]
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+@pytest.mark.parametrize("has_begun", [True, False])
+async def test_hang_up_frees_the_place(tmp_path: Path, *, is_streamed: bool, has_begun: bool) -> None:
+    """A caller who leaves, before the first token or after, makes room for its next request."""
+    runner = ScriptedRunner("on and on ", end=False)
+    async with limited(tmp_path, {"concurrent_requests": 1}, runner, engine=ENDLESS) as team:
+        if not has_begun:
+            runner.gate.clear()
+        call = team.stream() if is_streamed else team.run.chat.Chat(request(), metadata=team.metadata)
+        if is_streamed:
+            await call.initial_metadata()
+        await until(lambda: runner.num_steps > 3 if has_begun else runner.entered.is_set())
+        refusal = await refused(team.stream())
+        assert (refusal.code, refusal.info.reason) == (Code.RESOURCE_EXHAUSTED, "CONCURRENCY_LIMITED")
+        call.cancel()
+        runner.gate.set()
+        await team.run.until_idle()
+        short = team.stream(stopping=sampling_pb2.StopParams(max_tokens=1))
+        assert [event async for event in short]
+
+
+async def test_what_the_engine_has_no_room_for_is_free(tmp_path: Path) -> None:
+    """A request that is refused for others' sake costs its caller nothing."""
+    runner = ScriptedRunner("on and on ", end=False)
+    sizes = {**ENDLESS, "max_queue_requests": 1, "max_batch_sequences": 1}
+    async with limited(tmp_path, {"requests_per_minute": 100}, runner, engine=sizes) as team:
+        running_call = team.stream()
+        await running_call.initial_metadata()
+        await until(lambda: runner.num_steps > 3)
+        waiting = team.stream()
+        await waiting.initial_metadata()
+        refusal = await refused(team.stream())
+        assert (refusal.code, refusal.info.reason) == (Code.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+        assert limits_in(refusal.error.trailing_metadata())["remaining-requests"] == "98"
+        running_call.cancel()
+        waiting.cancel()
+        await team.run.until_idle()
+
+
+async def test_two_services_share_a_redis(tmp_path: Path, redis: RedisServer) -> None:
+    """What a caller used at one it can't use at the other; while Redis is away each counts alone, or refuses."""
+    limits = {"requests_per_minute": 1}
+    shared = {"redis_url": redis.url, "redis_timeout_s": 0.5}
+    async with (
+        limited(tmp_path, limits, quota=shared) as first,
+        running(auth={"keys_file": tmp_path / "keys.yaml"}, quota={**shared, "on_store_loss": "refuse"}) as other,
+    ):
+        second = Team(other, first.metadata[0][1].removeprefix("Bearer "))
+        await first.chat()
+        refusal = await refused(second.stream())
+        assert (refusal.code, refusal.info.reason) == (Code.RESOURCE_EXHAUSTED, "RATE_LIMITED")
+        redis.kill()
+        await first.chat()
+        assert (await refused(first.stream())).info.reason == "RATE_LIMITED"
+        refusal = await refused(second.stream())
+        assert (refusal.code, refusal.info.reason) == (Code.UNAVAILABLE, "QUOTA_UNAVAILABLE")
+
+
+async def test_a_models_limit_holds_for_callers_without_keys(tmp_path: Path) -> None:
+    """All together; what is left is nobody's to see."""
+    async with running(quota={"limits_by_model": {"scrip*": {"requests_per_minute": 1}}}) as run:
+        call = run.chat.Chat(request())
+        await call
+        assert limits_in(await call.initial_metadata()) == {}
+        refusal = await refused(run.chat.Chat(request()))
+    assert refusal.info.reason == "RATE_LIMITED"
+    assert [each.subject for each in refusal.quota_violations] == ["model:scrip*"]
