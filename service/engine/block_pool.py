@@ -49,6 +49,10 @@ class BlockPool:
         """How many blocks hold `num_tokens` tokens."""
         return -(-num_tokens // self.block_size)
 
+    def num_missing_blocks(self, sequence: Sequence) -> int:
+        """How many more blocks a sequence needs for the tokens that it has."""
+        return max(0, self.num_blocks_for(len(sequence.token_ids)) - len(sequence.block_table))
+
     def allocate(self, num_blocks: int = 1, after: int | None = None, *, room: int = 0) -> list[int] | None:
         """Hold `num_blocks` empty blocks, in ascending runs as far as possible.
 

@@ -18,11 +18,16 @@ _OTHER_KINDS = {
     "prefix_caching",
     "watermark",
     "max_slowdown",
+    "max_decode_slowdown",
+    "max_queue_wait_s",
     "output_interval_s",
     "speculation",
     "draft_model",
     "draft_quantization",
 }
+
+_NEEDS = {"draft_model": "speculation", "draft_quantization": "draft_model"}
+_ABOVE = {"max_slowdown": 1, "max_decode_slowdown": 1, "max_queue_wait_s": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +39,10 @@ class EngineConfig:
     are loaded, which only some backends can.
     `num_blocks` None is as many as the memory holds, `max_model_len` None the model's own context length,
     `num_threads` None as many as suit its size, `output_interval_s` None 0.02 where the CPU computes, which has the
-    sending to do as well, and 0 elsewhere. `prefix_caching` False keeps requests from sharing cached prompts; the
-    choices of one request share theirs all the same. `draft_model`, a folder or a hub id, is a cheaper one of the same
-    vocabulary, whose guesses take the place of those from a text's own past; `draft_quantization` is for its weights.
+    sending to do as well, and 0 elsewhere. `max_decode_slowdown` None lets as many sequences run as there are places.
+    `prefix_caching` False keeps requests from sharing cached prompts; the choices of one request share theirs all the
+    same. `draft_model`, a folder or a hub id, is a cheaper one of the same vocabulary, whose guesses take the place of
+    those from a text's own past; `draft_quantization` is for its weights.
     """
 
     backend: str = "auto"
@@ -46,12 +52,14 @@ class EngineConfig:
     max_prefill_chunk: int = 512  # prompt tokens in a step that also decodes, at most
     max_slowdown: float = 2.5  # times a step's time that only decodes, on average, where it prefills too; above 1
     output_interval_s: float | None = None  # tokens of a stream that come faster leave together; 0: after each step
+    max_decode_slowdown: float | None = None  # times a single sequence's step that one of several takes; above 1
     worker: Literal["thread", "process"] = "process"  # where it computes: of the service's process, or of its own
     block_size: int = 16  # tokens a cache block
     num_blocks: int | None = None
     max_model_len: int | None = None  # tokens of a prompt and its answer together
     max_queue_requests: int = 256  # requests that wait for their first step
     max_queue_tokens: int = 262_144  # prompt tokens of those requests
+    max_queue_wait_s: float = 2.0  # time until a request's first step, as expected when it is let in; above 0
     prefix_caching: bool = True
     speculation: bool = True  # compute guesses of the next tokens ahead, where that changes no answer
     draft_model: str | None = None
@@ -60,18 +68,10 @@ class EngineConfig:
     watermark: Watermark = field(default_factory=Watermark)  # of the requests that ask for one
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name in _OTHER_KINDS or (value is None and each.default is None):
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{each.name} must be a whole number of at least 1, not {value!r}")
-        if self.draft_model and not self.speculation:
-            raise ValueError("draft_model needs speculation")
-        if self.draft_quantization and not self.draft_model:
-            raise ValueError("draft_quantization needs draft_model")
-        if not self.max_slowdown > 1:
-            raise ValueError(f"max_slowdown must be above 1, not {self.max_slowdown!r}")
+        self._check_numbers()
+        for name, needed in _NEEDS.items():
+            if getattr(self, name) and not getattr(self, needed):
+                raise ValueError(f"{name} needs {needed}")
         if self.output_interval_s is not None and not 0 <= self.output_interval_s <= 1:
             raise ValueError(f"output_interval_s must be between 0 and 1, not {self.output_interval_s!r}")
         if self.max_batch_sequences > self.max_batch_tokens:
@@ -81,3 +81,15 @@ class EngineConfig:
             )
         if self.max_model_len is not None and self.max_model_len < 2:
             raise ValueError("max_model_len must be at least 2: one token of prompt and one of answer")
+
+    def _check_numbers(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name in _OTHER_KINDS or (value is None and each.default is None):
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{each.name} must be a whole number of at least 1, not {value!r}")
+        for name, bound in _ABOVE.items():
+            value = getattr(self, name)
+            if value is not None and not value > bound:
+                raise ValueError(f"{name} must be above {bound}, not {value!r}")

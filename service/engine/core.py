@@ -10,10 +10,11 @@ from collections import abc
 from typing import NamedTuple, Protocol
 
 from service.engine.mail import Report
+from service.engine.retry import retry_after_s
 from service.engine.scheduler import Scheduler
 from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.step import ScheduledSequence, Step
-from service.generation.errors import DeadlineExceeded, SequenceError
+from service.generation.errors import DeadlineExceeded, EngineOverloaded, SequenceError
 from service.generation.output import TokenLogprob
 from service.generation.stats import EngineStats
 
@@ -90,6 +91,10 @@ class EngineCore:
                 error = DeadlineExceeded("the deadline passed before the answer was complete")
                 report.errors.append((group.serial, error))
             self.abort(group.serial)
+        for group in self._scheduler.overdue(began):
+            message = f"the request waited for {began - group.arrived:.1f} s and could not begin"
+            report.errors.append((group.serial, EngineOverloaded(message, retry_after_s(began - group.arrived))))
+            self.abort(group.serial)
         self._compute(report, began)
         report.stats.append(self.stats())
         return report
@@ -159,6 +164,7 @@ class EngineCore:
             num_accepted_draft_tokens=self._num_accepted_draft_tokens,
             num_prefix_query_tokens=scheduler.num_prefix_query_tokens,
             num_prefix_hit_tokens=scheduler.num_prefix_hit_tokens,
+            max_running=scheduler.max_running,
         )
 
     def check(self) -> None:

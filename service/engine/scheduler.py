@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from collections import deque
 from operator import attrgetter
 
 from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
+from service.engine.fair_queue import FairQueue, KeyQueue
+from service.engine.room import Room
 from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.speculation import MAX_DRAFTS, Speculation
 from service.engine.step import ScheduledSequence, Step, StepPlan
@@ -14,17 +16,19 @@ from service.engine.step_times import StepTimes
 
 _EXPECTED_TOKENS = 256  # of an answer: room that is looked for, not kept
 _MAX_PROMPT_LOGPROBS = 64  # of one sequence in a step: each takes a row of logits, as large as the vocabulary
+_MAX_WAITS = 2.0  # times `max_queue_wait_s` that a request waits for its beginning, at most
 _by_order = attrgetter("order")
+_by_rank = attrgetter("rank")
 
 
 class Scheduler:
     """Hands out what sequences lack, `len(token_ids) - num_computed_tokens`, within a step's bounds.
 
-    Running sequences come first, those that lack one token (they decode) before the others; then waiting ones in their
-    order. A step that decodes computes at most `max_prefill_chunk` tokens beside, and fewer where these would make it
-    longer than `max_slowdown` allows. When blocks run out, the running sequence that is last in the order gives
-    back all of its own and waits again, so the first always moves on. What can't have its first token before its
-    deadline is not begun.
+    Sequences that decode come first. Then the keys take turns, the one that was served least before the others, and
+    each goes on with its prompts before it begins another request. A step that decodes computes at most
+    `max_prefill_chunk` tokens beside, and fewer where these would make it longer than `max_slowdown` allows. When
+    blocks run out, the last sequence of the key that was served most gives back all of its own and waits again. What
+    can't have its first token before its deadline is not begun, nor what has waited far longer than it was let in for.
     """
 
     def __init__(self, config: EngineConfig, pool: BlockPool, speculation: Speculation | None = None) -> None:
@@ -34,10 +38,11 @@ class Scheduler:
         self.num_prefix_query_tokens = 0
         self.num_prefix_hit_tokens = 0
         self._config = config
-        self._step_times = StepTimes(config.max_slowdown)
+        self._step_times = StepTimes(config.max_slowdown, config.max_decode_slowdown)
         self._speculation = speculation
-        self._waiting: list[Sequence] = []  # sorted by order
+        self._queue = FairQueue()
         self._running: dict[Sequence, None] = {}
+        self._room = Room(config, pool, self._queue, self._step_times, self._running.keys())
         # Later choices stay here until the first has computed the prompt, and then find it in the cache.
         self._following: dict[SequenceGroup, list[Sequence]] = {}
         self._groups: dict[SequenceGroup, None] = {}
@@ -51,19 +56,28 @@ class Scheduler:
     @property
     def num_waiting(self) -> int:
         """Sequences that have no blocks."""
-        return len(self._waiting) + sum(map(len, self._following.values()))
+        return self._queue.num_waiting + sum(map(len, self._following.values()))
 
     @property
     def num_running(self) -> int:
         """Sequences that have blocks."""
         return len(self._running)
 
+    @property
+    def max_running(self) -> int:
+        """Sequences that may run at a time: as many as there are places, and no more than let a step be short."""
+        return self._room.max_running
+
     def add(self, group: SequenceGroup) -> None:
-        """Let the group's sequences wait for their turn. Each alone must fit into the cache at its longest."""
+        """Let the group's sequences wait for their turn. Each alone must fit into the cache at its longest.
+
+        Raises ValueError for a weight that isn't above 0.
+        """
+        self._queue.enter(group)
         first, *following = group.sequences
         self._groups[group] = None
         self._following[group] = following
-        insort(self._waiting, first, key=_by_order)
+        self._queue.wait(first)
 
     def expired(self, now: float) -> list[SequenceGroup]:
         """The groups whose deadline has passed, and those that `schedule` found too late to begin."""
@@ -72,6 +86,10 @@ class Scheduler:
             group for group in self._groups if group.request.deadline is not None and group.request.deadline <= now
         ]
         return [*passed, *(group for group in too_late if group in self._groups and group not in passed)]
+
+    def overdue(self, now: float) -> list[SequenceGroup]:
+        """The groups that have waited for their beginning so long that whoever asked counts on it no more."""
+        return self._queue.overdue(now, _MAX_WAITS * self._config.max_queue_wait_s)
 
     def schedule(self, now: float) -> Step | None:
         """Choose the next step and give its sequences their blocks.
@@ -88,11 +106,7 @@ class Scheduler:
         if plan.shares:
             limit = min(plan.num_left, self._config.max_prefill_chunk)
             plan.num_left = self._step_times.prefill_budget(len(plan.shares), limit)
-        for sequence in running:
-            if sequence.num_lacking > 1:
-                self._continue(sequence, plan)
-        if self._waiting and not plan.preempted:
-            self._admit(plan, now)
+        self._fill(plan, [sequence for sequence in running if sequence.num_lacking > 1], now)
         if not plan.shares:
             if self._too_late:
                 return None
@@ -104,12 +118,13 @@ class Scheduler:
         """Take note that so many more of the sequence's tokens are computed."""
         num_full = sequence.num_computed_tokens // self.pool.block_size
         sequence.num_computed_tokens += num_tokens
+        self._queue.charge(sequence, sequence.num_computed_tokens)
         num_full_now = sequence.num_computed_tokens // self.pool.block_size
         if num_full_now > num_full and (self._config.prefix_caching or len(sequence.group.sequences) > 1):
             self.pool.publish(sequence, num_full, num_full_now)
         if self._following and sequence.num_computed_tokens >= sequence.num_prompt_tokens:
             for following in self._following.pop(sequence.group, ()):
-                insort(self._waiting, following, key=_by_order)
+                self._queue.wait(following)
 
     def record_step_time(self, step: Step, seconds: float) -> None:
         """Learn from how long a step took."""
@@ -130,6 +145,7 @@ class Scheduler:
         self._stop(sequence)
         if sequence.group.is_finished:
             del self._groups[sequence.group]
+            self._queue.leave(sequence.group)
 
     def drop(self, group: SequenceGroup) -> list[Sequence]:
         """Forget all that is left of a group; return those of its sequences that ran. Repeating it does nothing."""
@@ -137,10 +153,11 @@ class Scheduler:
             return []
         del self._groups[group]
         self._following.pop(group, None)
-        self._waiting = [sequence for sequence in self._waiting if sequence.group is not group]
+        self._queue.remove(group)
         dropped = [sequence for sequence in group.sequences if sequence in self._running]
         for sequence in dropped:
             self._stop(sequence)
+        self._queue.leave(group)
         return dropped
 
     def check(self) -> None:
@@ -153,42 +170,56 @@ class Scheduler:
         if num_new == 0 or sequence not in self._running:
             return
         while not self._grow(sequence, num_new):
-            last = max(self._running, key=_by_order)
-            self._preempt(last)
-            plan.preempt(last)
+            last = self._queue.last(self._running)
+            self._preempt(last, plan)
             if last is sequence:
                 return
-        plan.add(sequence, num_new)
+        self._give(sequence, num_new, plan)
 
-    def _admit(self, plan: StepPlan, now: float) -> None:
-        """Let waiting sequences run, strictly in their order, while tokens, places and blocks last."""
-        num_missing = sum(map(self._num_missing_blocks, self._running))
-        while self._waiting and plan.num_left > 0 and len(self._running) < self._config.max_batch_sequences:
-            sequence = self._waiting[0]
-            found = [] if sequence.needs_prompt_logprobs else self.pool.find(sequence)
-            if self._is_too_late(sequence, len(found), now):
-                self._too_late.append(sequence.group)
-                del self._waiting[0]
-                continue
-            num_needed = self.pool.num_blocks_for(len(sequence.token_ids)) - len(found)
-            # What runs must be able to end its prompt, and then to grow by a block, before anything else begins;
-            # or it would be preempted at once, or preempt the newcomer.
-            num_reserved_blocks = num_missing + len(self._running) + self.pool.num_free_among(found)
-            if num_needed + num_reserved_blocks > self.pool.num_free_blocks:
-                return
-            del self._waiting[0]
-            self._running[sequence] = None
-            self.pool.hold(found)
-            sequence.block_table.extend(found)
-            sequence.num_computed_tokens = len(found) * self.pool.block_size
-            if sequence.scheduled is None:
-                sequence.scheduled = now
-                self._note_start(sequence, plan)
-            num_new = _share(sequence, plan.num_left)
-            if not self._grow(sequence, num_new):
-                raise RuntimeError("the blocks that were counted as free are not")
-            plan.add(sequence, num_new)
-            num_missing += self._num_missing_blocks(sequence)
+    def _fill(self, plan: StepPlan, prefills: list[Sequence], now: float) -> None:
+        """Give what decodes left of a step to prompts, while it lasts, and begin what waits."""
+        begun: dict[KeyQueue, deque[Sequence]] = {}
+        for sequence in prefills:
+            begun.setdefault(self._queue.of(sequence), deque()).append(sequence)
+        others = [key for key in self._queue.active if key.waiting] if not plan.preempted else []
+        turns = list(dict.fromkeys([*begun, *others]))
+        while plan.num_left > 0 and turns:
+            key = min(turns, key=_by_rank)
+            if begun.get(key):
+                self._continue(begun[key].popleft(), plan)
+            elif not key.waiting or plan.preempted or not self._begin(key, plan, now):
+                # Nobody passes the first in line, or a large request would be passed by small ones for ever.
+                turns = [each for each in turns if begun.get(each) or (each is not key and not key.waiting)]
+
+    def _begin(self, key: KeyQueue, plan: StepPlan, now: float) -> bool:
+        """Let the first waiting sequence of a key run; False if there is no place or no block for it."""
+        room = self._room
+        if not room.has_place(key) and not self._displace(room.displaced(key, plan.begun), plan):
+            return False
+        sequence = key.waiting[0]
+        found = [] if sequence.needs_prompt_logprobs else self.pool.find(sequence)
+        if self._is_too_late(sequence, len(found), now):
+            self._too_late.append(self._queue.pop(key).group)
+            return True
+        while not room.has_blocks(sequence, found):
+            if not self._displace(room.displaced_blocks(key, plan.begun), plan):
+                return False
+        self._queue.pop(key)
+        key.num_running += 1
+        self._running[sequence] = None
+        plan.begun.add(sequence)
+        self.pool.hold(found)
+        sequence.block_table.extend(found)
+        sequence.num_computed_tokens = len(found) * self.pool.block_size
+        sequence.num_charged_tokens = max(sequence.num_charged_tokens, sequence.num_computed_tokens)
+        if sequence.scheduled is None:
+            sequence.scheduled = now
+            self._note_start(sequence, plan)
+        num_new = _share(sequence, plan.num_left)
+        if not self._grow(sequence, num_new):
+            raise RuntimeError("the blocks that were counted as free are not")
+        self._give(sequence, num_new, plan)
+        return True
 
     def _is_too_late(self, sequence: Sequence, num_found_blocks: int, now: float) -> bool:
         """Whether a request of which nothing has run yet can't have a token before its deadline."""
@@ -223,11 +254,13 @@ class Scheduler:
         sequence.block_table.extend(block_ids)
         return True
 
-    def _num_missing_blocks(self, sequence: Sequence) -> int:
-        return max(0, self.pool.num_blocks_for(len(sequence.token_ids)) - len(sequence.block_table))
+    def _give(self, sequence: Sequence, num_new_tokens: int, plan: StepPlan) -> None:
+        plan.add(sequence, num_new_tokens)
+        self._queue.charge(sequence, sequence.num_computed_tokens + num_new_tokens)
 
     def _stop(self, sequence: Sequence) -> None:
         del self._running[sequence]
+        self._queue.of(sequence).num_running -= 1
         self.pool.release(sequence)
         if self._speculation is not None:
             self._speculation.release(sequence)
@@ -247,12 +280,19 @@ class Scheduler:
         self._grow(sequence, 1 + min(MAX_DRAFTS, sequence.max_tokens - sequence.num_generated_tokens - 1))
         return len(sequence.block_table) * self.pool.block_size - sequence.num_computed_tokens - 1
 
-    def _preempt(self, sequence: Sequence) -> None:
+    def _displace(self, sequence: Sequence | None, plan: StepPlan) -> bool:
+        """Let a sequence wait again for the sake of another key's, if there is one to."""
+        if sequence is not None:
+            self._preempt(sequence, plan)
+        return sequence is not None
+
+    def _preempt(self, sequence: Sequence, plan: StepPlan) -> None:
         self._stop(sequence)
+        plan.preempt(sequence)
         sequence.num_computed_tokens = 0
         sequence.num_preemptions += 1
         self.num_preemptions += 1
-        insort(self._waiting, sequence, key=_by_order)
+        self._queue.wait(sequence)
 
 
 def _share(sequence: Sequence, num_left: int) -> int:

@@ -104,6 +104,7 @@ class Sequence:
         self.token_ids = list(request.prompt_token_ids)
         self.num_prompt_tokens = len(self.token_ids)
         self.num_computed_tokens = 0
+        self.num_charged_tokens = 0  # of token_ids, from the first on, that have counted for its key
         self.block_table = array("i")
         self.block_hashes: list[bytes] = []  # of the full blocks of token_ids, as far as they were needed
         self.constraint = group.constraint.fork() if group.constraint else None

@@ -53,6 +53,7 @@ class StepPlan:
         self.drafts: dict[Sequence, list[int]] = {}
         self.preempted: list[Sequence] = []
         self.started: list[SequenceGroup] = []
+        self.begun: set[Sequence] = set()  # those that didn't run before
         self.num_left = max_tokens
 
     def add(self, sequence: Sequence, num_new_tokens: int) -> None:

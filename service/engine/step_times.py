@@ -1,6 +1,7 @@
 """How long steps take here, as measured, and what follows from it.
 
-That is the prefill budget of a step with running decodes, and whether a prompt can still be computed by a deadline.
+That is the prefill budget of a step with running decodes, how many of these a step is to have, and whether a prompt can
+still be computed by a deadline.
 Times are in seconds.
 """
 
@@ -27,12 +28,16 @@ class StepTimes:
 
     That holds on average: what steps without prefill leave of it is saved up, to a burst of prompts, for the next
     prefills. The first steps of an engine are not bounded, and where a prompt's smallest chunk takes longer, it is
-    computed all the same.
+    computed all the same. Decodes alone take at most `max_decode_slowdown` times what a single one takes.
     """
 
-    def __init__(self, max_slowdown: float) -> None:
+    def __init__(self, max_slowdown: float, max_decode_slowdown: float | None = None) -> None:
+        """Without `max_decode_slowdown` any number of decodes may be in a step."""
         self._max_slowdown = max_slowdown
+        self._max_decode_slowdown = max_decode_slowdown
+        self.max_decodes = math.inf  # of a step
         self._decode_s: dict[int, float] = {}  # of steps without prefill, by the bit length of the number of decodes
+        self._num_decodes: dict[int, float] = {}  # what that number was, on average, by its bit length
         self._prefill_s = 0.0  # what prefills added to steps, the older the less,
         self._num_prompt_tokens = 0.0  # and the number of their tokens likewise
         self._saved_s = math.inf  # what prefills may add beyond what the next step grants them; a debt below 0
@@ -46,6 +51,8 @@ class StepTimes:
             known = self._decode_s.get(size, seconds)
             memory = _MEMORY_OF_SHORTER if known < seconds else _MEMORY_OF_LONGER
             self._decode_s[size] = memory * known + (1 - memory) * seconds
+            self._num_decodes[size] = _MEMORY * self._num_decodes.get(size, num_decodes) + (1 - _MEMORY) * num_decodes
+            self._bound_decodes()
             if self._num_mixed_steps < _MAX_MIXED_STEPS:
                 self._save(self._decode_s[size])
             self._num_mixed_steps = 0
@@ -79,6 +86,20 @@ class StepTimes:
         """Whether a prompt can't be computed in that time, even at twice the speed ever measured."""
         least_s = self._least_s_per_token
         return least_s is not None and num_prompt_tokens * least_s > _MIN_SPEEDUP * remaining_s
+
+    def _bound_decodes(self) -> None:
+        """Find the number of decodes from which on a step takes longer than allowed: between two that were measured."""
+        if self._max_decode_slowdown is None or 1 not in self._decode_s:
+            return
+        most_s = self._max_decode_slowdown * self._decode_s[1]
+        num, known_s = 1.0, self._decode_s[1]
+        self.max_decodes = math.inf
+        for size in sorted(self._decode_s):
+            if self._decode_s[size] > most_s:
+                slope = (self._decode_s[size] - known_s) / (self._num_decodes[size] - num)
+                self.max_decodes = num + (most_s - known_s) / slope
+                return
+            num, known_s = self._num_decodes[size], self._decode_s[size]
 
     def _save(self, decode_s: float) -> None:
         """Keep what prefills could have added to a step, had there been any."""

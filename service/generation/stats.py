@@ -16,6 +16,7 @@ class EngineStats(NamedTuple):
     step_time_s: float = 0.0  # of the last step
     step_tokens: int = 0  # computed in the last step
     step_sequences: int = 0  # of which they are
+    max_running: int = 0  # sequences that may run at a time, as the last steps were
 
     num_steps: int = 0
     num_preemptions: int = 0

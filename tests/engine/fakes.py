@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import abc
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
@@ -195,6 +196,7 @@ class Clock:
 def config_of(**sizes: object) -> EngineConfig:
     """Small sizes, so that a few tokens fill a block and a few blocks the cache."""
     defaults: dict[str, object] = {"block_size": BLOCK_SIZE, "num_blocks": 64, "max_model_len": 128}
+    defaults["max_queue_wait_s"] = math.inf  # clocks are moved by hand, and steps held up
     return EngineConfig(**{**defaults, **sizes})  # type: ignore[arg-type]
 
 
@@ -219,6 +221,7 @@ class Bench:
         self.scheduler = Scheduler(self.config, self.pool, speculation)
         self.core = EngineCore(self.scheduler, self.runner, self.clock)
         self._serials = count()
+        self.groups: dict[int, SequenceGroup] = {}
 
     def add(self, wanted: GenerationRequest, constraint: ConstraintState | None = None) -> SequenceGroup:
         serial = next(self._serials)
@@ -232,7 +235,14 @@ class Bench:
             constraint=constraint,
         )
         self.core.add(group)
+        self.groups[serial] = group
         return group
+
+    def waits(self, caller_id: str) -> bool:
+        """Whether a request of that key has not begun."""
+        return any(
+            group.request.caller_id == caller_id and serial not in self.started for serial, group in self.groups.items()
+        )
 
     def step(self) -> Report:
         report = self.core.step()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,9 @@ class Core:
     """A core on a loaded model, with small sizes."""
 
     def __init__(self, model: tuple[Any, Path], *, num_blocks: int = 64, **sizes: Any) -> None:
-        config = EngineConfig(block_size=4, num_blocks=num_blocks, max_model_len=MAX_POSITIONS, **sizes)
+        config = EngineConfig(
+            block_size=4, num_blocks=num_blocks, max_model_len=MAX_POSITIONS, max_queue_wait_s=math.inf, **sizes
+        )
         source = spec(model[1])
         self.runner = ModelRunner(choose_backend(source).load(source), TorchSampler(), num_blocks, 4)
         self.core = EngineCore(Scheduler(config, BlockPool(num_blocks, 4)), self.runner)

@@ -1,0 +1,233 @@
+"""The scheduler among several keys: each is served by its weight, and none keeps another out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import accumulate
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.generation.errors import EngineOverloaded
+from tests.engine.fakes import Bench, config_of, request, sums
+
+
+def key_of(bench: Bench) -> dict[int, str]:
+    """The key of each serial that runs or waits."""
+    return {serial: group.request.caller_id for serial, group in bench.groups.items()}
+
+
+def served(bench: Bench) -> Counter[str]:
+    """Tokens computed for each key."""
+    keys = key_of(bench)
+    total: Counter[str] = Counter()
+    for step in bench.runner.steps:
+        for serial, num_tokens in step:
+            total[keys[serial]] += num_tokens
+    return total
+
+
+def flood(bench: Bench, num: int, **fields: Any) -> None:
+    """Requests of one key that alone fill the engine for long."""
+    for index in range(num):
+        bench.add(request(f"flood {index:4}", ignore_eos=True, **{"max_tokens": 60, "caller_id": "flooder", **fields}))
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 3.0), (0.5, 4.0)])
+def test_prompts_are_computed_by_weight_within_one_step_s_budget(weights: tuple[float, float]) -> None:
+    """While two keys have prompts, what was served of each, by weight, differs by no more than a step holds."""
+    budget = 16
+    bench = Bench(config_of(max_batch_tokens=budget, max_batch_sequences=8, num_blocks=400))
+    weight_of = dict(zip(("a", "b"), weights, strict=True))
+    for index in range(60):
+        for name, weight in weight_of.items():
+            prompt = f"{name}{index:3}" * (1 + index % 4)
+            bench.add(request(prompt, max_tokens=1, caller_id=name, weight=weight))
+    while bench.waits("a") and bench.waits("b"):
+        bench.step()
+        total = served(bench)
+        per_weight = [total[name] / weight for name, weight in weight_of.items()]
+        assert abs(per_weight[0] - per_weight[1]) <= budget / min(weights)
+    bench.run()
+    bench.assert_idle()
+
+
+def test_a_polite_key_begins_at_once_beside_a_flood() -> None:
+    """160 requests of one key hold every place and wait in line; another key's only request begins in the next step."""
+    bench = Bench(config_of(max_batch_sequences=8, num_blocks=800))
+    flood(bench, 160)
+    for _ in range(20):
+        bench.step()
+    polite = bench.add(request("hello", caller_id="polite", max_tokens=5))
+    bench.step()
+    assert bench.started[-1] == polite.serial
+    for _ in range(4):
+        bench.step()
+    assert bench.tokens(polite.serial) == sums(b"hello", 5, 0)
+    bench.run()
+    assert all(bench.tokens(serial) == sums(f"flood {serial:4}".encode(), 60, 0) for serial in range(160))
+    bench.assert_idle()
+
+
+def test_a_flood_of_the_first_priority_keeps_nobody_out() -> None:
+    """Priority decides between requests of one key only."""
+    bench = Bench(config_of(max_batch_sequences=2))
+    flood(bench, 20, priority=-100)
+    late = bench.add(request("hello", caller_id="polite", priority=100, max_tokens=2))
+    bench.step()
+    bench.step()
+    assert late.serial in bench.started
+    bench.run()
+    bench.assert_idle()
+
+
+def test_priority_orders_the_requests_of_one_key() -> None:
+    """Each key's own order holds while keys take turns."""
+    bench = Bench(config_of(max_batch_sequences=1))
+    for priority in (1, 0, -1):
+        for name in "ab":
+            bench.add(request("ab", max_tokens=1, priority=priority, caller_id=name))
+    bench.run()
+    assert [serial for serial in bench.started if serial % 2 == 0] == [4, 2, 0]
+    assert [serial for serial in bench.started if serial % 2 == 1] == [5, 3, 1]
+
+
+def test_an_idle_key_saves_up_nothing() -> None:
+    """A key that did nothing while another was served for long gets its half from then on, and no more."""
+    bench = Bench(config_of(max_batch_tokens=8, max_batch_sequences=2, num_blocks=400, prefix_caching=False))
+    bench.add(request("x", caller_id="late", max_tokens=1))
+    bench.run()
+    for index in range(100):
+        bench.add(request(f"early {index:3}", caller_id="early", max_tokens=1))
+    for _ in range(40):
+        bench.step()
+    before = served(bench)
+    assert before["early"] > 100
+    for index in range(40):
+        bench.add(request(f"late {index:4}", caller_id="late", max_tokens=1))
+    for _ in range(40):
+        bench.step()
+    gained = served(bench) - before
+    assert abs(gained["late"] - gained["early"]) <= 16
+    bench.run()
+    bench.assert_idle()
+
+
+def test_a_key_without_a_place_gets_one_of_those_who_have_more_than_their_share() -> None:
+    """With every place taken the newest answer of the greedy key waits again, and later says the same to the end."""
+    bench = Bench(config_of(max_batch_sequences=4, num_blocks=400))
+    flood(bench, 4)
+    bench.step()
+    for _ in range(2):
+        bench.add(request("hello", caller_id="polite", max_tokens=3))
+    bench.step()
+    bench.step()
+    assert Counter(key_of(bench)[serial] for serial, _ in bench.runner.steps[-1]) == {"flooder": 2, "polite": 2}
+    bench.run()
+    assert [bench.outputs[serial, 0][-1].timings.num_preemptions for serial in range(4)] == [0, 0, 1, 1]
+    assert all(bench.tokens(serial) == sums(f"flood {serial:4}".encode(), 60, 0) for serial in range(4))
+    bench.assert_idle()
+
+
+def test_keys_that_have_their_share_are_left_alone() -> None:
+    """More keys than places: nobody is made to wait again for another who has as much."""
+    bench = Bench(config_of(max_batch_sequences=2, num_blocks=400))
+    for index in range(6):
+        bench.add(request(f"prompt {index}", caller_id=f"key {index}", max_tokens=20, ignore_eos=True))
+    bench.run()
+    assert bench.core.stats().num_preemptions == 0
+    assert bench.started == list(range(6))
+
+
+def test_a_key_without_blocks_gets_those_of_the_greedy() -> None:
+    """One key's answers fill the cache; another's prompt, for which too few blocks are free, begins all the same."""
+    bench = Bench(config_of(max_batch_sequences=16, num_blocks=32, max_model_len=64))
+    flood(bench, 6, max_tokens=40)
+    while bench.core.stats().num_free_blocks > 6:
+        bench.step()
+    polite = bench.add(request("p" * 20, caller_id="polite", max_tokens=2))
+    bench.step()
+    assert polite.serial in bench.started
+    bench.run()
+    bench.assert_idle()
+
+
+def test_what_waited_far_too_long_is_refused() -> None:
+    """Twice the bound after its arrival a request that has not begun ends with the word to try again."""
+    bench = Bench(config_of(max_batch_sequences=1, max_queue_wait_s=2.0, num_blocks=400))
+    flood(bench, 2)
+    bench.step()
+    bench.clock.now += 3.9
+    bench.step()
+    assert bench.errors == {}
+    bench.clock.now += 0.2
+    bench.step()
+    (error,) = bench.errors[1]
+    assert isinstance(error, EngineOverloaded)
+    assert error.retry_after_s == pytest.approx(4.1)
+    bench.run()
+    assert len(bench.tokens(0)) == 60
+    bench.assert_idle()
+
+
+def test_what_has_begun_is_never_refused_for_its_wait() -> None:
+    """A request that gave way waits as long as it takes."""
+    bench = Bench(config_of(num_blocks=6, max_model_len=24, max_queue_wait_s=2.0))
+    bench.add(request("a" * 7, max_tokens=16))
+    bench.add(request("b" * 7, max_tokens=10))
+    while bench.core.has_work:
+        bench.step()
+        bench.clock.now += 3
+    assert bench.core.stats().num_preemptions > 0
+    assert bench.errors == {}
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_nobody_starves(data: st.DataObject) -> None:
+    """Many keys of any weight and a flood: each request begins, and says to its end what it says alone.
+
+    From a key's first request on, what is computed for others before it begins is bounded: a prompt of each key that
+    was served as little, and what runs already.
+    """
+    places = data.draw(st.integers(1, 6), "places")
+    budget = data.draw(st.integers(places, 32), "budget")
+    bench = Bench(
+        config_of(
+            max_batch_tokens=budget,
+            max_batch_sequences=places,
+            num_blocks=data.draw(st.integers(16, 60), "blocks"),
+            max_model_len=40,
+            prefix_caching=data.draw(st.booleans(), "prefix_caching"),
+        )
+    )
+    flood(bench, 25, max_tokens=12, priority=-100, weight=data.draw(st.sampled_from([0.1, 1.0, 10.0]), "flood"))
+    for _ in range(data.draw(st.integers(0, 10), "before")):
+        bench.step()
+    arrived: dict[int, int] = {}
+    num_keys = data.draw(st.integers(1, 6), "keys")
+    for name in range(num_keys):
+        prompt = data.draw(st.text("ab", min_size=1, max_size=20))
+        weight = data.draw(st.sampled_from([1.0, 2.0]))
+        group = bench.add(request(prompt, max_tokens=6, ignore_eos=True, caller_id=f"{name}", weight=weight))
+        arrived[group.serial] = len(bench.runner.steps)
+        for _ in range(data.draw(st.integers(0, 3), "pause")):
+            bench.step()
+    bench.run()
+    bench.assert_idle()
+    totals = [0, *accumulate(sum(num for _, num in step) for step in bench.runner.steps)]
+    first_step: dict[int, int] = {}
+    for index, step in enumerate(bench.runner.steps):
+        for serial, _ in step:
+            first_step.setdefault(serial, index)
+    assert set(first_step) == set(bench.groups)
+    longest = 40 * (num_keys + places + 1)  # tokens: a whole context of each key, and of each that runs
+    for serial, before in arrived.items():
+        waited_for = totals[first_step[serial]] - totals[before]
+        assert waited_for <= longest + 2 * budget
+    for serial, group in bench.groups.items():
+        wanted = group.request.stopping.max_tokens
+        assert wanted is not None
+        assert bench.tokens(serial) == sums(group.request.prompt_token_ids, wanted, 0)
