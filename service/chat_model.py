@@ -82,7 +82,12 @@ class ChatModel:
         rules = self._tool_rules(conversation)
         start = self._effort.start(prompt.text)
         grammar = self._grammar(rules, content)
-        limit = self._effort.limit(conversation.reasoning_effort, start, is_constrained=grammar is not None)
+        limit = self._effort.limit(
+            conversation.reasoning_effort,
+            start,
+            is_constrained=grammar is not None,
+            budget=conversation.reasoning_budget,
+        )
         names = [function.name for function in rules.functions] if rules else []
         form = AnswerForm(self._markers, start, rules.syntax if rules else None, names)
         return form, Constraint(grammar, limit) if grammar or limit else None

@@ -41,6 +41,7 @@ def to_conversation(request: chat_pb2.ChatRequest) -> Conversation:
         tool_choice=to_tool_choice(request.tool_choice),
         parallel_tool_calls=not request.HasField("parallel_tool_calls") or request.parallel_tool_calls,
         reasoning_effort=to_reasoning_effort(request.reasoning_effort),
+        reasoning_budget=request.reasoning_budget if request.HasField("reasoning_budget") else None,
     )
 
 
@@ -106,6 +107,7 @@ class ChatRenderer:
                     system_fingerprint=event.fingerprint,
                     sampling=sampling_message(event.sampling),
                     stopping=stopping_message(event.stopping),
+                    prompt_tokens=event.num_prompt_tokens,
                 )
                 yield _Event(started=started)
 

@@ -19,7 +19,7 @@ from service.generation.parameters import SamplingParams, StopParams
 class Started:
     """The request was admitted. `sampling` and `stopping` have every default filled in; `n` is choices a prompt.
 
-    `prompt_texts` has the text of each prompt, where the request wants them.
+    `prompt_texts` has the text of each prompt, where the request wants them; `num_prompt_tokens` is of all of them.
     """
 
     id: str
@@ -32,6 +32,7 @@ class Started:
     n: int = 1
     num_prompts: int = 1
     prompt_texts: Sequence[str] = ()
+    num_prompt_tokens: int = 0
 
 
 class Tokens(NamedTuple):

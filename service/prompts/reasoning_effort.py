@@ -58,12 +58,16 @@ class EffortRules:
         return ReasoningStart.NONE if prompt.endswith(self.markers.close) else ReasoningStart.MAY_OPEN
 
     def limit(
-        self, effort: ReasoningEffort | None, start: ReasoningStart, *, is_constrained: bool
+        self, effort: ReasoningEffort | None, start: ReasoningStart, *, is_constrained: bool, budget: int | None = None
     ) -> ReasoningLimit | None:
-        """What the reasoning before an answer needs; None if all is free. `is_constrained` is whether the answer is."""
+        """What the reasoning before an answer needs; None if all is free. `is_constrained` is whether the answer is.
+
+        `budget` is the tokens that the request allows, in place of the effort's.
+        """
         if self.markers is None or start is ReasoningStart.NONE:
             return None
-        budget = self._budget(effort)
+        if budget is None or effort is ReasoningEffort.NONE:
+            budget = self._budget(effort)
         must_open = effort in _LEVELS and self.has_switch
         if not is_constrained and budget is None and not must_open:
             return None

@@ -29,6 +29,7 @@ async def test_stream_chat_sends_events_in_order_and_numbers_them() -> None:
     assert events[0].started.model == "scripted"
     assert events[0].started.system_fingerprint == "fp"
     assert events[0].started.sampling.seed == 1
+    assert [events[0].started.prompt_tokens] == [e.usage.prompt_tokens for e in events if e.HasField("usage")] != [0]
 
 
 async def test_chat_is_the_fold_of_its_stream() -> None:

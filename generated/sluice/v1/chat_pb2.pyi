@@ -45,7 +45,7 @@ FINISH_REASON_TOOL_CALLS: FinishReason
 FINISH_REASON_CONTENT_FILTER: FinishReason
 
 class ChatRequest(_message.Message):
-    __slots__ = ("model", "messages", "sampling", "stopping", "n", "logprobs", "output_constraint", "tools", "tool_choice", "parallel_tool_calls", "reasoning_effort", "serving", "resume")
+    __slots__ = ("model", "messages", "sampling", "stopping", "n", "logprobs", "output_constraint", "tools", "tool_choice", "parallel_tool_calls", "reasoning_effort", "serving", "resume", "reasoning_budget")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +59,7 @@ class ChatRequest(_message.Message):
     REASONING_EFFORT_FIELD_NUMBER: _ClassVar[int]
     SERVING_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
+    REASONING_BUDGET_FIELD_NUMBER: _ClassVar[int]
     model: str
     messages: _containers.RepeatedCompositeFieldContainer[_content_pb2.Message]
     sampling: _sampling_pb2.SamplingParams
@@ -72,7 +73,8 @@ class ChatRequest(_message.Message):
     reasoning_effort: ReasoningEffort
     serving: _serving_pb2.ServingOptions
     resume: _resume_pb2.ResumeOptions
-    def __init__(self, model: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_content_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., n: _Optional[int] = ..., logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., output_constraint: _Optional[_Union[_sampling_pb2.OutputConstraint, _Mapping]] = ..., tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_tool_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., reasoning_effort: _Optional[_Union[ReasoningEffort, str]] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ...) -> None: ...
+    reasoning_budget: int
+    def __init__(self, model: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_content_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., n: _Optional[int] = ..., logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., output_constraint: _Optional[_Union[_sampling_pb2.OutputConstraint, _Mapping]] = ..., tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_tool_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., reasoning_effort: _Optional[_Union[ReasoningEffort, str]] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ..., reasoning_budget: _Optional[int] = ...) -> None: ...
 
 class ChatResponse(_message.Message):
     __slots__ = ("id", "created", "model", "system_fingerprint", "choices", "usage")
@@ -129,20 +131,22 @@ class StreamChatResponse(_message.Message):
     def __init__(self, sequence_number: _Optional[int] = ..., started: _Optional[_Union[ChatStarted, _Mapping]] = ..., content_delta: _Optional[_Union[ContentDelta, _Mapping]] = ..., reasoning_delta: _Optional[_Union[ReasoningDelta, _Mapping]] = ..., tool_call_delta: _Optional[_Union[ToolCallDelta, _Mapping]] = ..., choice_finished: _Optional[_Union[ChoiceFinished, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., completed: _Optional[_Union[ChatCompleted, _Mapping]] = ..., stream: _Optional[bytes] = ..., position: _Optional[bytes] = ...) -> None: ...
 
 class ChatStarted(_message.Message):
-    __slots__ = ("id", "created", "model", "system_fingerprint", "sampling", "stopping")
+    __slots__ = ("id", "created", "model", "system_fingerprint", "sampling", "stopping", "prompt_tokens")
     ID_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     SYSTEM_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     STOPPING_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     id: str
     created: _timestamp_pb2.Timestamp
     model: str
     system_fingerprint: str
     sampling: _sampling_pb2.SamplingParams
     stopping: _sampling_pb2.StopParams
-    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ...) -> None: ...
+    prompt_tokens: int
+    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., prompt_tokens: _Optional[int] = ...) -> None: ...
 
 class ContentDelta(_message.Message):
     __slots__ = ("choice_index", "text", "logprobs")

@@ -49,6 +49,7 @@ def test_every_field_is_asked() -> None:
         "toolChoice": {"mode": "TOOL_CHOICE_MODE_REQUIRED"},
         "parallelToolCalls": False,
         "reasoningEffort": "REASONING_EFFORT_HIGH",
+        "reasoningBudget": 1024,
         "serving": {
             "priority": -3,
             "cacheSalt": "s",
@@ -66,6 +67,7 @@ def test_every_field_is_asked() -> None:
         tool_choice=ToolChoice(ToolMode.REQUIRED),
         parallel_tool_calls=False,
         reasoning_effort=ReasoningEffort.HIGH,
+        reasoning_budget=1024,
     )
     assert to_answer_request(request) == AnswerRequest(
         model="m",

@@ -38,6 +38,18 @@ async def test_effort_is_switch_and_budget(
     assert request_of(prepared).constraint == wanted
 
 
+@pytest.mark.parametrize("effort", [None, ReasoningEffort.LOW, ReasoningEffort.HIGH])
+async def test_request_s_budget_takes_the_place_of_the_effort_s(
+    preparation: Preparation, effort: ReasoningEffort | None
+) -> None:
+    """As many tokens as the request says, whatever the effort allows; the effort NONE allows nothing still."""
+    prepared = await preparation.prepare(chat(reasoning_effort=effort, reasoning_budget=9), "r")
+    limit = ReasoningLimit(MARKERS, ReasoningStart.MAY_OPEN, 9, must_open=effort is not None)
+    assert request_of(prepared).constraint == Constraint(reasoning=limit)
+    closed = await preparation.prepare(chat(reasoning_effort=ReasoningEffort.NONE, reasoning_budget=9), "r")
+    assert request_of(closed).constraint is None
+
+
 async def test_template_that_opens_the_reasoning_itself() -> None:
     """Where the prompt ends with the opening marker, the answer begins inside the reasoning; NONE closes it at once."""
     preparation = preparation_of(UNSWITCHED + "{{ '<think>\n' }}")
