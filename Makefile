@@ -6,8 +6,8 @@ BASE ?= main
 .PHONY: help run test test-fast check sanitize generate release-contract bench dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-run:  ## start service, gateway and Envoy on the bundled model
-	@tools/install.sh run && { tools/install.sh native || true; } && exec $(PY) tools/run.py
+run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
+	@tools/install.sh run && { tools/install.sh native || true; } && exec $(PY) tools/run.py $(if $(TLS),--tls=$(TLS))
 test:  ## run all tests
 	@tools/install.sh dev native npm validate clients browser redis && $(PY) -m pytest
 test-fast:  ## run the tests that need neither npm nor a browser nor the whole product, in about a minute

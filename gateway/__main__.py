@@ -10,6 +10,7 @@ import contextlib
 import logging
 import math
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
 
@@ -27,6 +28,7 @@ from process.exit import exit_with
 from process.logs import configure_logs
 from process.settings import read_settings
 from process.stop import Stop
+from process.tls import CertificateFiles, TlsError, server_files
 
 _LAST_WORDS_S = 2.0
 
@@ -41,24 +43,31 @@ def main() -> None:
         exit_with(PROGRAM, error, 2)
     configure_logs(settings.log_level)
     try:
+        files = server_files(settings.tls)
         listener = _listen(settings.host, settings.port)
+    except TlsError as error:
+        exit_with(PROGRAM, error, 1)
     except OSError as error:
         exit_with(PROGRAM, f"{settings.host}:{settings.port} can't be listened on: {error.strerror or error}", 1)
     telemetry = Telemetry(settings.otlp_endpoint)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(settings, telemetry, listener))
+            runner.run(serve(settings, telemetry, listener, files))
+    except TlsError as error:
+        exit_with(PROGRAM, error, 1)
     finally:
         telemetry.shutdown()
 
 
-async def serve(settings: Settings, telemetry: Telemetry, listener: socket.socket) -> None:
+async def serve(
+    settings: Settings, telemetry: Telemetry, listener: socket.socket, files: CertificateFiles | None = None
+) -> None:
     """Serve on `listener` until told to stop, then until running requests have ended."""
     stop, drain = Stop(), Drain()
     async with ServiceClient.connect(settings, telemetry) as client:
         host, port = listener.getsockname()[:2]
         _LOGGER.info("listening", extra={"fields": {"host": host, "port": port, "target": settings.target}})
-        server = build_server(settings, build_app(settings, client, telemetry, drain))
+        server = build_server(settings, build_app(settings, client, telemetry, drain), files)
         serving = asyncio.create_task(server.serve([listener]))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -88,7 +97,7 @@ class Server(uvicorn.Server):
             await asyncio.wait(running, timeout=_LAST_WORDS_S)
 
 
-def build_server(settings: Settings, app: ASGIApp) -> Server:
+def build_server(settings: Settings, app: ASGIApp, files: CertificateFiles | None = None) -> Server:
     """The HTTP server around the application."""
     config = uvicorn.Config(
         app,
@@ -98,10 +107,26 @@ def build_server(settings: Settings, app: ASGIApp) -> Server:
         log_config=None,
         access_log=False,
         server_header=False,
+        ssl_context_factory=None if files is None else lambda *_: reloading_context(files),
         timeout_keep_alive=settings.idle_timeout_s,
         timeout_graceful_shutdown=math.ceil(_LAST_WORDS_S),  # requests have ended before
     )
     return Server(config)
+
+
+def reloading_context(files: CertificateFiles) -> ssl.SSLContext:
+    """One whose handshakes use the files as they are then."""
+    newest = files.server_context()
+
+    def on_handshake(connection: ssl.SSLObject, _name: str | None, _first: ssl.SSLContext) -> None:
+        nonlocal newest
+        if files.refresh():
+            newest = files.server_context()
+        connection.context = newest
+
+    first = files.server_context()
+    first.sni_callback = on_handshake  # called without a server name, too
+    return first
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -20,6 +20,7 @@ from opentelemetry import trace
 from sluice.v1 import endpoint_pb2, model_pb2
 
 from gateway import telemetry as names
+from gateway.channel import open_channel
 from gateway.config import Settings
 from gateway.errors import to_failure
 from gateway.methods import MethodTable
@@ -59,25 +60,21 @@ class ServiceClient:
     def __init__(self, channel: grpc.aio.Channel, settings: Settings, telemetry: Telemetry) -> None:
         self._settings = settings
         self._telemetry = telemetry
-        self._methods = MethodTable(channel, settings)
-        self._health: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
+        self.use(channel)
 
     @classmethod
     @contextlib.asynccontextmanager
     async def connect(cls, settings: Settings, telemetry: Telemetry) -> AsyncIterator[ServiceClient]:
-        """A client on a channel of its own. The service may come and go: calls fail while it is away."""
-        options = [
-            ("grpc.keepalive_time_ms", 30_000),
-            ("grpc.keepalive_timeout_ms", 10_000),
-            ("grpc.http2.max_pings_without_data", 0),  # a long prefill is silent and alive
-            ("grpc.initial_reconnect_backoff_ms", 200),
-            ("grpc.max_reconnect_backoff_ms", 2_000),
-            ("grpc.enable_retries", 0),  # what has begun to generate is never begun again
-            ("grpc.max_send_message_length", -1),  # bodies have a limit of their own
-            ("grpc.max_receive_message_length", settings.max_response_bytes),
-        ]
-        async with grpc.aio.insecure_channel(settings.target, options) as channel:
-            yield cls(channel, settings, telemetry)
+        """A client on a channel of its own. Raises TlsError."""
+        async with open_channel(settings) as channel:
+            client = cls(channel.current, settings, telemetry)
+            channel.on_change = client.use
+            yield client
+
+    def use(self, channel: grpc.aio.Channel) -> None:
+        """Begin calls on this channel from now on."""
+        self._methods = MethodTable(channel, self._settings)
+        self._health: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
 
     async def call(self, request: Message, caller: Caller, affinity: str = "") -> Any:
         """The answer of the request's unary RPC, by `gateway.methods`. Raises Failure."""

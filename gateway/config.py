@@ -8,6 +8,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from process.settings import Port, ProcessSettings
+from process.tls import TargetTlsSettings
 
 PROGRAM = "sluice-gateway"
 
@@ -28,6 +29,8 @@ class Settings(ProcessSettings):
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on for HTTP")
     port: Port = Field(8000, description="port to listen on for HTTP; 0: any free one")
     target: str = Field("127.0.0.1:50051", min_length=1, description="host:port of the service's gRPC")
+
+    target_tls: TargetTlsSettings = Field(TargetTlsSettings(), description="TLS towards the service")
 
     request_deadline_s: Seconds = Field(600, description="longest time of one generation")
     lookup_deadline_s: Seconds = Field(5, description="longest time to ask the service for models or health")

@@ -24,6 +24,7 @@ from gateway.rate_limits import collect_rate_limits
 from gateway.reply import known, send_refusal
 from gateway.telemetry import Telemetry
 from process.attributes import ERROR_TYPE, REQUEST_ID
+from process.plain_text import PlainTextCredentials
 
 CALLER_LEFT_STATUS: Final = 499  # never sent; for the log and the metrics
 
@@ -40,12 +41,15 @@ class RequestObserver:
         self._app = app
         self._telemetry = telemetry
         self._refuse = refuse
+        self._credentials = PlainTextCredentials()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        peer = scope["client"][0] if scope.get("client") else ""
+        self._credentials.look(peer, headers, is_encrypted=scope["scheme"] == "https")
         exchange = _Exchange(send, _request_id(headers))
         scope.setdefault("state", {})["request_id"] = exchange.request_id
         if scope["path"] in _QUIET:

@@ -28,6 +28,10 @@ RUNNER = frozenset(
         "SLUICE_MODEL",
         "SLUICE_ENDPOINTS_FILE",
         "SLUICE_OTLP_ENDPOINT",
+        "SLUICE_DRAIN_TIME_S",
+        "SLUICE_DRAIN_TIMEOUT_S",
+        "SLUICE_TLS",
+        "SLUICE_CERTS_FOLDER",
     }
 )
 _DELIMITER = "__"

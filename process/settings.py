@@ -25,6 +25,7 @@ from pydantic_settings import (
 from process.environment import Environment
 from process.errors import ConfigError
 from process.names import names_at, paths, suggestion
+from process.tls import TlsSettings
 
 Port: TypeAlias = Annotated[int, Field(ge=0, le=65535)]
 
@@ -53,6 +54,8 @@ class ProcessSettings(BaseSettings):
         description="host:port or URL of an OTLP gRPC collector for traces and metrics; "
         "default: OTEL_EXPORTER_OTLP_ENDPOINT, else no export",
     )
+
+    tls: TlsSettings = Field(TlsSettings(), description="the server's certificate; read again when the files change")
 
     @classmethod
     def settings_customise_sources(

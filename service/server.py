@@ -9,8 +9,9 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import grpc
 from grpc import aio
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -36,6 +37,7 @@ from sluice.v1 import (
 )
 
 from process.stop import Stop
+from process.tls import CertificateFiles, TlsError, server_files
 from service.answering.generation import Answering
 from service.auth.authenticator import Authenticator
 from service.auth.key_entry import KeysError
@@ -51,6 +53,7 @@ from service.interceptors.admission import Admission
 from service.interceptors.auth import Auth
 from service.interceptors.call_duration import CallDuration
 from service.interceptors.errors import Errors
+from service.interceptors.plain_text import PlainText
 from service.interceptors.request_log import RequestLog
 from service.interceptors.sending import Sending
 from service.interceptors.tracing import Tracing
@@ -143,6 +146,7 @@ class Server:
                 RequestLog(),
                 CallDuration(telemetry.instruments.call_duration),
                 Errors(),
+                PlainText(),
                 Auth(self._authenticator),
                 self._admission,
                 Validation(_REQUESTS),
@@ -176,8 +180,15 @@ class Server:
         check_free(host, port)
         await self.health.enter(Phase.STARTING)
         await self.quota.start()
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            bound = self._server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+            files = server_files(self._settings.tls)
+            if files is None:
+                bound = self._server.add_insecure_port(address)
+            else:
+                bound = self._server.add_secure_port(address, _credentials(files))
+        except TlsError as error:
+            raise StartError(str(error)) from error
         except RuntimeError as error:
             raise StartError(f"{host}:{port} can't be listened on") from error
         await self._server.start()
@@ -313,6 +324,22 @@ def check_free(host: str, port: int) -> None:
             probe.bind(address)
     except OSError as error:
         raise StartError(f"{host}:{port} can't be listened on: {error.strerror}") from error
+
+
+def _credentials(files: CertificateFiles) -> grpc.ServerCredentials:
+    """Those of the files as they are at each new connection."""
+
+    def configuration() -> grpc.ServerCertificateConfiguration:
+        now = files.current
+        assert now.key is not None and now.chain is not None  # noqa: S101,PT018  a server's files have both
+        return grpc.ssl_server_certificate_configuration([(now.key, now.chain)], now.authorities)
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        return configuration() if files.refresh() else None
+
+    clients_need_one = files.current.authorities is not None
+    fetch: Any = changed  # None is for "as before", which its stub doesn't know
+    return grpc.dynamic_ssl_server_credentials(configuration(), fetch, clients_need_one)
 
 
 def _options(settings: Settings) -> list[tuple[str, int]]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from tools.envoy_tls import EnvoyTls
+
 FILE = Path(__file__).resolve().parent.parent / "envoy" / "envoy.yaml"
 
 
@@ -25,6 +27,7 @@ class Addresses:
     gateway_port: int
     service_port: int
     otlp_endpoint: str | None = None
+    tls: EnvoyTls | None = None
 
 
 def envoy_config(addresses: Addresses) -> dict[str, Any]:
@@ -40,6 +43,8 @@ def envoy_config(addresses: Addresses) -> dict[str, Any]:
         elif addresses.otlp_endpoint is not None:
             _place(_only_endpoint(cluster), *collector_address(addresses.otlp_endpoint))
             cluster["type"] = "STRICT_DNS"  # a collector is often given by host name
+    if addresses.tls is not None:
+        addresses.tls.apply(config)
     if addresses.otlp_endpoint is None:
         del connection_manager(config)["tracing"]
         resources["clusters"] = [cluster for cluster in resources["clusters"] if cluster["name"] in ports]

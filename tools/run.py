@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Callable, Coroutine
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before anything has started needs no traceback
@@ -31,7 +31,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict  # noqa: E402 as 
 
 from process.lines import Lines  # noqa: E402 as above
 from tools.children import Children, DiedTooOften  # noqa: E402 as above
+from tools.development_tls import DevelopmentTls  # noqa: E402 as above
 from tools.envoy_config import AddressError, Addresses, envoy_config  # noqa: E402 as above
+from tools.envoy_tls import EnvoyTls  # noqa: E402 as above
 
 READY_TIMEOUT_S = 300  # a large model loads from a slow disk
 STOP_TIMEOUT_S = 60  # longer than any process's own draining
@@ -74,9 +76,23 @@ class Settings(BaseSettings):
         description="host:port or URL of an OTLP gRPC collector; without it, nothing is exported",
     )
 
-    def addresses(self) -> Addresses:
-        """What Envoy's configuration is made of."""
-        return Addresses(**{field.name: getattr(self, field.name) for field in fields(Addresses)})
+    tls: Literal["off", "server", "mutual"] = Field(
+        "off", description="TLS of all connections, with certificates for development; mutual: callers need one, too"
+    )
+    certs_folder: Path = Field(
+        ROOT / ".cache" / "certs", description="folder of these certificates, made anew at a start"
+    )
+
+    def development_tls(self) -> DevelopmentTls | None:
+        """The run's certificates; None without TLS."""
+        return None if self.tls == "off" else DevelopmentTls(self.certs_folder.resolve(), self.tls == "mutual")
+
+    def addresses(self, secrets: Path) -> Addresses:
+        """What Envoy's configuration is made of. `secrets` is a folder of this run."""
+        given = {field.name: getattr(self, field.name) for field in fields(Addresses) if field.name != "tls"}
+        if (tls := self.development_tls()) is None:
+            return Addresses(**given)
+        return Addresses(**given, tls=EnvoyTls(certificates=tls.folder, secrets=secrets, mutual=tls.mutual))
 
     def ports(self) -> dict[str, int]:
         """Every port with the name of its setting."""
@@ -108,6 +124,11 @@ def check(settings: Settings) -> None:
         settings.endpoints_file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"endpoints_file {settings.endpoints_file}: {error.strerror}") from error
+    if (tls := settings.development_tls()) is not None:
+        try:
+            tls.make(settings.host)
+        except (OSError, ValueError) as error:
+            raise RunError(f"certs_folder {tls.folder}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
@@ -124,6 +145,9 @@ def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
     if settings.otlp_endpoint is not None:
         service += ["--otlp-endpoint", settings.otlp_endpoint]
         gateway += ["--otlp-endpoint", settings.otlp_endpoint]
+    if (tls := settings.development_tls()) is not None:
+        service += tls.service_flags()
+        gateway += tls.gateway_flags()
     envoy = [sys.executable, str(ROOT / "tools" / "front_door.py"), f"127.0.0.1:{settings.envoy_admin_port}"]
     envoy += ["--drain-time-s", str(settings.drain_time_s), "--drain-timeout-s", str(settings.drain_timeout_s), "--"]
     envoy += [str(Path(sys.executable).with_name("envoy")), "-c", str(envoy_yaml)]
@@ -132,17 +156,31 @@ def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
     return {"service": service, "gateway": gateway, "envoy": envoy}
 
 
+def write_envoy_config(settings: Settings, folder: Path) -> Path:
+    """Envoy's file in the run's folder, and what it refers to."""
+    path = folder / "envoy.yaml"
+    path.write_text(yaml.safe_dump(envoy_config(settings.addresses(folder))))
+    return path
+
+
 async def until_ready(settings: Settings) -> None:
     """Return when Envoy serves REST and gRPC: /readyz answers 200 and gRPC's health check SERVING."""
     # Imported late, so that the processes start before.
     import grpc  # noqa: PLC0415
     from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415
 
-    envoy = f"{settings.host}:{settings.envoy_port}"
+    envoy, tls = f"{settings.host}:{settings.envoy_port}", settings.development_tls()
+    scheme, context = ("http", None) if tls is None else ("https", tls.caller_context())
+
+    def connect() -> grpc.Channel:
+        if tls is None:
+            return grpc.insecure_channel(envoy)
+        return grpc.secure_channel(envoy, grpc.ssl_channel_credentials(*tls.caller_pems()))
 
     def ready() -> bool:
+        url = f"{scheme}://{envoy}/readyz"
         try:
-            with urllib.request.urlopen(f"http://{envoy}/readyz", timeout=2), grpc.insecure_channel(envoy) as channel:
+            with urllib.request.urlopen(url, timeout=2, context=context), connect() as channel:  # noqa: S310 ours
                 health: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
                 answer = health.Check(health_pb2.HealthCheckRequest(), timeout=2)
                 return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
@@ -155,18 +193,20 @@ async def until_ready(settings: Settings) -> None:
 
 def greeting(settings: Settings) -> str:
     """The addresses, and a first request to try."""
-    base, name = f"http://{settings.host}:{settings.envoy_port}", next(iter(settings.model), "sluice-demo")
+    tls, name = settings.development_tls(), next(iter(settings.model), "sluice-demo")
+    scheme, flags = ("http", "") if tls is None else ("https", tls.curl_flags())
+    base = f"{scheme}://{settings.host}:{settings.envoy_port}"
     body = json.dumps({"model": name, "stream": True, "messages": [{"role": "user", "content": "Hello! Who are you?"}]})
     return f"""
 sluice is ready.
   Envoy           {base}   send requests here: REST, SSE, gRPC, gRPC-web
   API reference   {base}/docs
-  gateway         http://{settings.host}:{settings.gateway_port}   REST, SSE; metrics at /metrics
+  gateway         {scheme}://{settings.host}:{settings.gateway_port}   REST, SSE; metrics at /metrics
   service         {settings.host}:{settings.service_port}   gRPC; metrics at http://{settings.host}:{settings.service_metrics_port}/metrics
   Envoy admin     http://127.0.0.1:{settings.envoy_admin_port}
 
 Try:
-  curl -N {base}/v1/chat/completions -H 'content-type: application/json' -d '{body}'
+  curl -N{flags} {base}/v1/chat/completions -H 'content-type: application/json' -d '{body}'
 
 Ctrl-C stops everything.
 """
@@ -218,11 +258,10 @@ async def run(settings: Settings) -> None:
         name, code = await children.first_exit()
         raise RunError(f"{name} exited with code {code}; its log is above")
 
-    with tempfile.NamedTemporaryFile("w", prefix="sluice-envoy-", suffix=".yaml") as envoy_yaml:
-        yaml.safe_dump(envoy_config(settings.addresses()), envoy_yaml)
-        envoy_yaml.flush()
+    with tempfile.TemporaryDirectory(prefix="sluice-envoy-") as folder:
+        envoy_yaml = write_envoy_config(settings, Path(folder))
         try:
-            for name, command in commands(settings, Path(envoy_yaml.name)).items():
+            for name, command in commands(settings, envoy_yaml).items():
                 children.start(name, command)
             try:
                 ready = await asyncio.wait_for(stop.unless(until_ready(settings), exit_of_any()), READY_TIMEOUT_S)

@@ -1,0 +1,175 @@
+"""Certificates of both processes: where they are, and what is in the files now.
+
+Files are read again when they change, so that certificates are rotated without a stop: connections that stand go on,
+and new ones get what is there. What can't be used is told in the log once, and what was used before stays in use.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+_Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
+
+_log = logging.getLogger(__name__)
+
+
+class TlsError(Exception):
+    """Certificates can't be used; the text is one line with the setting and the file."""
+
+
+class TlsSettings(BaseModel):
+    """A server's own TLS."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cert_file: Path | None = Field(None, description="PEM: the server's certificate chain; unset: no TLS")
+    key_file: Path | None = Field(None, description="PEM: the certificate's private key, without a password")
+    client_ca_file: Path | None = Field(
+        None, description="PEM: authorities whose certificates clients must show; unset: clients need none"
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file need each other")
+        if self.client_ca_file is not None and self.cert_file is None:
+            raise ValueError("client_ca_file needs cert_file and key_file")
+        return self
+
+
+class TargetTlsSettings(BaseModel):
+    """A client's side of TLS, towards the one server that it asks."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ca_file: Path | None = Field(
+        None, description="PEM: authorities that the service's certificate is from; unset: no TLS"
+    )
+    cert_file: Path | None = Field(
+        None, description="PEM: the certificate chain to show to the service, if it asks for one"
+    )
+    key_file: Path | None = Field(None, description="PEM: the certificate's private key, without a password")
+    server_name: str | None = Field(None, description="name in the service's certificate; unset: the target's own host")
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file need each other")
+        if self.ca_file is None and (self.cert_file is not None or self.server_name is not None):
+            raise ValueError("cert_file and server_name need ca_file")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """What the files hold, as PEM. `authorities` are those whose certificates the other side must show."""
+
+    chain: bytes | None
+    key: bytes | None
+    authorities: bytes | None
+
+
+class CertificateFiles:
+    """A certificate, its key and authorities on disk. Threads may share it."""
+
+    def __init__(self, setting: str, cert_file: Path | None, key_file: Path | None, ca_file: Path | None) -> None:
+        """Raises TlsError if they can't be used now."""
+        self._setting = setting
+        self._pair = (cert_file, key_file) if cert_file is not None and key_file is not None else None
+        self._ca_file = ca_file
+        self._lock = threading.Lock()
+        self._tried = _stamp(self._paths)
+        self._current = self._read()
+
+    @property
+    def current(self) -> Certificates:
+        """What was last found good."""
+        return self._current
+
+    def refresh(self) -> bool:
+        """Look whether the files changed. True if `current` is new."""
+        with self._lock:
+            stamp = _stamp(self._paths)
+            if stamp == self._tried:
+                return False
+            self._tried = stamp
+            try:
+                self._current = self._read()
+            except TlsError as error:
+                _log.warning("certificates can't be used; those before stay", extra={"fields": {"reason": str(error)}})
+                return False
+            _log.info("certificates are new", extra={"fields": {"setting": self._setting}})
+            return True
+
+    def server_context(self) -> ssl.SSLContext:
+        """For Python's own TLS: TLS 1.2 or newer, and clients' certificates if there are authorities."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._load(context)
+        if self._ca_file is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    @property
+    def _paths(self) -> list[Path]:
+        return [path for path in (*(self._pair or ()), self._ca_file) if path is not None]
+
+    def _read(self) -> Certificates:
+        self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        chain, key = (self._bytes(path) for path in self._pair) if self._pair is not None else (None, None)
+        return Certificates(chain, key, self._bytes(self._ca_file) if self._ca_file is not None else None)
+
+    def _bytes(self, path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise TlsError(f"{self._setting}: {path}: {error.strerror}") from error
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        """Raise TlsError for what OpenSSL refuses: no certificate, another one's key, a key with a password."""
+        files = ""
+        try:
+            if self._pair is not None:
+                files = " and ".join(map(str, self._pair))
+                context.load_cert_chain(*self._pair, password=lambda: "")
+            if self._ca_file is not None:
+                files = str(self._ca_file)
+                context.load_verify_locations(self._ca_file)
+        except (ssl.SSLError, ValueError, OSError) as error:
+            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+            raise TlsError(f"{self._setting}: {files}: {reason}") from error
+
+
+def server_files(settings: TlsSettings) -> CertificateFiles | None:
+    """A server's certificates; None without TLS. Raises TlsError."""
+    if settings.cert_file is None:
+        return None
+    return CertificateFiles("tls", settings.cert_file, settings.key_file, settings.client_ca_file)
+
+
+def target_files(settings: TargetTlsSettings) -> CertificateFiles | None:
+    """A client's certificates; None without TLS. Raises TlsError."""
+    if settings.ca_file is None:
+        return None
+    return CertificateFiles("target_tls", settings.cert_file, settings.key_file, settings.ca_file)
+
+
+def _stamp(paths: Iterable[Path]) -> _Stamp:
+    """What changes with the files' content; zeros for a file that isn't there."""
+    stamps = []
+    for path in paths:
+        try:
+            stat = path.stat()
+        except OSError:
+            stamps.append((0, 0, 0))
+        else:
+            stamps.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+    return tuple(stamps)

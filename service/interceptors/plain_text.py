@@ -1,0 +1,27 @@
+"""A warning in the log for credentials that came in plain text over a network."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+from process.plain_text import PlainTextCredentials
+from service.interceptors.policy import Behaviour, Context, Policy
+
+
+class PlainText(Policy):
+    """Looks at each call's metadata and connection."""
+
+    def __init__(self) -> None:
+        self._credentials = PlainTextCredentials()
+
+    async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  a policy's signature
+        metadata = {name: value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
+        is_encrypted = b"ssl" in context.auth_context().get("transport_security_type", ())
+        self._credentials.look(_host(context.peer()), metadata, is_encrypted=is_encrypted)
+        return await proceed(request, context)
+
+
+def _host(peer: str) -> str:
+    """The address of `ipv4:127.0.0.1:50051` or `ipv6:%5B::1%5D:50051`."""
+    return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")

@@ -1,0 +1,59 @@
+"""Credentials in plain text: which are told, and how often."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from process.plain_text import MAX_ADDRESSES, PlainTextCredentials
+
+KEY = {"authorization": "Bearer tulip"}
+
+
+def told(caplog: pytest.LogCaptureFixture, *looks: tuple[str, dict[str, str], bool]) -> list[str]:
+    """The addresses in the log after these looks."""
+    credentials = PlainTextCredentials()
+    with caplog.at_level(logging.WARNING):
+        for peer, headers, is_encrypted in looks:
+            credentials.look(peer, headers, is_encrypted=is_encrypted)
+    assert "tulip" not in caplog.text
+    return [record.__dict__["fields"]["address"] for record in caplog.records]
+
+
+def test_once_for_each_address(caplog: pytest.LogCaptureFixture) -> None:
+    """However often it asks; by any of the names that a credential has."""
+    looks = [("192.0.2.1", KEY, False), ("192.0.2.1", KEY, False), ("2001:db8::1", {"api-key": "tulip"}, False)]
+    assert told(caplog, *looks) == ["192.0.2.1", "2001:db8::1"]
+
+
+@pytest.mark.parametrize(
+    ("peer", "headers", "is_encrypted"),
+    [
+        ("127.0.0.1", KEY, False),
+        ("::1", KEY, False),
+        ("::ffff:127.0.0.1", KEY, False),
+        ("", KEY, False),
+        ("192.0.2.1", KEY, True),
+        ("192.0.2.1", {"accept": "text/html"}, False),
+        ("127.0.0.1", {**KEY, "x-forwarded-proto": "https", "x-forwarded-for": "192.0.2.1"}, False),
+        ("127.0.0.1", {**KEY, "x-forwarded-proto": "http", "x-forwarded-for": "192.0.2.1, 127.0.0.1"}, False),
+    ],
+)
+def test_what_nobody_could_read(
+    caplog: pytest.LogCaptureFixture, peer: str, headers: dict[str, str], *, is_encrypted: bool
+) -> None:
+    """Loopback, TLS, no credential: no warning."""
+    assert told(caplog, (peer, headers, is_encrypted)) == []
+
+
+def test_a_proxy_says_what_it_saw(caplog: pytest.LogCaptureFixture) -> None:
+    """Behind Envoy, the caller's own connection counts."""
+    headers = {**KEY, "x-forwarded-proto": "http", "x-forwarded-for": "10.0.0.1, 192.0.2.1"}
+    assert told(caplog, ("127.0.0.1", headers, False)) == ["192.0.2.1"]
+
+
+def test_the_log_is_not_flooded(caplog: pytest.LogCaptureFixture) -> None:
+    """No more addresses than are kept are told."""
+    looks = [(f"192.0.{number // 256}.{number % 256}", KEY, False) for number in range(MAX_ADDRESSES + 50)]
+    assert len(told(caplog, *looks)) == MAX_ADDRESSES

@@ -1,0 +1,84 @@
+"""Certificates on disk: what is refused at a start, and what changes while a process runs."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from cli.certs import make_certificates
+from process.tls import TargetTlsSettings, TlsError, TlsSettings, server_files, target_files
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with certificates."""
+    make_certificates(tmp_path, ["localhost"], 1)
+    return tmp_path
+
+
+def settings(folder: Path, **more: Path) -> TlsSettings:
+    return TlsSettings(**{"cert_file": folder / "server.pem", "key_file": folder / "server-key.pem"} | more)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"cert_file": "a"}, "cert_file and key_file need each other"),
+        ({"key_file": "a"}, "cert_file and key_file need each other"),
+        ({"client_ca_file": "a"}, "client_ca_file needs cert_file and key_file"),
+    ],
+)
+def test_half_of_the_files_is_refused(given: dict[str, str], text: str) -> None:
+    """Nobody believes to have TLS who hasn't."""
+    with pytest.raises(ValidationError, match=text):
+        TlsSettings.model_validate(given)
+
+
+def test_a_client_needs_an_authority() -> None:
+    """A certificate to show is nothing without whom to show it to."""
+    with pytest.raises(ValidationError, match="cert_file and server_name need ca_file"):
+        TargetTlsSettings.model_validate({"cert_file": "a", "key_file": "b"})
+
+
+def test_without_files_there_is_no_tls() -> None:
+    """The default is plain text."""
+    assert server_files(TlsSettings()) is None
+    assert target_files(TargetTlsSettings()) is None
+
+
+def test_files_that_cannot_be_used_are_one_line(folder: Path) -> None:
+    """With the setting's name and the files'; for a missing one, another's key, and no certificate at all."""
+    with pytest.raises(TlsError, match=r"^tls: .*nowhere.* and .*: No such file or directory$"):
+        server_files(settings(folder, cert_file=folder / "nowhere"))
+    with pytest.raises(TlsError, match=r"^tls: .*: KEY_VALUES_MISMATCH$"):
+        server_files(settings(folder, key_file=folder / "client-key.pem"))
+    with pytest.raises(TlsError, match=r"^tls: .*server-key.pem: "):
+        server_files(settings(folder, client_ca_file=folder / "server-key.pem"))
+
+
+def test_new_files_are_read(folder: Path) -> None:
+    """Once for each change."""
+    files = server_files(settings(folder))
+    assert files is not None
+    before = files.current
+    assert not files.refresh()
+    make_certificates(folder, ["localhost"], 1)
+    assert files.refresh()
+    assert not files.refresh()
+    assert files.current != before
+
+
+def test_bad_files_are_told_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """And what was good before stays."""
+    files = server_files(settings(folder))
+    assert files is not None
+    before = files.current
+    (folder / "server.pem").write_text("no certificate")
+    with caplog.at_level(logging.WARNING):
+        assert not files.refresh()
+        assert not files.refresh()
+    assert len(caplog.records) == 1
+    assert files.current == before

@@ -1,0 +1,87 @@
+"""TLS in Envoy's configuration: callers' side, both upstreams, and the files that let Envoy read certificates again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_TYPES = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3."
+_SERVER_NAME = "localhost"  # in the certificates of service and gateway
+_OLDEST = {"tls_minimum_protocol_version": "TLSv1_2"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvoyTls:
+    """TLS of all connections by the files of `certificates`, as `sluice certs dev` makes them.
+
+    `secrets` is a folder for files that name them, which Envoy watches. With `mutual`, callers need a certificate, too;
+    service and gateway ask Envoy for one in any case.
+    """
+
+    certificates: Path
+    secrets: Path
+    mutual: bool = False
+
+    def apply(self, config: dict[str, Any]) -> None:
+        """Write the secrets' files, and put TLS into the listener and both upstreams of a configuration."""
+        for name in ("server", "client"):
+            self._write(name, tls_certificate=self._pair(name))
+        self._write("callers", validation_context={"trusted_ca": self._file("ca"), **self._watched})
+        names = [{"san_type": "DNS", "matcher": {"exact": _SERVER_NAME}}]
+        self._write(
+            "upstreams",
+            validation_context={
+                "trusted_ca": self._file("ca"),
+                "match_typed_subject_alt_names": names,
+                **self._watched,
+            },
+        )
+        (chain,) = config["static_resources"]["listeners"][0]["filter_chains"]
+        chain["transport_socket"] = self._callers_side()
+        for cluster in config["static_resources"]["clusters"]:
+            if cluster["name"] in {"service", "gateway"}:
+                cluster["transport_socket"] = self._upstreams_side("h2" if cluster["name"] == "service" else "http/1.1")
+
+    def _callers_side(self) -> dict[str, Any]:
+        common = {
+            "alpn_protocols": ["h2", "http/1.1"],
+            "tls_params": _OLDEST,
+            "tls_certificate_sds_secret_configs": [self._secret("server")],
+        }
+        if self.mutual:
+            common["validation_context_sds_secret_config"] = self._secret("callers")
+        typed = {"@type": f"{_TYPES}DownstreamTlsContext", "require_client_certificate": self.mutual}
+        return {"name": "envoy.transport_sockets.tls", "typed_config": {**typed, "common_tls_context": common}}
+
+    def _upstreams_side(self, protocol: str) -> dict[str, Any]:
+        common = {
+            "alpn_protocols": [protocol],
+            "tls_params": _OLDEST,
+            "tls_certificate_sds_secret_configs": [self._secret("client")],
+            "validation_context_sds_secret_config": self._secret("upstreams"),
+        }
+        typed = {"@type": f"{_TYPES}UpstreamTlsContext", "sni": _SERVER_NAME, "common_tls_context": common}
+        return {"name": "envoy.transport_sockets.tls", "typed_config": typed}
+
+    def _secret(self, name: str) -> dict[str, Any]:
+        source = {"path_config_source": {"path": str(self._path(name))}, "resource_api_version": "V3"}
+        return {"name": name, "sds_config": source}
+
+    def _pair(self, name: str) -> dict[str, Any]:
+        return {"certificate_chain": self._file(name), "private_key": self._file(f"{name}-key"), **self._watched}
+
+    def _file(self, name: str) -> dict[str, str]:
+        return {"filename": str(self.certificates / f"{name}.pem")}
+
+    @property
+    def _watched(self) -> dict[str, Any]:
+        return {"watched_directory": {"path": str(self.certificates)}}
+
+    def _path(self, name: str) -> Path:
+        return self.secrets / f"{name}.json"
+
+    def _write(self, name: str, **content: Any) -> None:
+        secret = {"@type": f"{_TYPES}Secret", "name": name, **content}
+        self._path(name).write_text(json.dumps({"resources": [secret]}))
