@@ -1,4 +1,4 @@
-"""The HTTP side of a streamed answer: server-sent events, and comments that keep a silent stream open."""
+"""The HTTP side of a streamed answer: server-sent events, and what keeps a silent stream open."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 
 from starlette.types import Send
 
-COMMENT = b": keep-alive\n\n"
+from gateway.dialects.seam.encoder import COMMENT
+
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -15,11 +16,14 @@ HEADERS = [
 
 
 class EventStream:
-    """One streamed response. A reader that does not keep up makes `write` wait."""
+    """One streamed response. A reader that does not keep up makes `write` wait.
 
-    def __init__(self, send: Send, *, comments: bool, interval_s: float) -> None:
+    `ping` goes out after each `interval_s` seconds of silence, if it is not empty; a comment at the beginning, too.
+    """
+
+    def __init__(self, send: Send, *, ping: bytes, interval_s: float) -> None:
         self._send = send
-        self._comments = comments
+        self._ping = ping
         self._interval_s = interval_s
         self._clock = asyncio.get_running_loop().time
         self._written_at = 0.0
@@ -29,7 +33,7 @@ class EventStream:
         """Commit to status 200; the headers and a comment go out at once."""
         self.is_open = True
         await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await self.write(COMMENT + first if self._comments else first)
+        await self.write(COMMENT + first if self._ping == COMMENT else first)
 
     async def write(self, events: bytes) -> None:
         """Send whole events."""
@@ -41,10 +45,10 @@ class EventStream:
         await self._send({"type": "http.response.body", "body": last, "more_body": False})
 
     async def keep_alive(self) -> None:
-        """Send a comment whenever nothing was sent for the interval, until cancelled. The stream must be open."""
-        while self._comments:
+        """Send a ping whenever nothing was sent for the interval, until cancelled. The stream must be open."""
+        while self._ping:
             silence = self._clock() - self._written_at
             if silence < self._interval_s:
                 await asyncio.sleep(self._interval_s - silence)
             else:
-                await self.write(COMMENT)
+                await self.write(self._ping)

@@ -94,7 +94,7 @@ class GenerationEndpoint:
         self, translator: Translator, parsed: ParsedRequest[ServiceRequest], caller: Caller, send: Send
     ) -> None:
         encoder = parsed.encoder
-        stream = EventStream(send, comments=encoder.takes_comments, interval_s=self.settings.keep_alive_interval_s)
+        stream = EventStream(send, ping=encoder.ping, interval_s=self.settings.keep_alive_interval_s)
         event: Message | None = None
 
         async def fail(failure: Failure) -> None:

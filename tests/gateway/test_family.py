@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from gateway.sse import COMMENT
+from gateway.dialects.seam.encoder import COMMENT
 from tests.gateway.conftest import Gateway
 from tests.gateway.golden_exchanges import ALL, EXCHANGES, RELATED, Exchange
 from tests.gateway.golden_service import GoldenService, golden_service

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from sluice.v1 import chat_pb2
 
-from gateway.sse import COMMENT, EventStream
+from gateway.dialects.seam.encoder import COMMENT
+from gateway.sse import EventStream
 from tests.gateway import fakes
 from tests.gateway.conftest import Gateway, chat_body
 
@@ -48,20 +49,19 @@ async def test_comment_comes_with_the_headers(gateway: Gateway) -> None:
         assert await anext(answer.aiter_raw()) == COMMENT
 
 
-@pytest.mark.parametrize("comments", [True, False])
-async def test_comments_only_where_they_are_borne(*, comments: bool) -> None:
-    """A stream for clients that raise on comments has headers only."""
+@pytest.mark.parametrize(("ping", "opening"), [(COMMENT, COMMENT), (b"event: ping\n\n", b""), (b"", b"")])
+async def test_pings_are_the_dialects(ping: bytes, opening: bytes) -> None:
+    """A silent stream has the dialect's own; one for clients that raise on them has headers only."""
     sent: list[bytes] = []
 
     async def send(message: object) -> None:
         assert isinstance(message, dict)
         sent.append(message.get("body", b"headers"))
 
-    stream = EventStream(send, comments=comments, interval_s=0.01)
+    stream = EventStream(send, ping=ping, interval_s=0.01)
     await stream.open(b"")
     beside = asyncio.create_task(stream.keep_alive())
     await asyncio.sleep(0.1)
     beside.cancel()
-    assert sent[0] == b"headers"
-    assert (COMMENT in sent[2:]) == comments
-    assert set(sent[1:]) <= ({COMMENT} if comments else {b""})
+    assert sent[:2] == [b"headers", opening]
+    assert set(sent[2:]) == ({ping} if ping else set())

@@ -62,7 +62,7 @@ _DECODER: Final = msgspec.json.Decoder(AzureChatBody)
 class AzureEncoder(ChatEncoder):
     """Azure's answers."""
 
-    takes_comments = False  # its clients raise on a line that is not data
+    ping = b""  # its clients raise on a line that is not data
 
     def error(self, failure: Failure) -> bytes:
         """The last event of a stream that failed. It has a name, since its clients skip data without choices."""

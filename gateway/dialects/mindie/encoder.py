@@ -19,6 +19,7 @@ from sluice.v1.text_generation_pb2 import (
 )
 
 from gateway.dialects.mindie.error import to_error_body
+from gateway.dialects.seam.encoder import COMMENT
 from gateway.dialects.seam.failure import Failure
 
 _FINISH_REASONS: Final = {
@@ -31,7 +32,7 @@ _FINISH_REASONS: Final = {
 class MindieEncoder:
     """Encodes one answer. `caller_id` is the id that the caller gave."""
 
-    takes_comments = True
+    ping = COMMENT
 
     def __init__(self, caller_id: str | None, *, details: bool = False, perf_stat: bool = False) -> None:
         self._caller_id = caller_id

@@ -20,6 +20,7 @@ from sluice.v1.chat_pb2 import (
 )
 
 from gateway.dialects.openai_family.chat_usage import FINISH_REASONS, to_logprobs, to_usage
+from gateway.dialects.seam.encoder import COMMENT
 
 _DONE = b"data: [DONE]\n\n"
 _OPEN_CHOICE = b'},"logprobs":null,"finish_reason":null}'
@@ -28,7 +29,7 @@ _OPEN_CHOICE = b'},"logprobs":null,"finish_reason":null}'
 class ChatEncoder:
     """Encodes one answer. `include_usage` is the caller's `stream_options.include_usage`."""
 
-    takes_comments = True
+    ping = COMMENT
     whole_object = "chat.completion"
 
     def __init__(self, *, include_usage: bool = False) -> None:

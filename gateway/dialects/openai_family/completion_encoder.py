@@ -20,6 +20,7 @@ from sluice.v1.completion_pb2 import (
 
 from gateway.dialects.openai_family.chat_usage import FINISH_REASONS, to_usage
 from gateway.dialects.openai_family.completion_logprobs import LogprobWriter
+from gateway.dialects.seam.encoder import COMMENT
 
 _DONE = b"data: [DONE]\n\n"
 
@@ -31,7 +32,7 @@ class CompletionEncoder:
     prompt's place in the request, else the choice's own among all.
     """
 
-    takes_comments = True
+    ping = COMMENT
 
     def __init__(self, *, include_usage: bool = False, index_by_prompt: bool = False) -> None:
         self._include_usage = include_usage

@@ -14,6 +14,7 @@ from sluice.v1.response_event_pb2 import OutputTextDelta, StreamResponseResponse
 from sluice.v1.response_pb2 import CreateResponseResponse
 
 from gateway.dialects.openai_family.response_object import ResponseObject, to_item, to_part, to_token_list, to_usage
+from gateway.dialects.seam.encoder import COMMENT
 from gateway.dialects.seam.failure import Failure, Reason
 
 _KINDS: Final = {  # the contract's events → the type of the caller's
@@ -42,7 +43,7 @@ _INVALID: Final = frozenset({Reason.INVALID_FIELD, Reason.PROMPT_TOO_LONG, Reaso
 class ResponseEncoder:
     """Encodes one answer. `response` writes it with what it tells of its request."""
 
-    takes_comments = True
+    ping = COMMENT
 
     def __init__(self, response: ResponseObject) -> None:
         self._response = response

@@ -9,6 +9,8 @@ from google.protobuf.message import Message
 
 from gateway.dialects.seam.failure import Failure
 
+COMMENT: Final = b": keep-alive\n\n"  # of server-sent events
+
 _ENDS: Final = frozenset({"completed", "incomplete"})  # of the events, the last of an answer that was sent whole
 
 
@@ -19,8 +21,8 @@ class Encoder(Protocol):
     """
 
     @property
-    def takes_comments(self) -> bool:
-        """Whether the dialect's clients accept SSE comment lines."""
+    def ping(self) -> bytes:
+        """What goes out while a stream is silent; nothing where the dialect's clients would raise on it."""
 
     def chunk(self, event: Any) -> bytes:
         """What goes out for one event: whole SSE events, or nothing."""
@@ -35,7 +37,7 @@ class Encoder(Protocol):
 class WholeEncoder(ABC):
     """An encoder of answers that are never streamed: its request has `stream` False."""
 
-    takes_comments = False
+    ping = b""
 
     @abstractmethod
     def whole(self, response: Any) -> bytes:

@@ -205,7 +205,7 @@ def test_answers_are_chat_completions() -> None:
     body = json.loads(AzureEncoder().whole(answer))
     assert {"id", "object", "created", "model", "choices", "usage", "system_fingerprint"} == set(body)
     assert (body["object"], body["choices"][0]["message"]["content"]) == ("chat.completion", "Hi")
-    assert not AzureEncoder.takes_comments
+    assert not AzureEncoder.ping
     name, data, *rest = AzureEncoder().error(Failure(500, Reason.INTERNAL, "no")).decode().split("\n")
     assert (name, rest) == ("event: error", ["", ""])
     assert json.loads(data.removeprefix("data: "))["message"] == "no"
