@@ -1,5 +1,6 @@
 """The whole product as `make run` starts it, on free ports of the loopback address."""
 
+import os
 import re
 import signal
 import socket
@@ -9,6 +10,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +60,14 @@ class Stack:
     Endpoints are kept in `endpoints_file`, for this run only if none is given.
     """
 
-    def __init__(self, *options: str, ports: dict[str, int] | None = None, endpoints_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        *options: str,
+        ports: dict[str, int] | None = None,
+        endpoints_file: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environment` is what the processes find there besides what this one has."""
         self._folder = tempfile.TemporaryDirectory(prefix="sluice-stack-")
         kept = endpoints_file or Path(self._folder.name) / "endpoints.json"
         self.ports = ports or dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
@@ -67,6 +76,7 @@ class Stack:
         self.process = subprocess.Popen(
             [sys.executable, "tools/run.py", *flags, *options],
             cwd=ROOT,
+            env={**os.environ, **(environment or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -1,0 +1,277 @@
+"""Callers' limits through the whole product: what callers of each dialect see, and a Redis that comes and goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import openai
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2
+
+from tests.e2e.stack import Stack
+from tests.redis_server import RedisServer
+from tests.service.auth.key_files import write
+
+MODEL = "sluice-demo"
+ENCODER = "all-minilm-l6-v2"
+SCOPES = ["generate", "embed", "tokenize", "endpoints:read"]
+HELLO = [{"role": "user", "content": "Hello!"}]
+CHAT = {"model": MODEL, "messages": HELLO, "max_tokens": 4}
+TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class Door:
+    """A way to generate in one dialect: what is sent, and what its refusals say."""
+
+    path: str
+    body: dict[str, Any]
+    refusal: dict[str, Any]
+    max_tokens: tuple[str, ...]
+    too_large: int = 400
+    headers: dict[str, str] = field(default_factory=dict)
+    is_streamed: bool = False
+
+    @property
+    def key_id(self) -> str:
+        """Each has a key of its own."""
+        return "door" + "".join(filter(str.isalnum, self.path))[-24:]
+
+    def with_max_tokens(self, number: int) -> dict[str, Any]:
+        """The body with that many."""
+        *parents, name = self.max_tokens
+        body: dict[str, Any] = {**self.body}
+        inner = body
+        for parent in parents:
+            inner[parent] = {**inner.get(parent, {})}
+            inner = inner[parent]
+        inner[name] = number
+        return body
+
+
+OPENAI = {"error": {"type": "requests", "code": "rate_limit_exceeded", "param": None}}
+AZURE = {"error": "Too Many Requests", "status": 429}
+PASS = {"extra-parameters": "pass-through"}
+DOORS = [
+    Door("/v1/chat/completions", {"model": MODEL, "messages": HELLO}, OPENAI, ("max_completion_tokens",)),
+    Door(
+        "/v1/completions",
+        {"model": MODEL, "prompt": "Hello", "stream": True},
+        OPENAI,
+        ("max_tokens",),
+        is_streamed=True,
+    ),
+    Door(
+        "/v1/responses",
+        {"model": MODEL, "input": "Hello", "stream": True},
+        OPENAI,
+        ("max_output_tokens",),
+        is_streamed=True,
+    ),
+    Door(
+        f"/serving-endpoints/{MODEL}/invocations",
+        {"messages": HELLO, "stream": False},
+        {"error_code": "REQUEST_LIMIT_EXCEEDED"},
+        ("max_tokens",),
+    ),
+    Door(
+        "/chat/completions?api-version=2024-05-01-preview",
+        {"model": MODEL, "messages": HELLO},
+        AZURE,
+        ("max_tokens",),
+        too_large=422,
+    ),
+    Door(
+        f"/v2/models/{MODEL}/generate",
+        {"text_input": "Hello"},
+        {"error_type": "overloaded"},
+        ("parameters", "max_new_tokens"),
+    ),
+]
+
+
+class Guarded:
+    """The product with keys and a Redis."""
+
+    def __init__(self, stack: Stack, redis: RedisServer, keys: dict[str, str]) -> None:
+        self.stack = stack
+        self.redis = redis
+        self.keys = keys
+
+    def post(self, key_id: str, path: str, body: dict[str, Any]) -> httpx.Response:
+        """A request with a key."""
+        return httpx.post(self.stack.door + path, json=body, headers=self.bearing(key_id), timeout=TIMEOUT_S)
+
+    def bearing(self, key_id: str) -> dict[str, str]:
+        """The header that has the key."""
+        return {"authorization": f"Bearer {self.keys[key_id]}"}
+
+    def until(self, name: str, value: float) -> None:
+        """Return when the service's metric has that value."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while self.stack.metric(name) != value:
+            assert time.monotonic() < deadline, f"{name} is {self.stack.metric(name)}"
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """Service, gateway, Envoy and Redis; keys by the names that the tests use."""
+    path: Path = tmp_path_factory.mktemp("keys") / "keys.yaml"
+    limits: dict[str, dict[str, int]] = {
+        **{door.key_id: {"requests_per_minute": 1} for door in DOORS},
+        "sizes": {"max_tokens": 8, "max_n": 2},
+        "patient": {"input_tokens_per_minute": 3000},
+        "lost": {"requests_per_minute": 2},
+        "one": {"concurrent_requests": 1},
+        "small": {"input_tokens_per_minute": 5},
+    }
+    keys = write(path, **{key_id: {"scopes": SCOPES, "limits": values} for key_id, values in limits.items()})
+    redis = RedisServer()
+    environment = {
+        "SLUICE_SERVICE_AUTH__KEYS_FILE": str(path),
+        "SLUICE_SERVICE_QUOTA__REDIS_URL": redis.url,
+    }
+    stack = Stack(environment=environment)
+    try:
+        stack.wait_for("sluice is ready.")
+        yield Guarded(stack, redis, keys)
+    finally:
+        redis.close()
+        assert stack.stop() == 0, stack.output
+
+
+@pytest.mark.parametrize("door", DOORS, ids=[door.path for door in DOORS])
+def test_every_dialect_refuses_in_its_own_words(guarded: Guarded, door: Door) -> None:
+    """The first answer says that nothing is left; the second is the dialect's 429, with when to come again."""
+    first = guarded.post(door.key_id, door.path, door.body)
+    assert first.status_code == 200, first.text
+    assert first.headers["content-type"].startswith("text/event-stream" if door.is_streamed else "application/json")
+    assert first.headers["x-ratelimit-limit-requests"] == "1"
+    assert first.headers["x-ratelimit-remaining-requests"] == "0"
+    second = guarded.post(door.key_id, door.path, door.body)
+    assert second.status_code == 429
+    body = second.json()
+    for name, value in door.refusal.items():
+        assert (body[name] if not isinstance(value, dict) else {each: body[name][each] for each in value}) == value
+    assert "the limit of this key is 1 requests a minute; try again in" in second.text
+    assert 1 <= int(second.headers["retry-after"]) <= 60
+    assert second.headers["x-ratelimit-remaining-requests"] == "0"
+
+
+@pytest.mark.parametrize("door", DOORS, ids=[door.path for door in DOORS])
+def test_sizes_are_refused_by_the_callers_names(guarded: Guarded, door: Door) -> None:
+    """An answer longer than the key's limit is invalid, not too early: the field is named, and no retry asked for."""
+    answer = guarded.post("sizes", door.path, door.with_max_tokens(9))
+    assert answer.status_code == door.too_large, answer.text
+    assert f"{door.max_tokens[-1]}: must be at most 8, the limit of this key, not 9" in answer.text
+    assert "retry-after" not in answer.headers
+    assert guarded.post("sizes", door.path, door.with_max_tokens(8)).status_code == 200
+
+
+def test_what_never_fits_is_said_to(guarded: Guarded) -> None:
+    """A prompt above a minute's tokens is told so at once."""
+    answer = guarded.post("small", "/v1/embeddings", {"model": ENCODER, "input": "one two three four five six seven"})
+    assert answer.status_code == 400
+    assert "it can't be served at any time" in answer.text
+    assert answer.json()["error"]["param"] == "input"
+
+
+def test_openai_client_waits_as_long_as_it_is_told(guarded: Guarded) -> None:
+    """Its own retry, by `retry-after-ms`, comes when the bucket has enough: one refusal, then the answer."""
+    seen: list[tuple[int, str | None]] = []
+
+    def note(response: httpx.Response) -> None:
+        seen.append((response.status_code, response.headers.get("retry-after-ms")))
+
+    with httpx.Client(event_hooks={"response": [note]}, timeout=TIMEOUT_S) as http:
+        client = openai.OpenAI(
+            base_url=f"{guarded.stack.door}/v1", api_key=guarded.keys["patient"], http_client=http, max_retries=2
+        )
+        texts = ["word " * 58] * 48  # 60 tokens each
+        used = client.embeddings.create(model=ENCODER, input=texts).usage.prompt_tokens
+        assert 2700 <= used <= 3000
+        seen.clear()
+        answer = client.embeddings.with_raw_response.create(model=ENCODER, input=["word " * 58] * 6)
+    assert [status for status, _ in seen] == [429, 200]
+    assert int(seen[0][1] or 0) > 0
+    assert answer.headers["x-ratelimit-limit-tokens"] == "3000"
+    assert answer.headers["x-ratelimit-remaining-tokens"] == answer.headers["x-ratelimit-remaining-input-tokens"]
+
+
+@pytest.mark.parametrize("after_first_token", [False, True])
+def test_hang_up_frees_the_place(guarded: Guarded, *, after_first_token: bool) -> None:
+    """Who leaves a stream, before its first token or after, may send the next request."""
+    endless = {**CHAT, "max_tokens": 1500, "ignore_eos": True, "n": 4, "stream": True}
+    url, headers = f"{guarded.stack.door}/v1/chat/completions", guarded.bearing("one")
+    with httpx.Client(timeout=TIMEOUT_S) as client, client.stream("POST", url, json=endless, headers=headers) as answer:
+        assert answer.status_code == 200
+        lines = answer.iter_lines()  # kept, since its end would be the answer's
+        while after_first_token and '"content":"' not in next(lines).replace('"content":""', ""):
+            pass
+        refused = guarded.post("one", "/v1/chat/completions", CHAT)
+        assert refused.status_code == 429
+        assert refused.json()["error"]["type"] == "rate_limit_error"
+        assert refused.headers["retry-after"] == "1"
+    deadline = time.monotonic() + TIMEOUT_S
+    while guarded.post("one", "/v1/chat/completions", CHAT).status_code != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_grpc_callers_see_the_same(guarded: Guarded) -> None:
+    """Through Envoy, too: metadata with the answer, details with the refusal."""
+    key_id = DOORS[0].key_id
+    while guarded.post(key_id, DOORS[0].path, DOORS[0].body).status_code == 200:
+        pass
+    message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Hello")])
+    asked = chat_pb2.ChatRequest(model=MODEL, messages=[message])
+    with grpc.insecure_channel(f"127.0.0.1:{guarded.stack.ports['envoy']}") as channel:
+        stub = chat_pb2_grpc.ChatServiceStub(channel)
+        _, call = stub.Chat.with_call(asked, metadata=tuple(guarded.bearing("sizes").items()), timeout=TIMEOUT_S)
+        assert not [key for key, _ in call.initial_metadata() or () if key.startswith("x-ratelimit-")]
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.Chat(asked, metadata=tuple(guarded.bearing(key_id).items()), timeout=TIMEOUT_S)
+    error: Any = refused.value
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert dict(error.trailing_metadata())["x-ratelimit-remaining-requests"] == "0"
+    details = rpc_status.from_call(error).details
+    names = {detail.TypeName().rpartition(".")[2] for detail in details}
+    assert names == {"ErrorInfo", "QuotaFailure", "RetryInfo"}
+    assert any(detail.Is(error_details_pb2.QuotaFailure.DESCRIPTOR) for detail in details)
+
+
+def test_metrics_tell_keys_apart(guarded: Guarded) -> None:
+    """Tokens and refusals by key."""
+    assert guarded.post("sizes", "/v1/chat/completions", CHAT).status_code == 200
+    assert guarded.post("sizes", "/v1/chat/completions", {**CHAT, "n": 3}).status_code == 400
+    page = httpx.get(f"http://127.0.0.1:{guarded.stack.ports['service_metrics']}/metrics").text
+    lines = [line for line in page.splitlines() if line.startswith("sluice_quota_") and 'sluice_key="sizes"' in line]
+    kinds = [line for line in lines if line.startswith("sluice_quota_tokens")]
+    assert len(kinds) == 2
+    assert any('sluice_limit="max_n"' in line for line in lines if line.startswith("sluice_quota_refusals"))
+
+
+def test_callers_are_served_while_redis_is_away(guarded: Guarded) -> None:
+    """The replica goes on by itself, says so once in the log and in metrics, and counts with the others again."""
+
+    def statuses() -> list[int]:
+        return [guarded.post("lost", "/v1/chat/completions", CHAT).status_code for _ in range(3)]
+
+    assert statuses() == [200, 200, 429]
+    guarded.redis.kill()
+    assert statuses() == [200, 200, 429]
+    guarded.until("sluice_quota_store_lost", 1)
+    guarded.redis.start()
+    guarded.until("sluice_quota_store_lost", 0)
+    assert statuses() == [200, 200, 429]
+    assert guarded.stack.output.count("the quota store is lost") == 1
+    assert guarded.stack.output.count("the quota store is back") == 1
