@@ -21,7 +21,7 @@ generate:  ## make generated/ from proto/
 release-contract:  ## keep the contract of this version, which later ones must not break
 	@tools/install.sh dev npm validate && tools/release_contract.sh
 bench:  ## measure against llama.cpp's server and transformers serve, then the parts; see bench/README.md
-	@tools/install.sh bench native llama && for part in serving engine_step step_overhead long_prompt native_step speculation start quantization load_memory sampler_rows engine_worker gateway_stream way_out; do $(PY) -m bench.$$part || exit; done
+	@tools/install.sh bench native llama redis && for part in serving engine_step step_overhead long_prompt native_step speculation start quantization load_memory sampler_rows engine_worker gateway_stream way_out quota; do $(PY) -m bench.$$part || exit; done
 dist:  ## build wheels of the product and of the step in C++ into dist/, so that others need no compiler
 	@tools/install.sh run dist && ls dist
 clean:  ## remove all that was installed or built
