@@ -64,6 +64,7 @@ async def serve(
 ) -> None:
     """Serve on `listener` until told to stop, then until running requests have ended."""
     stop, drain = Stop(), Drain()
+    telemetry.watch_loop()
     async with ServiceClient.connect(settings, telemetry) as client:
         host, port = listener.getsockname()[:2]
         _LOGGER.info("listening", extra={"fields": {"host": host, "port": port, "target": settings.target}})

@@ -6,13 +6,15 @@ reads the registry; spans are made all the same, so that log lines have their tr
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from typing import Final
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
-from opentelemetry.metrics import Meter
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
@@ -20,6 +22,8 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Tracer
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
+from process.usage import ProcessUsage
 
 DISTRIBUTION: Final = "sluice"
 EXPORT_TIMEOUT_S: Final = 5  # a stop waits that long for a collector that doesn't answer
@@ -53,12 +57,31 @@ class ProcessTelemetry:
         self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
         self.tracer: Tracer = self._tracers.get_tracer(scope)
         self.meter: Meter = self._meters.get_meter(scope)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.meter.create_observable_gauge(
+            "process.thread.count", [_threads], "{thread}", "Threads of the process, native ones included."
+        )
+        self.meter.create_observable_gauge(
+            "sluice.event_loop.tasks", [self._tasks], "{task}", "Tasks of the event loop that have not ended."
+        )
+
+    def watch_loop(self) -> None:
+        """Show the running loop's tasks from now on."""
+        self._loop = asyncio.get_running_loop()
+
+    def _tasks(self, _options: CallbackOptions) -> list[Observation]:
+        return [] if self._loop is None else [Observation(len(asyncio.all_tasks(self._loop)))]
 
     def shutdown(self) -> None:
         """Send what is not yet sent, and end. It may block for seconds: call it off the loop, once, last."""
         with ThreadPoolExecutor(2) as pool:  # side by side: a collector that is gone costs its time-out only once
             for done in (pool.submit(self._tracers.shutdown), pool.submit(self._meters.shutdown)):
                 done.result()
+
+
+def _threads(_options: CallbackOptions) -> list[Observation]:
+    usage = ProcessUsage.of(os.getpid())
+    return [] if usage is None else [Observation(usage.num_threads)]
 
 
 def _version() -> dict[str, str]:

@@ -170,6 +170,9 @@ class Settings(ProcessSettings):
     max_heartbeat_age_s: Annotated[float, Field(gt=2)] = Field(
         30, description="age of an engine's heartbeat above which health is NOT_SERVING"
     )
+    max_stall_s: Annotated[float, Field(gt=2)] = Field(
+        60, description="age of an engine's heartbeat above which its process is ended and started again"
+    )
     drain_delay_s: Seconds = Field(3, description="at a stop: time to accept calls while health is NOT_SERVING")
     drain_timeout_s: Seconds = Field(30, description="at a stop: time for running calls to end, after drain_delay_s")
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 
 from opentelemetry.metrics import CallbackOptions, Observation
 
+from process.usage import ProcessUsage
+from service.engine.port import Engine
 from service.generation.stats import EngineStats
 from service.telemetry import Instruments, Telemetry
 
@@ -34,12 +36,22 @@ _COUNTERS: tuple[tuple[str, str, Callable[[EngineStats], int]], ...] = (
 )
 
 
+_PROCESS_GAUGES: tuple[tuple[str, str, str, Callable[[ProcessUsage], int]], ...] = (
+    ("memory", "By", "Resident memory of the engine's process.", lambda usage: usage.resident_bytes),
+    ("open_files", "{file}", "Open descriptors of the engine's process.", lambda usage: usage.num_descriptors),
+    ("threads", "{thread}", "Threads of the engine's process.", lambda usage: usage.num_threads),
+)
+
+
 class EngineMetrics:
-    """The engines' series. `observer(model)` goes to the engine of that model, then `add` shows its stats."""
+    """The engines' series. `observer(model)` goes to the engine of that model, then `add` shows its stats.
+
+    Engines in processes of their own show those's memory, descriptors and threads, too.
+    """
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._instruments = telemetry.instruments
-        self._stats: dict[str, Callable[[], EngineStats]] = {}
+        self._engines: dict[str, Engine] = {}
         for name, description, read in _GAUGES:
             telemetry.meter.create_observable_gauge(
                 f"sluice.engine.{name}", [self._callback(read)], description=description
@@ -48,18 +60,32 @@ class EngineMetrics:
             telemetry.meter.create_observable_counter(
                 f"sluice.engine.{name}", [self._callback(read)], description=description
             )
+        for name, unit, description, show in _PROCESS_GAUGES:
+            telemetry.meter.create_observable_gauge(
+                f"sluice.engine.process.{name}", [self._process_callback(show)], unit, description
+            )
 
     def observer(self, model: str) -> StepHistograms:
         """Who is told of the steps of `model`'s engine."""
         return StepHistograms(model, self._instruments)
 
-    def add(self, model: str, stats: Callable[[], EngineStats]) -> None:
-        """Show `model`, whose engine's last stats `stats()` returns in any thread."""
-        self._stats = {**self._stats, model: stats}  # replaced, not changed: another thread may be reading
+    def add(self, model: str, engine: Engine) -> None:
+        """Show `model`, whose engine tells its last stats in any thread."""
+        self._engines = {**self._engines, model: engine}  # replaced, not changed: another thread may be reading
 
     def _callback(self, read: Callable[[EngineStats], int]) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_options: CallbackOptions) -> list[Observation]:
-            return [Observation(read(stats()), {_MODEL: model}) for model, stats in self._stats.items()]
+            return [Observation(read(engine.stats()), {_MODEL: model}) for model, engine in self._engines.items()]
+
+        return observe
+
+    def _process_callback(
+        self, show: Callable[[ProcessUsage], int]
+    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_options: CallbackOptions) -> Iterable[Observation]:
+            for model, engine in self._engines.items():
+                if (pid := engine.pid) is not None and (usage := ProcessUsage.of(pid)) is not None:
+                    yield Observation(show(usage), {_MODEL: model})
 
         return observe
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -211,7 +212,7 @@ class Server:
             served = await load_model(model, self._metrics.observer(model.name))
             served.engine.start()
             self.registry.add(served)
-            self._metrics.add(model.name, served.engine.stats)
+            self._metrics.add(model.name, served.engine)
             _log.info("model is ready", extra={"fields": {"model": model.name}})
         configured = [_configured(self.registry, endpoint) for endpoint in self._settings.endpoints]
         self.registry.endpoints = EndpointTable(configured, made, file)
@@ -220,14 +221,23 @@ class Server:
     async def watch(self) -> None:
         """Keep health in step with the engines' heartbeats. Raises EngineDied as soon as one has died."""
         failures = {served.engine.failed: served.name for served in self.registry}
+        checked_at = time.monotonic()
         while True:
             done, _ = await asyncio.wait(failures, timeout=_HEARTBEAT_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
             for failed in done:
                 await self.health.enter(Phase.FAILED)
                 reason = failed.result()
                 raise EngineDied(f"the engine of {failures[failed]} died: {type(reason).__name__}: {reason}")
-            ages = [served.engine.heartbeat_age_s for served in self.registry]
-            await self.health.set_stalled(max(ages) > self._settings.max_heartbeat_age_s)
+            ages = {served.name: served.engine.heartbeat_age_s for served in self.registry}
+            await self.health.set_stalled(max(ages.values()) > self._settings.max_heartbeat_age_s)
+            # Where this process stood still itself, there may be heartbeats that it hasn't read yet.
+            was_late = time.monotonic() - checked_at > 2 * _HEARTBEAT_CHECK_S
+            checked_at = time.monotonic()
+            for served in self.registry:
+                if not was_late and ages[served.name] > self._settings.max_stall_s and served.engine.pid is not None:
+                    message = "%s: the engine has not moved for %.0f s, and its process is ended"
+                    _log.error(message, served.name, ages[served.name])
+                    served.engine.kill()
 
     async def drain(self, delay_s: float | None = None) -> None:
         """Send new callers away, then wait for the running ones as long as the settings say, then end them.
@@ -278,6 +288,7 @@ async def serve(settings: Settings, load_model: LoadModel, stop: Stop) -> None:
         check_free(settings.metrics_host, settings.metrics_port)
         page = MetricsPage(telemetry.registry, settings.metrics_host, settings.metrics_port)
         try:
+            telemetry.watch_loop()
             await _serve(Server(settings, telemetry), settings, load_model, stop)
         finally:
             page.close()

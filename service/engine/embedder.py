@@ -34,6 +34,10 @@ class OpenEmbedding:
         """Whether each input has its vector."""
         return len(self._vectors) == len(self._inputs)
 
+    def words(self) -> None:
+        """None: to an encoder all texts are alike."""
+        return
+
     def start(self) -> None:
         """What has begun is told with its first vector."""
 

@@ -13,6 +13,7 @@ from service.engine.link import Link
 from service.engine.mail import Abort, Check, Mail, Output, Report
 from service.engine.port import StepObserver
 from service.engine.retry import retry_after_s
+from service.engine.suspects import Suspects
 from service.generation.errors import (
     DeadlineExceeded,
     EngineClosed,
@@ -41,6 +42,9 @@ class Opened(Protocol):
     def is_complete(self) -> bool:
         """Whether the engine's side has nothing more to do for it."""
 
+    def words(self) -> str | None:
+        """What it is, in words for `Suspects`; None if it is none of theirs."""
+
     def start(self) -> None:
         """Its computing has begun."""
 
@@ -52,9 +56,13 @@ class Opened(Protocol):
 
 
 class Errand:
-    """What the engine's side does once, at a time of its own: a constraint to compile, a check."""
+    """What the engine's side does once, at a time of its own: a constraint to compile, a check.
 
-    def __init__(self) -> None:
+    `words` tell what it is, if others may ask for the same again.
+    """
+
+    def __init__(self, words: str | None = None) -> None:
+        self._words = words
         self.started = asyncio.Event()
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -62,6 +70,10 @@ class Errand:
     def is_complete(self) -> bool:
         """False, since the engine's side keeps what it has made until it is aborted."""
         return False
+
+    def words(self) -> str | None:
+        """What was asked for, if it isn't done."""
+        return None if self.done.done() else self._words
 
     def start(self) -> None:
         """It has begun."""
@@ -109,6 +121,16 @@ class EngineFront(Generic[OpenedT]):
         self._stats = EngineStats()
         self._stats_before: EngineStats | None = None  # counts of the engine's sides that have died
         self._heartbeat = time.monotonic()
+        self._suspects = Suspects()
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the engine's side; None if it is this one, or away."""
+        return self._link.pid
+
+    def kill(self) -> None:
+        """End the engine's side, which has stalled, if it is a process; then it is started again."""
+        self._link.kill()
 
     def start(self) -> None:
         """Begin to serve, on the running loop."""
@@ -196,6 +218,8 @@ class EngineFront(Generic[OpenedT]):
         self._back_at = None if back_in_s is None else self._clock() + back_in_s
         self._stats_before = self._stats
         self._stats = _add(EngineStats(), self._stats)
+        for words in {words for opened in self._opened.values() if (words := opened.words()) is not None}:
+            self._suspects.note(words)
         for opened in self._opened.values():
             error = EngineFailed("the engine has failed")
             error.__cause__ = reason

@@ -46,6 +46,10 @@ class OpenGeneration:
         """Whether all requests of the stream have ended."""
         return self._stream.is_complete
 
+    def words(self) -> str | None:
+        """The request, if it isn't done."""
+        return None if self.is_complete else words_of(self.request)
+
     def start(self) -> None:
         """Its first step was computed."""
         self.is_waiting = False
@@ -109,6 +113,9 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         try:
             yield stream
         finally:
+            if self._suspects and stream.is_complete and not self.is_restarting:
+                for request in requests:
+                    self._suspects.clear(words_of(request))
             self._leave(*serials)
             stream.close()
 
@@ -120,6 +127,20 @@ class GeneratorFront(EngineFront[OpenGeneration]):
             max_model_len=self.max_model_len,
             max_choices=self._config.max_batch_sequences,
         )
+        if self._suspects:
+            self._check_suspicion(request)
+
+    def _check_suspicion(self, request: GenerationRequest) -> None:
+        words = words_of(request)
+        self._suspects.check(words, request.prompt_field)
+        if request.constraint is not None:
+            self._suspects.check(repr(request.constraint), request.prompt_field)
+        if not self._suspects.must_be_alone(words):
+            return
+        for each in self._requests():
+            if self._suspects.must_be_alone(words_of(each.request)):
+                message = "the engine has failed beside this request, which has to wait for others of which that is so"
+                raise EngineOverloaded(message, retry_after_s(self._clock() - each.arrived))
 
     def _check_room(self, requests: abc.Sequence[GenerationRequest]) -> None:
         waiting = [each for each in self._requests() if each.is_waiting]
@@ -179,7 +200,7 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         for other, serial, _ in compiling:
             if other == constraint:
                 return serial
-        errand = Errand()
+        errand = Errand(repr(constraint))
         serial = self._open(errand, partial(Compile, constraint=constraint))
         compiling.append((constraint, serial, errand))
         return serial
@@ -207,3 +228,13 @@ class GeneratorFront(EngineFront[OpenGeneration]):
                 await work
         except TimeoutError:
             raise error from None
+
+
+def words_of(request: GenerationRequest) -> str:
+    """What makes a request the same when it is asked again, by whomever and with whatever seed."""
+    sampling = replace(request.sampling, seed=None)
+    same = replace(
+        request, request_id="", caller_id="", weight=1, priority=0, deadline=None, sampling=sampling, cuts={},
+        prompt_token_ids=[],
+    )  # fmt: skip
+    return f"{same!r} {list(request.prompt_token_ids)!r}"

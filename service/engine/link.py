@@ -29,6 +29,13 @@ class Link(Protocol):
     def start(self, receiver: Receiver) -> None:
         """Let the engine's side run, and tell `receiver` on the running loop."""
 
+    @property
+    def pid(self) -> int | None:
+        """The process of the engine's side; None if it is this one, or away."""
+
+    def kill(self) -> None:
+        """End the engine's side at once if it is a process, as if it had died by itself."""
+
     def send(self, mail: Mail) -> None:
         """Returns at once. Mail to an engine that has died is lost."""
 

@@ -39,6 +39,13 @@ class Engine(Protocol):
         """Seconds since the engine last began a step or, when idle, looked for work: about a second at most then."""
 
     @property
+    def pid(self) -> int | None:
+        """The process of the engine's side; None if it is this one, or away."""
+
+    def kill(self) -> None:
+        """End the engine's side, which has stalled, if it is a process; then it is started again."""
+
+    @property
     def num_open(self) -> int:
         """Requests whose callers have not left."""
 

@@ -62,6 +62,11 @@ class ProcessLink:
         """The process's id; None before the launch and while it is started again."""
         return self._worker.process.pid if self._worker else None
 
+    def kill(self) -> None:
+        """End the process at once; it is started again."""
+        if self._worker is not None:
+            self._worker.process.kill()
+
     def launch(self) -> Any:
         """Start the process and wait until it has loaded; return the description that the recipe made.
 

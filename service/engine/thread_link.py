@@ -28,6 +28,14 @@ class ThreadLink:
         self._mailbox: Mailbox = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
+    @property
+    def pid(self) -> None:
+        """None: it is this process."""
+        return
+
+    def kill(self) -> None:
+        """Do nothing: a thread can't be ended."""
+
     def start(self, receiver: Receiver) -> None:
         """Start the thread, and tell `receiver` on the running loop."""
         self._receiver = receiver
