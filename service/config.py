@@ -119,7 +119,9 @@ class QuotaSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     redis_url: Annotated[str, Field(pattern=r"^(rediss?|unix)://")] | None = Field(
-        None, description="Redis or Valkey server in which replicas count together; unset: each counts alone"
+        None,
+        repr=False,  # it may have a password
+        description="Redis or Valkey server in which replicas count together; unset: each counts alone",
     )
     redis_timeout_s: Interval = Field(1, description="time after which a Redis that doesn't answer counts as lost")
     on_store_loss: Literal["local", "refuse"] = Field(
@@ -131,6 +133,16 @@ class QuotaSettings(BaseModel):
     limits_by_model: dict[ModelName, LimitsEntry] = Field(
         {}, description="limits of all callers together, by a model's name or a pattern"
     )
+
+    @field_validator("redis_url")
+    @classmethod
+    def _can_be_connected_to(cls, url: str | None) -> str | None:
+        if url is not None:
+            # Imported late: most services count alone.
+            from service.quota.redis_store import check_url  # noqa: PLC0415
+
+            check_url(url)
+        return url
 
 
 class Settings(ProcessSettings):

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from service.call import current_call, current_caller
 from service.quota.charge import Charge
+from service.quota.errors import LimitExceeded, LimitReached
 from service.quota.limit import Measure
 from service.quota.quota import TOKENS, Quota
 from service.quota.standing import Standing, rate_limit_headers
@@ -15,8 +16,13 @@ from service.quota.standing import Standing, rate_limit_headers
 @asynccontextmanager
 async def admitted(quota: Quota, model: str, uses: Collection[Measure] = TOKENS) -> AsyncIterator[Charge]:
     """Let the current call use `model` for as long as the block runs. Raises as `Quota.admit` does."""
-    async with quota.admit(current_caller(), model, _tell, uses) as charge:
-        yield charge
+    try:
+        async with quota.admit(current_caller(), model, _tell, uses) as charge:
+            yield charge
+    except (LimitReached, LimitExceeded) as refusal:
+        if (call := current_call()) is not None:
+            call.tell({"limit": refusal.limit.measure.value, "limited": refusal.limit.subject})
+        raise
 
 
 def _tell(standings: Sequence[Standing]) -> None:

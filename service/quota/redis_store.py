@@ -23,6 +23,14 @@ _MAX_RENEWED = 500  # in one script, which holds up all others
 _PROBE_MS = 1000
 
 
+def check_url(url: str) -> None:
+    """Raise ValueError for a URL that no connection can be made by. Nothing is connected."""
+    try:
+        BlockingConnectionPool.from_url(url).make_connection()  # type: ignore[no-untyped-call]
+    except TypeError as error:  # an option that no connection has
+        raise ValueError(str(error).rpartition(") got an ")[2]) from error
+
+
 class RedisStore:
     """A `Store` whose buckets are everybody's. No call takes longer than `timeout_s`.
 
@@ -31,7 +39,7 @@ class RedisStore:
     """
 
     def __init__(self, url: str, timeout_s: float, lease_s: float = _LEASE_S) -> None:
-        """Connects when it is first used. Raises ValueError for a URL that isn't one of Redis."""
+        """Connects when it is first used. `url` must pass `check_url`."""
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=_MAX_CONNECTIONS,

@@ -213,6 +213,12 @@ def test_bad_endpoint_is_one_line_with_its_place(old: str, new: str, words: str,
         ("port: [", "service.yaml"),
         ("- port", "service.yaml: must be a mapping of settings by name"),
         ("models: [{name: a, path: b, engine: {blok_size: 1}}]", "models.0.engine.blok_size"),
+        ("quota: {redis_url: 'http://h'}", "quota.redis_url: "),
+        ("quota: {redis_url: 'redis://h:x'}", "quota.redis_url: Port could not be cast to integer value as 'x'"),
+        ("quota: {redis_url: 'redis://h?foo=1'}", "quota.redis_url: unexpected keyword argument 'foo'"),
+        ("quota: {on_store_loss: guess}", "quota.on_store_loss: "),
+        ("quota: {limits_by_model: {a: {max_n: 0}}}", "quota.limits_by_model.a: max_n must be at least 1, not 0"),
+        ("quota: {limits_by_model: {a: {requests: 1}}}", "quota.limits_by_model.a.requests: unknown setting"),
     ],
 )
 def test_bad_file_is_one_line_with_its_name(text: str, words: str, tmp_path: Path) -> None:

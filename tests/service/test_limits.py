@@ -195,6 +195,16 @@ async def test_what_the_engine_has_no_room_for_is_free(tmp_path: Path) -> None:
         await team.run.until_idle()
 
 
+async def test_log_tells_the_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A refused call's line has the key, the limit that was reached, and whose it is."""
+    caplog.set_level("INFO", "sluice.access")
+    async with limited(tmp_path, {"max_n": 1}) as team:
+        await refused(team.stream(n=2))
+        await until(lambda: bool(caplog.records))
+    fields: dict[str, str] = vars(caplog.records[-1])["fields"]
+    assert (fields["key"], fields["limit"], fields["limited"]) == ("team", "max_n", "key:team")
+
+
 async def test_two_services_share_a_redis(tmp_path: Path, redis: RedisServer) -> None:
     """What a caller used at one it can't use at the other; while Redis is away each counts alone, or refuses."""
     limits = {"requests_per_minute": 1}
