@@ -7,8 +7,10 @@ from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, Final
 
+from gateway.openapi.headers import HEADERS, header_references
 from gateway.openapi.limits import add_limits
 from gateway.openapi.schema import Schema, to_schemas
+from gateway.routes.handler import Generation
 from gateway.routes.operation import Body, Operation, Parameter
 from gateway.routes.surface import Surface
 
@@ -54,6 +56,7 @@ def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": schemas,
+            "headers": HEADERS,
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -75,6 +78,9 @@ def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]
             **{str(status): _error(status, error) for status in READ_ERRORS},
         },
     }
+    for status, response in described["responses"].items():
+        if headers := header_references(int(status), is_limited=isinstance(each.handler, Generation)):
+            response["headers"] = headers
     if each.bodies:
         media: dict[str, Any] = {"schema": _any([body.kind for body in each.bodies], by_type)}
         media["examples"] = {body.kind.__name__: {"value": dict(body.example)} for body in each.bodies}

@@ -99,6 +99,20 @@ def test_examples_of_parameters_go_with_the_bodies(document: dict[str, Any]) -> 
     )
 
 
+def test_headers_of_limits_and_retries_are_described(document: dict[str, Any]) -> None:
+    """Where something is generated, answers and refusals may say what is left; where to wait, for how long."""
+    generates = document["paths"]["/v1/chat/completions"]["post"]["responses"]
+    looks_up = document["paths"]["/v1/models"]["get"]["responses"]
+    retry = {"retry-after", "retry-after-ms"}
+    assert set(generates["429"]["headers"]) == retry | set(generates["200"]["headers"])
+    assert "x-ratelimit-remaining-tokens" in generates["200"]["headers"]
+    assert set(generates["503"]["headers"]) == set(looks_up["503"]["headers"]) == retry
+    assert "headers" not in looks_up["200"]
+    for name, reference in generates["429"]["headers"].items():
+        assert reference == {"$ref": f"#/components/headers/{name}"}
+        assert document["components"]["headers"][name]["description"]
+
+
 def test_unknown_fields_are_refused_in_every_body(document: dict[str, Any]) -> None:
     """A generator of clients sees that there is nothing beside what is listed."""
     schemas = document["components"]["schemas"]
