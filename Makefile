@@ -3,7 +3,7 @@ PY := .venv/bin/python
 BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 
-.PHONY: help run test test-fast check sanitize generate release-contract bench dist clean
+.PHONY: help run test test-fast check sanitize generate envoy-filter release-contract bench dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
@@ -22,6 +22,8 @@ release-contract:  ## keep the contract of this version, which later ones must n
 	@tools/install.sh dev npm validate && tools/release_contract.sh
 bench:  ## measure against llama.cpp's server and transformers serve, then the parts; see bench/README.md
 	@tools/install.sh bench native llama redis && for part in serving engine_step step_overhead long_prompt native_step speculation start quantization load_memory sampler_rows engine_worker gateway_stream way_out quota; do $(PY) -m bench.$$part || exit; done
+envoy-filter:  ## build envoy/connections_by_address.c into envoy/envoy.yaml
+	@tools/install.sh run zig && $(PY) tools/envoy_filter.py .cache/zig/ziglang/zig
 dist:  ## build wheels of the product and of the step in C++ into dist/, so that others need no compiler
 	@tools/install.sh run dist && ls dist
 clean:  ## remove all that was installed or built

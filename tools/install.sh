@@ -12,6 +12,7 @@
 #   clients   other vendors' SDKs for the tests, each in an environment of its own, since their dependencies disagree
 #   browser   headless Chromium, for the tests of pages
 #   shell     shellcheck
+#   zig       PyPI's C compiler, for Envoy's filter
 #   redis     Redis' server, for the tests of limits that replicas share
 # A part that is installed already is skipped, until a file that pins its versions changes.
 set -euo pipefail
@@ -59,9 +60,8 @@ native_compiler() {  # native_compiler c++|zig: what CMake needs to find that co
     esac
     if [ ${#missing[@]} -gt 0 ]; then apt "${missing[@]}"; fi
     if [ "$1" = c++ ]; then return; fi
+    zig_part
     if [ ! "$zig/c++" -nt constraints.txt ]; then
-        say "installing the compiler zig into .cache/zig; about 400 MB"
-        .venv/bin/pip install --quiet --disable-pip-version-check --upgrade --target "$zig" -c constraints.txt ziglang
         local tool
         # By itself zig compiles for the CPU that it runs on, all instruction sets alike.
         for tool in ar ranlib "c++ -mcpu=baseline"; do
@@ -71,6 +71,13 @@ native_compiler() {  # native_compiler c++|zig: what CMake needs to find that co
         done
     fi
     export CXX=$zig/c++ CMAKE_ARGS="-DCMAKE_AR=$zig/ar -DCMAKE_RANLIB=$zig/ranlib"
+}
+
+zig_part() {
+    [ .cache/zig/.installed -nt constraints.txt ] && return
+    say "installing the compiler zig into .cache/zig; about 400 MB"
+    .venv/bin/pip install --quiet --disable-pip-version-check --upgrade --target .cache/zig -c constraints.txt ziglang
+    touch .cache/zig/.installed
 }
 
 dist_part() {
@@ -171,7 +178,8 @@ for part in "$@"; do
         clients) clients_part ;;
         browser) browser_part ;;
         shell) shell_part ;;
+        zig) zig_part ;;
         redis) redis_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients browser shell redis" ;;
+        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients browser shell redis zig" ;;
     esac
 done

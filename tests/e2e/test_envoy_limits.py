@@ -1,26 +1,19 @@
 """Each of Envoy's limits (docs/envoy.md), reached by what it is against: a flood must not harm whoever is polite."""
 
 import contextlib
-import select
-import socket
-import subprocess
-import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import grpc
 import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from tests.e2e.crowd import SlowUpstream, connections, door_with, full_backlog, health, is_closed, serves
 from tests.e2e.door import Door, http_filter
 from tests.e2e.stack import Stack, free_ports
 from tools.envoy_config import connection_manager
 
-CHAT = {"model": "sluice-demo", "max_tokens": 4, "messages": [{"role": "user", "content": "Hello!"}]}
 HALF_REST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{"
 HALF_GRPC = (
     b"POST /sluice.v1.ChatService/Chat HTTP/1.1\r\nhost: a\r\ncontent-type: application/grpc-web+proto\r\n"
@@ -29,57 +22,33 @@ HALF_GRPC = (
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)  # and empty settings
 
 
-def serves(door: Door) -> None:
-    """Operators, REST and gRPC are answered."""
-    for path in ("healthz", "readyz"):
-        assert httpx.get(f"{door.url}/{path}", timeout=20).status_code == 200
-    assert httpx.post(f"{door.url}/v1/chat/completions", json=CHAT, timeout=20).status_code == 200
-    assert health(door) == "OK"
+def test_connections_are_limited_by_address(stack: Stack) -> None:
+    """What an address opens beyond its limit is closed at once, what it had goes on, and others are let in."""
 
+    def change(config: dict[str, Any]) -> None:
+        (chain,) = config["static_resources"]["listeners"][0]["filter_chains"]
+        chain["filters"][0]["typed_config"]["config"]["configuration"]["value"] = "10"
 
-def health(door: Door) -> str:
-    """The status of a health check over gRPC."""
-    with grpc.insecure_channel(door.target) as channel:
-        try:
-            stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
-            stub.Check(health_pb2.HealthCheckRequest(), timeout=20)
-        except grpc.RpcError as error:
-            return str(error.code().name)
-    return "OK"
-
-
-@contextlib.contextmanager
-def connections(door: Door, count: int, content: bytes = b"") -> Iterator[list[socket.socket]]:
-    """Open connections, on each of which `content` was sent."""
-    with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context(socket.create_connection(("127.0.0.1", door.port))) for _ in range(count)]
-        for each in opened:
-            each.sendall(content)
-        yield opened
-
-
-def is_closed(connection: socket.socket, timeout_s: float = 20) -> bool:
-    """Whether the other end closes it, after whatever it still sends."""
-    connection.settimeout(timeout_s)
-    try:
-        while connection.recv(1 << 16):
-            pass
-    except TimeoutError:
-        return False
-    except ConnectionError:
-        pass
-    return True
-
-
-def door_with(stack: Stack, change: Callable[[dict[str, Any]], None]) -> Door:
-    """A door to the product with some numbers changed."""
-    return Door(stack.ports["gateway"], stack.ports["service"], change)
+    with door_with(stack, change) as door, connections(door, 10) as opened:
+        for _ in range(2):  # what is closed is counted no more
+            with connections(door, 30) as refused:
+                assert all(is_closed(each) for each in refused)
+            with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2")) as other:
+                assert other.get(f"{door.url}/v1/models").status_code == 200
+            opened[0].sendall(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert opened[0].recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        opened.pop().close()
+        door.until(lambda: door.stat("http.front_door.downstream_cx_active") == 9)
+        assert httpx.get(f"{door.url}/v1/models").status_code == 200
 
 
 @pytest.mark.parametrize("half", [HALF_REST, HALF_GRPC], ids=["REST", "gRPC"])
 def test_half_sent_bodies_stop_nobody(stack: Stack, half: bytes) -> None:
     """1,100 bodies that never end take no connection and no call of what stands behind."""
-    with Door(stack.ports["gateway"], stack.ports["service"]) as door, connections(door, 1100, half):
+    with contextlib.ExitStack() as flood:
+        door = flood.enter_context(Door(stack.ports["gateway"], stack.ports["service"]))
+        for address in ("127.0.0.2", "127.0.0.3"):
+            flood.enter_context(connections(door, 550, half, address))
         serves(door)
         assert door.stat("http.front_door.downstream_rq_active") >= 1100
         assert door.stat("cluster.gateway.upstream_rq_active") == 0
@@ -247,129 +216,3 @@ def test_a_reader_that_stopped_is_cut_off(stack: Stack) -> None:
             door.until(lambda: door.stat("http.front_door.downstream_cx_total") > 0)
             door.until(lambda: door.stat("http.front_door.downstream_rq_active") == 0)
             assert is_closed(connection)
-
-
-def only(action: str) -> Callable[[dict[str, Any]], None]:
-    """A heap that is full from the start, and one action against it."""
-
-    def change(config: dict[str, Any]) -> None:
-        manager = config["overload_manager"]
-        manager["resource_monitors"][1]["typed_config"]["max_heap_size_bytes"] = 1
-        manager["actions"] = [each for each in manager["actions"] if each["name"].endswith("." + action)]
-
-    return change
-
-
-def test_a_full_heap_stops_requests(stack: Stack) -> None:
-    """503 with when to come back, over gRPC UNAVAILABLE."""
-    with Door(stack.ports["gateway"], stack.ports["service"], only("stop_accepting_requests"), healthy=False) as door:
-        door.until(lambda: door.stat("overload.envoy.overload_actions.stop_accepting_requests.active") == 1)
-        answer = httpx.get(f"{door.url}/v1/models")
-        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-        assert answer.json()["error"]["type"] == "server_error"
-        assert health(door) == "UNAVAILABLE"
-
-
-def test_a_full_heap_stops_connections(stack: Stack) -> None:
-    """No new connection is taken up."""
-    with Door(
-        stack.ports["gateway"], stack.ports["service"], only("stop_accepting_connections"), healthy=False
-    ) as door:
-        door.until(lambda: door.stat("overload.envoy.overload_actions.stop_accepting_connections.active") == 1)
-        with connections(door, 3, b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n") as opened:
-            assert not select.select(opened, [], [], 1)[0]
-        assert door.stat("http.front_door.downstream_cx_total") == 0
-
-
-def test_a_full_heap_ends_keep_alive(stack: Stack) -> None:
-    """Connections end with their answer."""
-    with door_with(stack, only("disable_http_keepalive")) as door:
-        door.until(lambda: door.stat("overload.envoy.overload_actions.disable_http_keepalive.active") == 1)
-        assert httpx.get(f"{door.url}/v1/models").headers["connection"] == "close"
-
-
-def test_a_full_heap_shortens_idle_times(stack: Stack) -> None:
-    """Idle connections are closed after seconds instead of minutes."""
-    with door_with(stack, only("reduce_timeouts")) as door:
-        door.until(lambda: door.stat("overload.envoy.overload_actions.reduce_timeouts.scale_percent") == 100)
-        with connections(door, 1) as (connection,):
-            assert is_closed(connection)
-
-
-def test_a_full_heap_resets_the_largest_streams(stack: Stack, tmp_path: Path) -> None:
-    """A caller for whom Envoy has to hold 20 MiB loses its stream where the heap has no room; others don't."""
-    pressure = "overload.envoy.resource_monitors.fixed_heap.pressure"
-    (tmp_path / "body").write_bytes(bytes(20 << 20))
-
-    def heap_of(num_mib: int) -> Callable[[dict[str, Any]], None]:
-        def change(config: dict[str, Any]) -> None:
-            only("reset_high_memory_stream")(config)
-            heap = config["overload_manager"]["resource_monitors"][1]["typed_config"]
-            heap["max_heap_size_bytes"] = num_mib << 20
-
-        return change
-
-    def send(door: Door) -> int:
-        command = ["curl", "--http2-prior-knowledge", "--limit-rate", "16M", "--silent", "--data-binary"]
-        command += [f"@{tmp_path / 'body'}", f"{door.url}/v1/chat/completions"]
-        return subprocess.run(command, check=False, capture_output=True, timeout=60).returncode
-
-    with door_with(stack, heap_of(100)) as door:
-        door.until(lambda: door.stat(pressure) > 0)
-        num_mib_idle = door.stat(pressure)  # in percent of 100 MiB
-        assert send(door) == 0
-    with door_with(stack, heap_of((num_mib_idle + 8) * 5 // 4)) as door:  # 8 MiB more are four fifths of it
-        assert send(door) == 92  # curl's code for a stream that was reset
-        serves(door)
-
-
-class SlowUpstream:
-    """An HTTP server: /v1/slow waits for `release`, /v1/large is 32 MiB, all else is empty."""
-
-    def __init__(self) -> None:
-        self.release = release = threading.Event()
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                if self.path == "/v1/slow":
-                    release.wait(30)
-                body = bytes(32 << 20) if self.path == "/v1/large" else b""
-                self.send_response(200)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                with contextlib.suppress(ConnectionError):
-                    self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the library's name
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.release.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
-@contextlib.contextmanager
-def full_backlog() -> Iterator[int]:
-    """A port where connecting never succeeds and is never refused."""
-    with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        port: int = listener.getsockname()[1]
-        for _ in range(4):
-            waiting = stack.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(("127.0.0.1", port))
-        yield port

@@ -1,0 +1,123 @@
+"""Callers by the hundred, and upstreams that don't answer: what a front door is tried with."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+import grpc
+import httpx
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.e2e.door import Door
+from tests.e2e.stack import Stack
+
+CHAT = {"model": "sluice-demo", "max_tokens": 4, "messages": [{"role": "user", "content": "Hello!"}]}
+
+
+def serves(door: Door) -> None:
+    """Operators, REST and gRPC are answered."""
+    for path in ("healthz", "readyz"):
+        assert httpx.get(f"{door.url}/{path}", timeout=20).status_code == 200
+    assert httpx.post(f"{door.url}/v1/chat/completions", json=CHAT, timeout=20).status_code == 200
+    assert health(door) == "OK"
+
+
+def health(door: Door) -> str:
+    """The status of a health check over gRPC."""
+    with grpc.insecure_channel(door.target) as channel:
+        try:
+            stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
+            stub.Check(health_pb2.HealthCheckRequest(), timeout=20)
+        except grpc.RpcError as error:
+            return str(error.code().name)
+    return "OK"
+
+
+@contextlib.contextmanager
+def connections(
+    door: Door, count: int, content: bytes = b"", address: str = "127.0.0.1"
+) -> Iterator[list[socket.socket]]:
+    """Open connections from a local address, on each of which `content` was sent."""
+    with contextlib.ExitStack() as stack:
+        opened = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", door.port), source_address=(address, 0)))
+            for _ in range(count)
+        ]
+        for each in opened:
+            each.sendall(content)
+        yield opened
+
+
+def is_closed(connection: socket.socket, timeout_s: float = 20) -> bool:
+    """Whether the other end closes it, after whatever it still sends."""
+    connection.settimeout(timeout_s)
+    try:
+        while connection.recv(1 << 16):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        pass
+    return True
+
+
+def door_with(stack: Stack, change: Callable[[dict[str, Any]], None]) -> Door:
+    """A door to the product with some numbers changed."""
+    return Door(stack.ports["gateway"], stack.ports["service"], change)
+
+
+class SlowUpstream:
+    """An HTTP server: /v1/slow waits for `release`, /v1/large is 32 MiB, all else is empty."""
+
+    def __init__(self) -> None:
+        self.release = release = threading.Event()
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                if self.path == "/v1/slow":
+                    release.wait(30)
+                body = bytes(32 << 20) if self.path == "/v1/large" else b""
+                self.send_response(200)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                with contextlib.suppress(ConnectionError):
+                    self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the library's name
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@contextlib.contextmanager
+def full_backlog() -> Iterator[int]:
+    """A port where connecting never succeeds and is never refused."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port: int = listener.getsockname()[1]
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))
+        yield port

@@ -1,0 +1,87 @@
+"""What Envoy does when its heap is full."""
+
+import select
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.e2e.crowd import connections, door_with, health, is_closed, serves
+from tests.e2e.door import Door
+from tests.e2e.stack import Stack
+
+
+def only(action: str) -> Callable[[dict[str, Any]], None]:
+    """A heap that is full from the start, and one action against it."""
+
+    def change(config: dict[str, Any]) -> None:
+        manager = config["overload_manager"]
+        manager["resource_monitors"][1]["typed_config"]["max_heap_size_bytes"] = 1
+        manager["actions"] = [each for each in manager["actions"] if each["name"].endswith("." + action)]
+
+    return change
+
+
+def test_a_full_heap_stops_requests(stack: Stack) -> None:
+    """503 with when to come back, over gRPC UNAVAILABLE."""
+    with Door(stack.ports["gateway"], stack.ports["service"], only("stop_accepting_requests"), healthy=False) as door:
+        door.until(lambda: door.stat("overload.envoy.overload_actions.stop_accepting_requests.active") == 1)
+        answer = httpx.get(f"{door.url}/v1/models")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["error"]["type"] == "server_error"
+        assert health(door) == "UNAVAILABLE"
+
+
+def test_a_full_heap_stops_connections(stack: Stack) -> None:
+    """No new connection is taken up."""
+    with Door(
+        stack.ports["gateway"], stack.ports["service"], only("stop_accepting_connections"), healthy=False
+    ) as door:
+        door.until(lambda: door.stat("overload.envoy.overload_actions.stop_accepting_connections.active") == 1)
+        with connections(door, 3, b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n") as opened:
+            assert not select.select(opened, [], [], 1)[0]
+        assert door.stat("http.front_door.downstream_cx_total") == 0
+
+
+def test_a_full_heap_ends_keep_alive(stack: Stack) -> None:
+    """Connections end with their answer."""
+    with door_with(stack, only("disable_http_keepalive")) as door:
+        door.until(lambda: door.stat("overload.envoy.overload_actions.disable_http_keepalive.active") == 1)
+        assert httpx.get(f"{door.url}/v1/models").headers["connection"] == "close"
+
+
+def test_a_full_heap_shortens_idle_times(stack: Stack) -> None:
+    """Idle connections are closed after seconds instead of minutes."""
+    with door_with(stack, only("reduce_timeouts")) as door:
+        door.until(lambda: door.stat("overload.envoy.overload_actions.reduce_timeouts.scale_percent") == 100)
+        with connections(door, 1) as (connection,):
+            assert is_closed(connection)
+
+
+def test_a_full_heap_resets_the_largest_streams(stack: Stack, tmp_path: Path) -> None:
+    """A caller for whom Envoy has to hold 20 MiB loses its stream where the heap has no room; others don't."""
+    pressure = "overload.envoy.resource_monitors.fixed_heap.pressure"
+    (tmp_path / "body").write_bytes(bytes(20 << 20))
+
+    def heap_of(num_mib: int) -> Callable[[dict[str, Any]], None]:
+        def change(config: dict[str, Any]) -> None:
+            only("reset_high_memory_stream")(config)
+            heap = config["overload_manager"]["resource_monitors"][1]["typed_config"]
+            heap["max_heap_size_bytes"] = num_mib << 20
+
+        return change
+
+    def send(door: Door) -> int:
+        command = ["curl", "--http2-prior-knowledge", "--limit-rate", "16M", "--silent", "--data-binary"]
+        command += [f"@{tmp_path / 'body'}", f"{door.url}/v1/chat/completions"]
+        return subprocess.run(command, check=False, capture_output=True, timeout=60).returncode
+
+    with door_with(stack, heap_of(100)) as door:
+        door.until(lambda: door.stat(pressure) > 0)
+        num_mib_idle = door.stat(pressure)  # in percent of 100 MiB
+        assert send(door) == 0
+    with door_with(stack, heap_of((num_mib_idle + 8) * 5 // 4)) as door:  # 8 MiB more are four fifths of it
+        assert send(door) == 92  # curl's code for a stream that was reset
+        serves(door)
