@@ -44,6 +44,8 @@ class Replay(ServiceClient):
         request: Message,
         caller: Caller,  # noqa: ARG002  the client's signature
         affinity: str = "",  # noqa: ARG002  the client's signature
+        *,
+        spent_s: float = 0.0,  # noqa: ARG002  the client's signature
     ) -> AsyncIterator[AsyncIterator[Message]]:
         assert isinstance(request, chat_pb2.ChatRequest)  # noqa: S101  the reader asks for nothing else
         yield replay(request.stopping.max_tokens)

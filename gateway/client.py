@@ -76,11 +76,15 @@ class ServiceClient:
         self._methods = MethodTable(channel, self._settings)
         self._health: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
 
-    async def call(self, request: Message, caller: Caller, affinity: str = "") -> Any:
-        """The answer of the request's unary RPC, by `gateway.methods`. Raises Failure."""
+    async def call(self, request: Message, caller: Caller, affinity: str = "", *, spent_s: float = 0.0) -> Any:
+        """The answer of the request's unary RPC, by `gateway.methods`. Raises Failure.
+
+        `spent_s` is what it has taken already.
+        """
         method = self._methods.whole[type(request)]
         with self._span(method.name) as outcome:
-            call = method.begin(request, timeout=method.deadline_s, metadata=self._metadata(request, caller, affinity))
+            metadata = self._metadata(request, caller, affinity)
+            call = method.begin(request, timeout=max(0.0, method.deadline_s - spent_s), metadata=metadata)
             async with _ending(call, outcome):
                 answer = await call
                 note_rate_limits(await call.initial_metadata())
@@ -88,12 +92,13 @@ class ServiceClient:
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, request: Message, caller: Caller, affinity: str = ""
+        self, request: Message, caller: Caller, affinity: str = "", *, spent_s: float = 0.0
     ) -> AsyncIterator[AsyncIterator[Message]]:
         """The events of the request's streaming RPC. Reading them raises what leaving the block turns into Failure."""
         method = self._methods.stream[type(request)]
         with self._span(method.name) as outcome:
-            call = method.begin(request, timeout=method.deadline_s, metadata=self._metadata(request, caller, affinity))
+            metadata = self._metadata(request, caller, affinity)
+            call = method.begin(request, timeout=max(0.0, method.deadline_s - spent_s), metadata=metadata)
             async with _ending(call, outcome):
                 note_rate_limits(await call.initial_metadata())  # it comes with the first event
                 yield aiter(call)

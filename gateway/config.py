@@ -33,6 +33,9 @@ class Settings(ProcessSettings):
     target_tls: TargetTlsSettings = Field(TargetTlsSettings(), description="TLS towards the service")
 
     request_deadline_s: Seconds = Field(600, description="longest time of one generation")
+    resume_timeout_s: float = Field(
+        30, ge=0, allow_inf_nan=False, description="longest wait to go on with an answer whose service died; 0: none"
+    )
     lookup_deadline_s: Seconds = Field(5, description="longest time to ask the service for models or health")
     keep_alive_interval_s: Seconds = Field(15, description="longest silence on a stream before a comment is sent")
     idle_timeout_s: int = Field(75, ge=1, description="idle time after which an HTTP connection is closed")

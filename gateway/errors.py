@@ -33,12 +33,23 @@ _BY_CODE: Final = {
 _OTHERWISE: Final = (500, Reason.INTERNAL, "internal error")
 
 
+class ServiceLost(Failure):
+    """The connection broke with the call on it: the service died, or what stands before it."""
+
+
+# How gRPC words that the call never left, and what a proxy makes of a connection that it lost.
+_NEVER_LEFT: Final = ("failed to connect", "DNS resolution failed", "no healthy upstream")
+_RESET: Final = "RST_STREAM"
+
+
 def to_failure(error: grpc.aio.AioRpcError) -> Failure:
     """The failure that a call's status means, its field names still the contract's."""
     status, reason, text = _BY_CODE.get(error.code(), _OTHERWISE)
     violations: list[Violation] = []
     values: dict[str, str] = {}
     retry_after_s = _RETRY_AFTER_S if status in {429, 503} else None
+    if _is_lost(error):
+        return ServiceLost(*_BY_CODE[grpc.StatusCode.UNAVAILABLE], retry_after_s=_RETRY_AFTER_S)
     for detail in _details(error):
         if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
             info = error_details_pb2.ErrorInfo()
@@ -56,6 +67,15 @@ def to_failure(error: grpc.aio.AioRpcError) -> Failure:
             detail.Unpack(retry)
             retry_after_s = retry.retry_delay.ToTimedelta().total_seconds()
     return Failure(status, reason, text, violations=violations, retry_after_s=retry_after_s, values=values)
+
+
+def _is_lost(error: grpc.aio.AioRpcError) -> bool:
+    text = error.details() or ""
+    if _details(error) or text.startswith(_NEVER_LEFT):
+        return False
+    return error.code() is grpc.StatusCode.UNAVAILABLE or (
+        error.code() in {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN} and _RESET in text
+    )
 
 
 def _details(error: grpc.aio.AioRpcError) -> list[Any]:

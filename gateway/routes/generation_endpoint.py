@@ -23,6 +23,7 @@ from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.encoder import ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
+from gateway.event_id import HEADER, EventMarks
 from gateway.reply import known, send_json, send_refusal
 from gateway.sse import EventStream
 
@@ -62,16 +63,20 @@ class GenerationEndpoint:
                 parsed = await asyncio.to_thread(translator.parse, arrival)
             else:
                 parsed = translator.parse(arrival)
+            marks = EventMarks(arrival.headers, by_default=bool(parsed.encoder.ping))
+            if parsed.stream and marks.last is not None:
+                marks.last.ask(parsed.request)
         except CallerLeft:
             raise
         except Exception as error:  # noqa: BLE001  what is unknown is logged, and told in the dialect's shape
             failure = known(error, caller.request_id)
             await send_refusal(send, translator.refuse(failure), failure)
             return
-        answer = self._stream if parsed.stream else self._whole
-        await _answer(
-            answer(translator, parsed, caller, send), receive, self.settings.request_deadline_s + _STALL_GRACE_S
-        )
+        if parsed.stream:
+            answer = self._stream(translator, parsed, caller, send, marks)
+        else:
+            answer = self._whole(translator, parsed, caller, send)
+        await _answer(answer, receive, self.settings.request_deadline_s + _STALL_GRACE_S)
 
     async def _whole(
         self, translator: Translator, parsed: ParsedRequest[ServiceRequest], caller: Caller, send: Send
@@ -91,14 +96,21 @@ class GenerationEndpoint:
             await send_json(send, 200, body)
 
     async def _stream(
-        self, translator: Translator, parsed: ParsedRequest[ServiceRequest], caller: Caller, send: Send
+        self,
+        translator: Translator,
+        parsed: ParsedRequest[ServiceRequest],
+        caller: Caller,
+        send: Send,
+        marks: EventMarks,
     ) -> None:
         encoder = parsed.encoder
         stream = EventStream(send, ping=encoder.ping, interval_s=self.settings.keep_alive_interval_s)
         event: Message | None = None
 
         async def fail(failure: Failure) -> None:
-            renamed = failure.renamed(parsed.caller_name)
+            renamed = failure.renamed(
+                lambda field: HEADER if field.startswith("resume.") else parsed.caller_name(field)
+            )
             if not stream.is_open:
                 await send_refusal(send, translator.refuse(renamed), renamed)
             elif ends_answer(event):
@@ -110,10 +122,10 @@ class GenerationEndpoint:
             async with self.client.stream(parsed.request, caller, parsed.affinity) as events:
                 event = await anext(events, None)
                 if event is not None:
-                    await stream.open(encoder.chunk(event))
+                    await stream.open(marks.put(encoder.chunk(event), event))
                     async with _beside(stream.keep_alive()):
                         async for event in events:
-                            if chunk := encoder.chunk(event):
+                            if chunk := marks.put(encoder.chunk(event), event):
                                 await stream.write(chunk)
             _check_end(event)
         except asyncio.CancelledError:

@@ -19,6 +19,7 @@ from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.refusal import Refuse
 from gateway.dialects.seam.translator import Translator
+from gateway.resuming_client import ResumingClient
 from gateway.routes.generation_endpoint import GenerationEndpoint
 from gateway.routes.lookup_endpoint import LookupEndpoint
 from gateway.routes.prepared_client import PreparedClient
@@ -51,10 +52,10 @@ class Generation:
 
     def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:  # noqa: ARG002
         """The application. Errors are told by the translator, which may know more of the request."""
+        client = ResumingClient(upstream.client, settings.resume_timeout_s)
         if self.prepare is None:
-            return GenerationEndpoint(self.translator, upstream.client, settings)
-        client = PreparedClient(upstream.client, partial(self.prepare, upstream))
-        return GenerationEndpoint(self.translator, client, settings)
+            return GenerationEndpoint(self.translator, client, settings)
+        return GenerationEndpoint(self.translator, PreparedClient(client, partial(self.prepare, upstream)), settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,15 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from gateway.client import Caller, ServiceClient
+from gateway.client import Caller
+from gateway.resuming_client import ResumingClient
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedClient:
     """A client for generation. `prepare` may change a request, or refuse it by raising Failure."""
 
-    client: ServiceClient
+    client: ResumingClient
     prepare: Callable[[Any, Caller], Awaitable[None]]
 
     async def call(self, request: Message, caller: Caller, affinity: str = "") -> Any:

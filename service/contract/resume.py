@@ -37,7 +37,7 @@ def to_resume(request: _Request) -> ResumePoint | None:
         return None
     options = request.resume
     position = _to_position(options.position)
-    if options.sequence_number < position.first_number:
+    if options.sequence_number + 1 < position.first_number:  # one less has none of the events of the position
         raise InvalidRequest("resume.sequence_number", "is not the number of the event that had the position")
     return ResumePoint(_to_identity(options.stream), position, options.sequence_number, options.replay)
 

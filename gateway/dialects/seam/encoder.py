@@ -22,7 +22,10 @@ class Encoder(Protocol):
 
     @property
     def ping(self) -> bytes:
-        """What goes out while a stream is silent; nothing where the dialect's clients would raise on it."""
+        """What goes out while a stream is silent; nothing where the dialect's clients raise on lines that aren't data.
+
+        There its events have no ids either, unless the caller asks for them.
+        """
 
     def chunk(self, event: Any) -> bytes:
         """What goes out for one event: whole SSE events, or nothing."""

@@ -1,0 +1,239 @@
+"""Streams whose service, engine or gateway is killed with -9: they go on, without a lost or doubled byte."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc.aio
+import httpx
+import pytest
+
+from tests.e2e.cut_streams import KINDS, SCHEMA, WORDS, CutKind, resumed
+from tests.e2e.stack import Stack
+
+NUM_REST, NUM_GRPC, NUM_CUT = 56, 32, 200
+NUM_TOKENS = 320
+PASSING = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.RESOURCE_EXHAUSTED}
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
+
+
+@pytest.fixture(scope="module")
+def killable() -> Iterator[Stack]:
+    """The product by itself: what is killed is started again."""
+    stack = Stack()
+    try:
+        stack.wait_for("sluice is ready.")
+        yield stack
+    finally:
+        assert stack.stop() == 0, stack.output
+
+
+@dataclass
+class Told:
+    """A chat's SSE stream, put together."""
+
+    names: set[tuple[str, int]] = field(default_factory=set)  # id and time
+    roles: Counter[int] = field(default_factory=Counter)
+    texts: dict[tuple[int, str], str] = field(default_factory=dict)
+    calls: dict[tuple[int, int], list[str]] = field(default_factory=dict)
+    logprobs: list[tuple[int, Any]] = field(default_factory=list)
+    ends: list[tuple[int, str]] = field(default_factory=list)
+    usage: list[Any] = field(default_factory=list)
+    is_done: bool = False
+    last_id: str = ""
+    breaks: list[str] = field(default_factory=list)
+
+    def take(self, line: str) -> None:
+        """The next line."""
+        if line.startswith("id: "):
+            self.last_id = line[4:]
+        elif line == "data: [DONE]":
+            assert not self.is_done
+            self.is_done = True
+        elif line.startswith("data: "):
+            chunk = json.loads(line[6:])
+            assert "error" not in chunk, chunk
+            self.names.add((chunk["id"], chunk["created"]))
+            self.usage += [chunk["usage"]] if chunk["usage"] else []
+            for choice in chunk["choices"]:
+                self._choose(choice["index"], choice)
+
+    def _choose(self, index: int, choice: dict[str, Any]) -> None:
+        delta = choice["delta"]
+        self.roles[index] += "role" in delta
+        for name in ("content", "reasoning_content"):
+            self.texts[index, name] = self.texts.get((index, name), "") + (delta.get(name) or "")
+        for call in delta.get("tool_calls", ()):
+            told = self.calls.setdefault((index, call["index"]), [])
+            told += [call["id"], call["function"]["name"]] if "id" in call else []
+            told.append(call["function"]["arguments"])
+        self.logprobs += [(index, each) for each in (choice["logprobs"] or {}).get("content") or []]
+        self.ends += [(index, choice["finish_reason"])] if choice["finish_reason"] else []
+
+    def answer(self) -> Any:
+        """What was told, without what is another answer's: its name, and its calls' ids."""
+        calls = {place: (pieces[1], "".join(pieces[2:])) for place, pieces in self.calls.items()}
+        logprobs = {index: [each for i, each in self.logprobs if i == index] for index, _ in self.logprobs}
+        usage = [{name: count for name, count in each.items() if not name.endswith("_details")} for each in self.usage]
+        return dict(self.roles), self.texts, calls, logprobs, dict(self.ends), len(self.ends), usage
+
+
+def random_body(draw: random.Random) -> dict[str, Any]:
+    """A chat with a seed; some call a tool, some tell logprobs, some have two choices, most are long."""
+    body: dict[str, Any] = {
+        "model": "sluice-demo",
+        "messages": [{"role": "user", "content": " ".join(draw.choices(WORDS, k=draw.choice([3, 20, 60])))}],
+        "seed": draw.randrange(2**60),
+        "temperature": 1.5,
+        "max_tokens": NUM_TOKENS,
+        "ignore_eos": True,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if draw.random() < 0.2:
+        body |= {"logprobs": True, "top_logprobs": 2}
+    if draw.random() < 0.2:
+        body |= {"n": 2}
+    if draw.random() < 0.2:
+        body |= {"tools": [TOOL], "tool_choice": "required", "ignore_eos": False}
+    return body
+
+
+async def read_sse(
+    http: httpx.AsyncClient, body: dict[str, Any], told: Told, path: str = "/v1/chat/completions"
+) -> Told:
+    """Read a chat to its end, and take it up again by the last id whenever the connection breaks."""
+    while not told.is_done:
+        headers = {"last-event-id": told.last_id} if told.last_id else {}
+        try:
+            async with http.stream("POST", "/v1/chat/completions", json=body, headers=headers) as answer:
+                if answer.status_code in {502, 503}:
+                    told.breaks.append(f"{answer.status_code}: {await answer.aread()!r}")
+                    await asyncio.sleep(0.2)
+                    continue
+                assert answer.status_code == 200, await answer.aread()
+                async for line in answer.aiter_lines():
+                    told.take(line)
+        except httpx.TransportError as error:
+            told.breaks.append(repr(error))
+            await asyncio.sleep(0.1)
+    return told
+
+
+async def read_grpc(kind: CutKind, channel: grpc.aio.Channel, request: Any, events: list[Any]) -> list[Any]:
+    """Read a stream to its end, and take it up again whenever it breaks."""
+    asked = request
+    while not (events and events[-1].WhichOneof("event") in {"completed", "incomplete"}):
+        try:
+            async for event in kind.read(channel, asked):
+                events.append(event)  # noqa: PERF401  what came before a break counts
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in PASSING:
+                raise
+            events[:] = [event for event in events if event.position]
+            asked = resumed(request, events) if events else request
+            await asyncio.sleep(0.1)
+    return events
+
+
+async def until_served(http: httpx.AsyncClient) -> None:
+    async with asyncio.timeout(60):
+        while (await http.get("/readyz")).status_code != 200:  # noqa: ASYNC110  as a prober would
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def http(killable: Stack) -> AsyncIterator[httpx.AsyncClient]:
+    limits = httpx.Limits(max_connections=200)
+    async with httpx.AsyncClient(base_url=killable.door, timeout=100, limits=limits) as http:
+        yield http
+
+
+def grpc_kinds(draw: random.Random) -> list[tuple[CutKind, Any]]:
+    return [(kind, kind.ask(draw, NUM_TOKENS)) for kind in draw.choices(KINDS, k=NUM_GRPC)]
+
+
+async def test_200_streams_outlast_the_death_of_their_service(killable: Stack, http: httpx.AsyncClient) -> None:
+    """Killed at random tokens: the service twice, its engine once. REST callers notice nothing, gRPC callers resume."""
+    draw = random.Random(12)
+    bodies = [random_body(draw) for _ in range(NUM_REST)]
+    asked = grpc_kinds(draw)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{killable.ports['envoy']}") as channel:
+        whole = await asyncio.gather(*(read_sse(http, body, Told()) for body in bodies))
+        told: list[Told] = [Told() for _ in bodies]
+        lists: list[list[Any]] = [[] for _ in asked]
+        reading = [asyncio.create_task(read_sse(http, body, each)) for body, each in zip(bodies, told, strict=True)]
+        reading += [
+            asyncio.create_task(read_grpc(kind, channel, request, events))  # type: ignore[arg-type]
+            for (kind, request), events in zip(asked, lists, strict=True)
+        ]
+        num_cut = 0
+        for victim in ("service", "engine", "service"):
+            await asyncio.sleep(draw.uniform(0.8, 1.2))
+            num_cut += sum(not task.done() for task in reading)
+            pid = killable.children()["service"] if victim == "service" else killable.workers()[0]
+            os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(0.3)
+            await until_served(http)
+        await asyncio.gather(*reading)
+        assert num_cut >= NUM_CUT
+        for expected, joined in zip(whole, told, strict=True):
+            assert not joined.breaks
+            assert len(joined.names) == 1
+            assert joined.answer() == expected.answer()
+        for (kind, request), events in zip(asked, lists, strict=True):
+            assert [event.sequence_number for event in events] == list(range(len(events)))
+            again = [event async for event in kind.read(channel, resumed(request, events[:1], replay=True))]
+            assert kind.whole(events, cached=False) == kind.whole(again, cached=False)
+    killable.until_idle()
+
+
+async def test_streams_outlast_the_death_of_their_gateway(killable: Stack, http: httpx.AsyncClient) -> None:
+    """Callers that send the last id they have read go on at the gateway that comes after."""
+    await until_served(http)
+    draw = random.Random(13)
+    bodies = [random_body(draw) for _ in range(12)]
+    whole = await asyncio.gather(*(read_sse(http, body, Told()) for body in bodies))
+    told = [Told() for _ in bodies]
+    reading = [asyncio.create_task(read_sse(http, body, each)) for body, each in zip(bodies, told, strict=True)]
+    while not any(each.texts for each in told):  # noqa: ASYNC110  a reader's first word has no event
+        await asyncio.sleep(0.01)
+    os.kill(killable.children()["gateway"], signal.SIGKILL)
+    await asyncio.gather(*reading)
+    assert any(each.breaks for each in told)
+    for expected, joined in zip(whole, told, strict=True):
+        assert len(joined.names) == 1
+        assert joined.answer() == expected.answer()
+
+
+async def test_whole_answers_outlast_the_death_of_their_service(killable: Stack, http: httpx.AsyncClient) -> None:
+    """Nothing of them was told: they are begun again, and the caller waits a little longer."""
+    await until_served(http)
+    draw = random.Random(14)
+    bodies = [random_body(draw) | {"stream": False} for _ in range(12)]
+    for body in bodies:
+        del body["stream_options"]
+
+    async def ask(body: dict[str, Any]) -> Any:
+        answer = await http.post("/v1/chat/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        return [(each["index"], each["message"]["content"], each["logprobs"]) for each in answer.json()["choices"]]
+
+    expected = await asyncio.gather(*map(ask, bodies))
+    asking = [asyncio.create_task(ask(body)) for body in bodies]
+    before = killable.metric("sluice_engine_generated_tokens_total")
+    while killable.metric("sluice_engine_generated_tokens_total") == before:  # noqa: ASYNC110  a metric has no event
+        await asyncio.sleep(0.01)
+    pid = killable.children()["service"]
+    os.kill(pid, signal.SIGKILL)
+    assert not all(task.done() for task in asking)
+    assert await asyncio.gather(*asking) == expected
+    assert killable.children()["service"] != pid
