@@ -1,0 +1,186 @@
+"""Answers that outlast their service: a scripted one that dies, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import grpc
+import pytest
+from sluice.v1 import chat_pb2, usage_pb2
+
+from tests.gateway import fakes
+from tests.gateway.conftest import Gateway, chat_body, until
+
+ENGINE_FAILED = fakes.Status(grpc.StatusCode.INTERNAL, "internal error", fakes.error_info("ENGINE_FAILED"))
+STARTING = fakes.Status(grpc.StatusCode.UNAVAILABLE, "the service is starting", fakes.error_info("STARTING"))
+LOST = fakes.Status(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+REFUSED = fakes.Status(grpc.StatusCode.FAILED_PRECONDITION, "another request", fakes.error_info("CANNOT_RESUME"))
+Try = Callable[[chat_pb2.ChatRequest], AsyncIterator[chat_pb2.StreamChatResponse]]
+
+
+def events() -> list[chat_pb2.StreamChatResponse]:
+    """A stream that can be resumed."""
+    started = chat_pb2.ChatStarted(id="1", created=fakes.CREATED, model="m")
+    finished = chat_pb2.ChoiceFinished(finish_reason=chat_pb2.FINISH_REASON_STOP)
+    texts = [chat_pb2.StreamChatResponse(content_delta=chat_pb2.ContentDelta(text=text)) for text in "abcde"]
+    made = [
+        chat_pb2.StreamChatResponse(started=started, stream=b"who"),
+        *texts,
+        chat_pb2.StreamChatResponse(choice_finished=finished),
+        chat_pb2.StreamChatResponse(usage=usage_pb2.Usage(prompt_tokens=1, completion_tokens=5)),
+        chat_pb2.StreamChatResponse(completed=chat_pb2.ChatCompleted()),
+    ]
+    for number, event in enumerate(made):
+        event.sequence_number, event.position = number, b"at%d" % number
+    return made
+
+
+def dies_after(count: int, status: fakes.Status = LOST, *, cost: bool = False) -> Try:
+    """Tells so many events of what is asked, then maybe what they cost, and ends with the status."""
+
+    async def tell(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
+        begin = request.resume.sequence_number + 1 if request.HasField("resume") else 0
+        for event in events()[begin : begin + count]:
+            yield event
+        if cost:
+            yield chat_pb2.StreamChatResponse(usage=usage_pb2.Usage(completion_tokens=count), sequence_number=count)
+        if begin + count < len(events()):
+            raise status
+
+    return tell
+
+
+def script(service: fakes.FakeService, *tries: Try) -> None:
+    """What the service does with one call after the other; the last again and again."""
+    left = list(tries)
+
+    def play(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
+        return (left.pop(0) if len(left) > 1 else left[0])(request)
+
+    service.script = play
+
+
+async def stream(gateway: Gateway) -> str:
+    answer = await gateway.chat(stream=True, stream_options={"include_usage": True})
+    assert answer.status_code == 200
+    return answer.text
+
+
+@pytest.fixture
+async def unbroken(gateway: Gateway) -> str:
+    script(gateway.service, dies_after(99))
+    return await stream(gateway)
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+async def test_stream_goes_on_where_its_service_died(gateway: Gateway, unbroken: str, count: int) -> None:
+    """The caller gets the same bytes; the service is asked for what follows the last event."""
+    script(gateway.service, dies_after(count), dies_after(0, STARTING), dies_after(99))
+    assert await stream(gateway) == unbroken
+    resume = gateway.service.requests[-1].resume
+    assert (resume.stream, resume.position, resume.sequence_number) == (b"who", b"at%d" % (count - 1), count - 1)
+    assert not resume.replay
+
+
+async def test_usage_before_a_failure_is_not_told(gateway: Gateway, unbroken: str) -> None:
+    """It is the cost of what came so far; the whole's follows."""
+    script(gateway.service, dies_after(3, ENGINE_FAILED, cost=True), dies_after(99))
+    assert await stream(gateway) == unbroken
+
+
+async def test_stream_that_had_not_begun_is_begun_again(gateway: Gateway, unbroken: str) -> None:
+    script(gateway.service, dies_after(0), dies_after(99))
+    assert await stream(gateway) == unbroken
+    assert not gateway.service.requests[-1].HasField("resume")
+
+
+async def test_whole_answer_is_begun_again(gateway: Gateway) -> None:
+    script(gateway.service, dies_after(0, ENGINE_FAILED), dies_after(0, STARTING), dies_after(99))
+    answer = await gateway.chat()
+    assert answer.status_code == 200
+    assert len(gateway.service.requests) == 3
+
+
+@pytest.mark.parametrize("status", [STARTING, REFUSED])
+async def test_what_a_service_refuses_is_not_tried_again(gateway: Gateway, status: fakes.Status) -> None:
+    """It has said so, and nothing was accepted that could be lost."""
+    script(gateway.service, dies_after(0, status))
+    assert (await gateway.chat(stream=True)).status_code in {400, 503}
+    assert len(gateway.service.requests) == 1
+
+
+async def test_stream_that_no_server_goes_on_with_ends_with_what_broke_it(gateway: Gateway) -> None:
+    """Not with the refusal, which is about a request that the caller hasn't made."""
+    script(gateway.service, dies_after(2), dies_after(0, REFUSED))
+    text = (await gateway.chat(stream=True)).text
+    assert "the service is not available" in text
+    assert "another request" not in text
+
+
+async def test_request_that_breaks_every_service_is_given_up(gateway: Gateway) -> None:
+    """After five deaths it ends with an error, however short each was."""
+    script(gateway.service, dies_after(1))
+    text = (await gateway.chat(stream=True)).text
+    assert "the service is not available" in text
+    assert len(gateway.service.requests) == 5
+
+
+async def test_stream_that_tells_no_place_ends(gateway: Gateway) -> None:
+    """A backend that promises no tokens twice: a second try would tell another answer."""
+
+    async def tell(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
+        for event in events()[:3]:
+            event.ClearField("stream")
+            event.ClearField("position")
+            yield event
+        raise LOST
+
+    script(gateway.service, tell)
+    assert "the service is not available" in (await gateway.chat(stream=True)).text
+    assert len(gateway.service.requests) == 1
+
+
+async def test_stream_that_is_told_again_breaks_while_it_is(gateway: Gateway, unbroken: str) -> None:
+    """What was told for the second time comes once."""
+    ids = [line[4:] for line in unbroken.split("\n") if line.startswith("id: ")]
+
+    def again(count: int) -> Try:
+        async def tell(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
+            assert request.resume.replay
+            told = events()
+            merged = chat_pb2.StreamChatResponse(content_delta=chat_pb2.ContentDelta(text="abc"), sequence_number=1)
+            for event in [told[0], merged, *told[4:]][:count]:
+                yield event
+            if count < 9:
+                raise LOST
+
+        return tell
+
+    script(gateway.service, again(2), again(1), again(9))
+    answer = await gateway.http.post(
+        "/v1/chat/completions",
+        json=chat_body(stream=True, stream_options={"include_usage": True}),
+        headers={"last-event-id": ids[3]},
+    )
+    rest = unbroken.split("\n\n")
+    assert answer.text.removeprefix(": keep-alive\n\n") == "\n\n".join(rest[5:])
+
+
+@pytest.mark.parametrize("flags", [["--resume-timeout-s", "0"]])
+async def test_nothing_is_tried_again_without_time(gateway: Gateway, flags: list[str]) -> None:
+    script(gateway.service, dies_after(2))
+    assert "the service is not available" in (await gateway.chat(stream=True)).text
+    assert len(gateway.service.requests) == 1
+
+
+@pytest.mark.slow
+async def test_caller_that_leaves_ends_the_tries(gateway: Gateway) -> None:
+    """While it waits for the service to come back."""
+    script(gateway.service, dies_after(2), dies_after(0, STARTING))
+    async with gateway.http.stream("POST", "/v1/chat/completions", json=chat_body(stream=True)):
+        await until(lambda: len(gateway.service.requests) > 1)
+    await asyncio.sleep(0.1)
+    count = len(gateway.service.requests)
+    await asyncio.sleep(1.2)  # longer than the longest pause between two tries
+    assert len(gateway.service.requests) == count
