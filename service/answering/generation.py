@@ -97,7 +97,8 @@ async def _parts(
     try:
         async with model.engine.generate(*answer.requests) as outputs:
             observation.admitted(answer.usage)
-            charge.count(answer.usage)
+            # Who reads slowly and leaves has had computed what it didn't read, too.
+            charge.count(lambda: answer.usage()._replace(completion_tokens=outputs.num_tokens))
             yield answer.begin()
             async for output in outputs:
                 has_tokens = True

@@ -91,7 +91,7 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         self._max_compile_s = max_compile_s
 
     @asynccontextmanager
-    async def generate(self, *requests: GenerationRequest) -> abc.AsyncIterator[abc.AsyncIterator[GenerationOutput]]:
+    async def generate(self, *requests: GenerationRequest) -> abc.AsyncIterator[OutputStream]:
         """Open the stream of all outputs of one request or several; leaving the context ends what is left of them.
 
         Several requests are admitted all or none, and an error of one ends the stream of all. Entry returns when all

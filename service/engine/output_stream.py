@@ -18,6 +18,7 @@ class OutputStream(AsyncIterator[GenerationOutput]):
     """
 
     def __init__(self, num_choices: int) -> None:
+        self.num_tokens = 0  # of all that was delivered, read or not
         self._num_unfinished = num_choices
         self._is_broken = False
         self._error: EngineError | None = None
@@ -39,6 +40,7 @@ class OutputStream(AsyncIterator[GenerationOutput]):
         """Deliver what a step added to one choice. After the end it does nothing."""
         if self.is_ended:
             return
+        self.num_tokens += len(output.token_ids)
         if output.finish_reason is not None:
             self._num_unfinished -= 1
         if output.is_whole:  # what follows of its choice is not

@@ -65,10 +65,20 @@ class Engine(Protocol):
         """End all requests and the engine; returns when the step in progress, if any, is done."""
 
 
+class Outputs(Protocol):
+    """What was generated, as it is read."""
+
+    def __aiter__(self) -> AsyncIterator[GenerationOutput]: ...
+
+    @property
+    def num_tokens(self) -> int:
+        """The tokens of all that was generated so far, read or not."""
+
+
 class Generator(Engine, Protocol):
     """An engine that generates."""
 
-    def generate(self, *requests: GenerationRequest) -> AbstractAsyncContextManager[AsyncIterator[GenerationOutput]]:
+    def generate(self, *requests: GenerationRequest) -> AbstractAsyncContextManager[Outputs]:
         """Open the stream of all outputs of one request or several; leaving the context ends what is left of them.
 
         Several requests are admitted all or none, and an error of one ends the stream of all. Entry returns when all

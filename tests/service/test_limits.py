@@ -9,8 +9,10 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc import aio
 from sluice.v1 import (
     chat_pb2,
+    chat_pb2_grpc,
     completion_pb2,
     completion_pb2_grpc,
     content_pb2,
@@ -175,6 +177,26 @@ async def test_hang_up_frees_the_place(tmp_path: Path, *, is_streamed: bool, has
         await team.run.until_idle()
         short = team.stream(stopping=sampling_pb2.StopParams(max_tokens=1))
         assert [event async for event in short]
+
+
+async def test_what_was_generated_and_never_read_counts(tmp_path: Path) -> None:
+    """A caller who reads nothing and leaves has used all that was computed for it."""
+    runner = ScriptedRunner("on and on ", end=False)
+    narrow = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024)]
+    async with (
+        limited(tmp_path, {"output_tokens_per_minute": 600}, runner, engine=ENDLESS) as team,
+        aio.insecure_channel(f"127.0.0.1:{team.run.port}", options=narrow) as channel,
+    ):
+        call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(request(n=4), metadata=team.metadata)
+        await call.initial_metadata()
+        await until(lambda: runner.num_steps > 5000)
+        call.cancel()
+        await team.run.until_idle()
+        num_generated = team.run.engine.stats().num_generated_tokens
+        refusal = await refused(team.stream())
+    assert num_generated > 20_000
+    assert refusal.retry_after_s is not None
+    assert refusal.retry_after_s * 10 > 0.9 * num_generated - 600  # ten come in each second
 
 
 async def test_what_the_engine_has_no_room_for_is_free(tmp_path: Path) -> None:
