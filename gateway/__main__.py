@@ -22,6 +22,7 @@ from gateway.app import build_app
 from gateway.client import ServiceClient
 from gateway.config import PROGRAM, Settings
 from gateway.drain import Drain
+from gateway.exposure import Exposed, until_exposed
 from gateway.telemetry import Telemetry
 from process.errors import ConfigError
 from process.exit import exit_with
@@ -52,17 +53,19 @@ def main() -> None:
     telemetry = Telemetry(settings.otlp_endpoint)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(settings, telemetry, listener, files))
+            exposed = runner.run(serve(settings, telemetry, listener, files))
     except TlsError as error:
         exit_with(PROGRAM, error, 1)
     finally:
         telemetry.shutdown()
+    if exposed is not None:
+        exit_with(PROGRAM, exposed, 1)
 
 
 async def serve(
     settings: Settings, telemetry: Telemetry, listener: socket.socket, files: CertificateFiles | None = None
-) -> None:
-    """Serve on `listener` until told to stop, then until running requests have ended."""
+) -> Exposed | None:
+    """Serve on `listener` until told to stop, then until running requests have ended. Returns why it can't go on."""
     stop, drain = Stop(), Drain()
     telemetry.watch_loop()
     async with ServiceClient.connect(settings, telemetry) as client:
@@ -71,7 +74,9 @@ async def serve(
         server = build_server(settings, build_app(settings, client, telemetry, drain), files)
         serving = asyncio.create_task(server.serve([listener]))
         stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        exposure = asyncio.create_task(until_exposed(client, settings.host)) if settings.needs_keys else None
+        watched = {serving, stopping} | ({exposure} if exposure else set())
+        await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         if stopping.done():
             _LOGGER.info("draining", extra={"fields": {"num_running": drain.num_running}})
             await drain.leave(stop.delay_s(settings.drain_delay_s), settings.stop_timeout_s)
@@ -79,6 +84,11 @@ async def serve(
         stopping.cancel()
         server.should_exit = True
         await serving
+        if exposure is not None and exposure.done():
+            return exposure.result()
+        if exposure is not None:
+            exposure.cancel()
+        return None
 
 
 class Server(uvicorn.Server):

@@ -142,6 +142,8 @@ class ServiceClient:
             # No key has a backslash: one that metadata can't hold arrives as a wrong one, not as none.
             plain = caller.authorization.encode("unicode_escape").decode()
             metadata.append(("authorization", plain[:_MAX_CREDENTIAL_LENGTH]))
+        if self._settings.needs_keys:
+            metadata.append(("x-sluice-auth", "required"))
         if model := getattr(request, "model", ""):
             metadata.append(("x-sluice-model", quote(model[:_MAX_ROUTING_LENGTH], safe="")))
         if affinity:

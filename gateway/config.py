@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
+from process.loopback import is_loopback
 from process.settings import Port, ProcessSettings
 from process.tls import TargetTlsSettings
 
@@ -15,6 +16,16 @@ PROGRAM = "sluice-gateway"
 _MIB = 1 << 20
 
 Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class AuthSettings(BaseModel):
+    """Who is let in is the service's to say."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    allow_anonymous: bool = Field(
+        False, description="listen on addresses that others can reach, though the service asks for no keys"
+    )
 
 
 class Settings(ProcessSettings):
@@ -31,6 +42,7 @@ class Settings(ProcessSettings):
     target: str = Field("127.0.0.1:50051", min_length=1, description="host:port of the service's gRPC")
 
     target_tls: TargetTlsSettings = Field(TargetTlsSettings(), description="TLS towards the service")
+    auth: AuthSettings = Field(AuthSettings(), description="who is let in, where the service asks for no keys")
 
     request_deadline_s: Seconds = Field(600, description="longest time of one generation")
     resume_timeout_s: float = Field(
@@ -50,3 +62,8 @@ class Settings(ProcessSettings):
     )
     max_body_bytes: int = Field(16 * _MIB, ge=1, description="largest request body")
     max_response_bytes: int = Field(64 * _MIB, ge=1, description="largest message to receive from the service")
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether the service must ask for keys: others than this machine can send requests."""
+        return not self.auth.allow_anonymous and not is_loopback(self.host)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic.dataclasses import dataclass
 from pydantic_settings import SettingsConfigDict
 
+from process.loopback import is_loopback
 from process.settings import Port, ProcessSettings
 from service.auth.grant import LimitsEntry
 from service.auth.settings import AuthSettings
@@ -216,6 +217,15 @@ class Settings(ProcessSettings):
             ModelSettings(name=DEMO_NAME, path=str(DEMO_FOLDER)),
             ModelSettings(name=EMBEDDING_NAME, path=str(embedding_folder()), engine=encoder),
         ]
+
+    @model_validator(mode="after")
+    def _others_need_keys(self) -> Self:
+        if not (is_loopback(self.host) or self.auth.is_on or self.auth.allow_anonymous):
+            raise ValueError(
+                f"host: {self.host} can be reached from other machines, and nobody would need a key; set "
+                "auth.keys_file or auth.jwks, listen on 127.0.0.1, or write auth.allow_anonymous: true"
+            )
+        return self
 
     @model_validator(mode="after")
     def _bundled_models_are_there(self) -> Self:

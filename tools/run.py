@@ -47,7 +47,12 @@ class Settings(BaseSettings):
     """Run service, gateway and Envoy on one machine, until Ctrl-C."""
 
     model_config = SettingsConfigDict(
-        env_prefix="SLUICE_", cli_parse_args=True, cli_prog_name="run", cli_kebab_case=True, extra="ignore"
+        env_prefix="SLUICE_",
+        cli_parse_args=True,
+        cli_prog_name="run",
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        extra="ignore",
     )
 
     host: str = Field("127.0.0.1", description="address that all three processes listen on")
@@ -63,6 +68,12 @@ class Settings(BaseSettings):
     )
     endpoints_file: Path = Field(
         ROOT / ".cache" / "endpoints.json", description="file that stores the endpoints created through the API"
+    )
+    keys_file: Path | None = Field(
+        None, description="file of the keys that callers need, as `sluice keys` writes it; without it, nobody needs one"
+    )
+    allow_anonymous: bool = Field(
+        False, description="without a keys_file: listen on a host that others can reach, and let everybody in"
     )
     drain_time_s: int = Field(
         3, ge=1, description="at SIGTERM: time to accept requests while health says no; at Ctrl-C it is left out"
@@ -142,6 +153,11 @@ def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
     gateway += ["--target", f"{settings.host}:{settings.service_port}"]
     service += ["--drain-timeout-s", str(settings.drain_timeout_s)]
     gateway += ["--stop-timeout-s", str(settings.drain_timeout_s)]
+    if settings.keys_file is not None:
+        service += ["--auth.keys-file", str(settings.keys_file.resolve())]
+    if settings.allow_anonymous:
+        service += ["--auth.allow-anonymous", "true"]
+        gateway += ["--auth.allow-anonymous", "true"]
     if settings.otlp_endpoint is not None:
         service += ["--otlp-endpoint", settings.otlp_endpoint]
         gateway += ["--otlp-endpoint", settings.otlp_endpoint]
@@ -196,6 +212,7 @@ def greeting(settings: Settings) -> str:
     tls, name = settings.development_tls(), next(iter(settings.model), "sluice-demo")
     scheme, flags = ("http", "") if tls is None else ("https", tls.curl_flags())
     base = f"{scheme}://{settings.host}:{settings.envoy_port}"
+    key = "" if settings.keys_file is None else " -H 'authorization: Bearer YOUR-KEY'"
     body = json.dumps({"model": name, "stream": True, "messages": [{"role": "user", "content": "Hello! Who are you?"}]})
     return f"""
 sluice is ready.
@@ -206,7 +223,7 @@ sluice is ready.
   Envoy admin     http://127.0.0.1:{settings.envoy_admin_port}
 
 Try:
-  curl -N{flags} {base}/v1/chat/completions -H 'content-type: application/json' -d '{body}'
+  curl -N{flags} {base}/v1/chat/completions -H 'content-type: application/json'{key} -d '{body}'
 
 Ctrl-C stops everything.
 """

@@ -64,6 +64,13 @@ class SignersUnknown(AuthError):
         self.retry_after_s = retry_after_s
 
 
+class AuthOff(AuthError):
+    """A call came where keys are needed, and the service has none."""
+
+    def __init__(self) -> None:
+        super().__init__("the service has no keys, and takes no requests from other machines without")
+
+
 class ScopeMissing(AuthError):
     """The caller is known, and may not do this."""
 

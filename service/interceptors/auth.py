@@ -14,7 +14,7 @@ import grpc
 from grpc import aio
 
 from service.auth.authenticator import Authenticator
-from service.auth.errors import AuthError, ScopeMissing
+from service.auth.errors import AuthError, AuthOff, ScopeMissing
 from service.call import current_call
 from service.generation.caller import Caller, Scope
 from service.interceptors.policy import API, Context, Continuation, Handler, behaviour_of, with_behaviour
@@ -48,6 +48,7 @@ SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
 
 _OTHERWISE: Final = frozenset({Scope.ADMIN})  # an RPC without a row here
 
+_REQUIRED: Final = ("x-sluice-auth", "required")  # says a gateway that others than its machine can reach
 _BEARER: Final = "bearer "
 _KEY_NAMES: Final = ("api-key", "x-api-key")
 
@@ -62,10 +63,13 @@ class Auth(aio.ServerInterceptor):
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Handler | None:
         handler = await continuation(handler_call_details)
-        if self._authenticator is None or handler is None or not handler_call_details.method.startswith(API):
+        if handler is None or not handler_call_details.method.startswith(API):
             return handler
+        metadata = handler_call_details.invocation_metadata or ()
+        if self._authenticator is None:
+            return _refusing(AuthOff()) if _REQUIRED in metadata else handler
         try:
-            caller = await self._authenticator.identify(credential(handler_call_details.invocation_metadata or ()))
+            caller = await self._authenticator.identify(credential(metadata))
             check_scope(handler_call_details.method.removeprefix("/"), caller)
         except AuthError as error:
             return _refusing(error)

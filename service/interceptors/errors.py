@@ -19,6 +19,7 @@ from grpc import aio
 from grpc_status import rpc_status
 
 from service.auth.errors import (
+    AuthOff,
     DisabledKey,
     ExpiredKey,
     ExpiredToken,
@@ -89,6 +90,7 @@ TABLE = (
     Row(DisabledKey, Code.UNAUTHENTICATED, "DISABLED_KEY"),
     Row(InvalidToken, Code.UNAUTHENTICATED, "INVALID_TOKEN"),
     Row(ExpiredToken, Code.UNAUTHENTICATED, "EXPIRED_TOKEN"),
+    Row(AuthOff, Code.UNAUTHENTICATED, "AUTH_OFF"),
     Row(ScopeMissing, Code.PERMISSION_DENIED, "SCOPE_MISSING"),
     Row(SignersUnknown, Code.UNAVAILABLE, "SIGNERS_UNKNOWN"),
     Row(InvalidMessage, Code.INVALID_ARGUMENT, "INVALID_FIELD"),

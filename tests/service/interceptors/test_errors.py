@@ -58,6 +58,7 @@ CASES = [
     Case(auth_errors.DisabledKey(), UNAUTHENTICATED, "DISABLED_KEY"),
     Case(auth_errors.InvalidToken("its issuer"), UNAUTHENTICATED, "INVALID_TOKEN"),
     Case(auth_errors.ExpiredToken(), UNAUTHENTICATED, "EXPIRED_TOKEN"),
+    Case(auth_errors.AuthOff(), UNAUTHENTICATED, "AUTH_OFF"),
     Case(
         auth_errors.ScopeMissing({Scope.EMBED, Scope.ADMIN}),
         Code.PERMISSION_DENIED,
