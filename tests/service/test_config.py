@@ -1,11 +1,14 @@
 """The settings: where they come from, which source wins, and what a bad one says."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from process.errors import ConfigError
 from process.settings import read_settings
+from service.auth.settings import AuthSettings
 from service.config import DEMO_FOLDER, DEMO_NAME, EMBEDDING_NAME, Settings, embedding_folder
 
 
@@ -229,3 +232,18 @@ def test_bad_file_is_one_line_with_its_name(text: str, words: str, tmp_path: Pat
         read_settings(Settings, [f"--config={file}"])
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "sluice.example.test"])  # noqa: S104  not listened on
+def test_address_that_others_reach_needs_keys(host: str, tmp_path: Path) -> None:
+    """Without keys, tokens or the word that nobody needs any, the settings are refused; on loopback all is open."""
+    with pytest.raises(ValidationError, match=r"allow_anonymous: true"):
+        Settings(host=host)
+    ways: list[dict[str, Any]] = [
+        {"keys_file": tmp_path / "keys.yaml"},
+        {"jwks": "x", "issuer": "i", "audience": "a"},
+        {"allow_anonymous": True},
+    ]
+    for auth in ways:
+        assert Settings(host=host, auth=AuthSettings(**auth)).host == host
+    assert not Settings(host="127.0.0.1").auth.is_on
