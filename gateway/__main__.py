@@ -33,6 +33,9 @@ from process.tls import CertificateFiles, TlsError, server_files
 
 _LAST_WORDS_S = 2.0
 
+_PROBE_AFTER_S, _PROBE_INTERVAL_S, _NUM_PROBES = 30, 10, 3  # of a connection that is silent
+_SWITCH_INTERVAL_S = 0.001  # how long the loop waits for its turn while a large body is read beside it
+
 _LOGGER = logging.getLogger(PROGRAM)
 
 
@@ -43,9 +46,10 @@ def main() -> None:
     except ConfigError as error:
         exit_with(PROGRAM, error, 2)
     configure_logs(settings.log_level)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
         files = server_files(settings.tls)
-        listener = _listen(settings.host, settings.port)
+        listener = listen(settings)
     except TlsError as error:
         exit_with(PROGRAM, error, 1)
     except OSError as error:
@@ -140,9 +144,25 @@ def reloading_context(files: CertificateFiles) -> ssl.SSLContext:
     return first
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(settings: Settings) -> socket.socket:
+    """A listener whose connections end by themselves when the peer has vanished, or takes nothing for too long.
+
+    Linux hands these options on to each connection. Without them a connection whose peer's machine is gone stays for
+    hours, and one whose peer doesn't read can't be closed, since what was written has to be sent before.
+    """
+    host, port = settings.host, settings.port
     family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    return socket.create_server(address[:2], family=family, backlog=2048)
+    listener = socket.create_server(address[:2], family=family, backlog=2048)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in {
+        "TCP_KEEPIDLE": _PROBE_AFTER_S,
+        "TCP_KEEPINTVL": _PROBE_INTERVAL_S,
+        "TCP_KEEPCNT": _NUM_PROBES,
+        "TCP_USER_TIMEOUT": math.ceil(settings.send_stall_timeout_s * 1000),
+    }.items():
+        if (option := getattr(socket, name, None)) is not None:  # some are Linux's own
+            listener.setsockopt(socket.IPPROTO_TCP, option, value)
+    return listener
 
 
 if __name__ == "__main__":

@@ -65,7 +65,12 @@ def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry, d
             Route("/metrics", metrics),
         ],
         middleware=[
-            Middleware(RequestObserver, telemetry=telemetry, refuse=refuse),
+            Middleware(
+                RequestObserver,
+                telemetry=telemetry,
+                refuse=refuse,
+                stall_timeout_s=settings.send_stall_timeout_s,
+            ),
             Middleware(DrainGate, drain=drain, refuse=refuse),
         ],
         exception_handlers={HTTPException: unrouted},

@@ -60,6 +60,7 @@ class Settings(ProcessSettings):
     stop_timeout_s: float = Field(
         30, ge=0, allow_inf_nan=False, description="at a stop: time for running requests to end, after drain_delay_s"
     )
+    send_stall_timeout_s: Seconds = Field(60, description="time in which a reader must take something of its answer")
     max_body_bytes: int = Field(16 * _MIB, ge=1, description="largest request body")
     max_response_bytes: int = Field(64 * _MIB, ge=1, description="largest message to receive from the service")
 

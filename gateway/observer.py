@@ -6,6 +6,7 @@ pure ASGI middleware, so that a caller's disconnect stays visible within.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import uuid
@@ -35,13 +36,19 @@ _MAX_REQUEST_ID_LENGTH: Final = 128
 
 
 class RequestObserver:
-    """Wraps an application. `refuse` shapes the errors that no endpoint shaped, by the request's path."""
+    """Wraps an application. `refuse` shapes the errors that no endpoint shaped, by the request's path.
 
-    def __init__(self, app: ASGIApp, telemetry: Telemetry, refuse: Callable[[str, Failure], Refusal]) -> None:
+    A reader that takes nothing of its answer for `stall_timeout_s` seconds has left.
+    """
+
+    def __init__(
+        self, app: ASGIApp, telemetry: Telemetry, refuse: Callable[[str, Failure], Refusal], stall_timeout_s: float
+    ) -> None:
         self._app = app
         self._telemetry = telemetry
         self._refuse = refuse
         self._credentials = PlainTextCredentials()
+        self._stall_timeout_s = stall_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -50,7 +57,7 @@ class RequestObserver:
         headers = Headers(scope=scope)
         peer = scope["client"][0] if scope.get("client") else ""
         self._credentials.look(peer, headers, is_encrypted=scope["scheme"] == "https")
-        exchange = _Exchange(send, _request_id(headers))
+        exchange = _Exchange(send, _request_id(headers), self._stall_timeout_s)
         scope.setdefault("state", {})["request_id"] = exchange.request_id
         if scope["path"] in _QUIET:
             await self._answer(scope, receive, exchange)
@@ -111,21 +118,26 @@ class RequestObserver:
 class _Exchange:
     """One request's answer as it goes out, with the request's id on it, and where its caller stands with its limits."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, stall_timeout_s: float) -> None:
         self._send = send
+        self._stall_timeout_s = stall_timeout_s
         self.request_id = request_id
         self.status = 500  # until an answer starts
         self.is_started = False
         self._rate_limits = collect_rate_limits()
 
     async def send(self, message: Message) -> None:
-        """Pass on what the application sends."""
+        """Pass on what the application sends. Raises CallerLeft for a reader that takes nothing for too long."""
         if message["type"] == "http.response.start":
             self.is_started = True
             self.status = message["status"]
             own = (b"x-request-id", self.request_id.encode())
             message["headers"] = [*message.get("headers", ()), own, *self._rate_limits.items()]
-        await self._send(message)
+        try:
+            async with asyncio.timeout(self._stall_timeout_s):
+                await self._send(message)
+        except TimeoutError:
+            raise CallerLeft from None
 
 
 def _request_id(headers: Headers) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import Final
 
 from starlette.types import Send
 
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.refusal import Refusal
 
-_CHALLENGED = frozenset({401, 403})
+_CHALLENGED: Final = frozenset({401, 403})
+_PIECE: Final = 256 * 1024  # bytes
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -24,10 +26,12 @@ def known(error: Exception, request_id: str) -> Failure:
 
 
 async def send_json(send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
-    """A whole response."""
+    """A whole response, in pieces: a reader that stops reading makes the next one wait."""
     fixed = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": [*fixed, *headers]})
-    await send({"type": "http.response.body", "body": body})
+    for start in range(0, len(body), _PIECE):
+        piece, is_last = body[start : start + _PIECE], start + _PIECE >= len(body)
+        await send({"type": "http.response.body", "body": piece, "more_body": not is_last})
 
 
 async def send_refusal(send: Send, refusal: Refusal, failure: Failure) -> None:

@@ -33,12 +33,12 @@ class EventStream:
         """Commit to status 200; the headers and a comment go out at once."""
         self.is_open = True
         await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await self.write(COMMENT + first if self._ping == COMMENT else first)
+        await self._write(COMMENT + first if self._ping == COMMENT else first)
 
     async def write(self, events: bytes) -> None:
-        """Send whole events."""
-        self._written_at = self._clock()
-        await self._send({"type": "http.response.body", "body": events, "more_body": True})
+        """Send whole events, if there are any."""
+        if events:
+            await self._write(events)
 
     async def close(self, last: bytes = b"") -> None:
         """Send the last events and end the response."""
@@ -52,3 +52,7 @@ class EventStream:
                 await asyncio.sleep(self._interval_s - silence)
             else:
                 await self.write(self._ping)
+
+    async def _write(self, events: bytes) -> None:
+        self._written_at = self._clock()
+        await self._send({"type": "http.response.body", "body": events, "more_body": True})

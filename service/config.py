@@ -180,6 +180,7 @@ class Settings(ProcessSettings):
     max_concurrent_calls: Size = Field(1024, description="calls served at a time; more are refused")
     keepalive_time_s: Interval = Field(30, description="idle time after which a connection is pinged")
     keepalive_timeout_s: Interval = Field(10, description="time to answer a ping before the connection is closed")
+    send_stall_timeout_s: Interval = Field(60, description="time in which a reader must take something of its stream")
     max_heartbeat_age_s: Annotated[float, Field(gt=2)] = Field(
         30, description="age of an engine's heartbeat above which health is NOT_SERVING"
     )

@@ -59,3 +59,10 @@ class TooManyCalls(ServiceError):
         super().__init__(f"{max_concurrent_calls} calls are being served; that is the limit")
         self.max_concurrent_calls = max_concurrent_calls
         self.retry_after_s = retry_after_s
+
+
+class ReaderStalled(ServiceError):
+    """The caller took nothing of its stream for too long."""
+
+    def __init__(self, stall_timeout_s: float) -> None:
+        super().__init__(f"nothing of the stream was read for {stall_timeout_s:g} s")

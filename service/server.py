@@ -151,12 +151,18 @@ class Server:
                 Auth(self._authenticator),
                 self._admission,
                 Validation(_REQUESTS),
-                Sending(),
+                Sending(settings.send_stall_timeout_s),
             ],
             options=_options(settings),
         )
         self.quota = open_quota(settings.quota, telemetry)
-        answering = Answering(self.registry, telemetry, self.quota, capture_content=settings.capture_content)
+        answering = Answering(
+            self.registry,
+            telemetry,
+            self.quota,
+            capture_content=settings.capture_content,
+            max_answer_bytes=settings.max_response_bytes,
+        )
         server, registry, readers = self._server, self.registry, self.readers
         chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering), server)
         completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)

@@ -10,24 +10,25 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from google.protobuf.message import Message
 from starlette.datastructures import Headers, QueryParams
 from starlette.types import Receive, Scope, Send
 
+from gateway.aside import aside
 from gateway.body import CallerLeft, disconnected, read_json_body
 from gateway.client import Caller
 from gateway.config import Settings
 from gateway.dialects.seam.arrival import Arrival
-from gateway.dialects.seam.encoder import ends_answer
+from gateway.dialects.seam.encoder import Encoder, ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
 from gateway.event_id import HEADER, EventMarks
 from gateway.reply import known, send_json, send_refusal
 from gateway.sse import EventStream
 
-_LARGE_BODY = 256 * 1024  # bytes from which on a body is parsed on another thread, so that the loop goes on
 _LAST_WORDS_S = 1.0
 _STALL_GRACE_S = 5.0  # what a reader has to take in the end of a stream whose deadline has passed
 
@@ -59,10 +60,7 @@ class GenerationEndpoint:
         try:
             body = await read_json_body(headers, receive, self.settings.max_body_bytes)
             arrival = Arrival(body, dict(headers), dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
-            if len(body) > _LARGE_BODY:
-                parsed = await asyncio.to_thread(translator.parse, arrival)
-            else:
-                parsed = translator.parse(arrival)
+            parsed = await aside(len(body), partial(translator.parse, arrival))
             marks = EventMarks(arrival.headers, by_default=bool(parsed.encoder.ping))
             if parsed.stream and marks.last is not None:
                 marks.last.ask(parsed.request)
@@ -86,7 +84,8 @@ class GenerationEndpoint:
             await send_refusal(send, translator.refuse(renamed), renamed)
 
         try:
-            body = parsed.encoder.whole(await self.client.call(parsed.request, caller, parsed.affinity))
+            response = await self.client.call(parsed.request, caller, parsed.affinity)
+            body = await aside(response.ByteSize(), partial(parsed.encoder.whole, response))
         except asyncio.CancelledError:
             await fail(_stopping())
             raise
@@ -122,14 +121,15 @@ class GenerationEndpoint:
             async with self.client.stream(parsed.request, caller, parsed.affinity) as events:
                 event = await anext(events, None)
                 if event is not None:
-                    await stream.open(marks.put(encoder.chunk(event), event))
+                    await stream.open(marks.put(await _encoded(encoder, event), event))
                     async with _beside(stream.keep_alive()):
                         async for event in events:
-                            if chunk := marks.put(encoder.chunk(event), event):
-                                await stream.write(chunk)
+                            await stream.write(marks.put(await _encoded(encoder, event), event))
             _check_end(event)
         except asyncio.CancelledError:
             await fail(_stopping())
+            raise
+        except CallerLeft:
             raise
         except Exception as error:  # noqa: BLE001  as above
             await fail(known(error, caller.request_id))
@@ -161,7 +161,12 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         yield
     finally:
         task.cancel()
-        await asyncio.wait({task})
+        await asyncio.gather(task, return_exceptions=True)  # that its writing found no reader, `stream` will see, too
+
+
+async def _encoded(encoder: Encoder, event: Message) -> bytes:
+    """What goes out for an event; one with very many logprobs is written beside the loop."""
+    return await aside(event.ByteSize(), partial(encoder.chunk, event))
 
 
 def _check_end(last: Message | None) -> None:

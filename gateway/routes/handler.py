@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 from google.protobuf.message import Message
 from starlette.types import ASGIApp
 
+from gateway.aside import aside
 from gateway.client import Caller
 from gateway.config import Settings
 from gateway.dialects.seam.arrival import Arrival
@@ -80,7 +81,7 @@ class Change:
         """The application."""
 
         async def answer(arrival: Arrival, caller: Caller) -> bytes:
-            parsed = self.parse(arrival)
+            parsed = await aside(len(arrival.body), partial(self.parse, arrival))
             try:
                 return self.tell(await upstream.client.call(parsed.request, caller))
             except Failure as failure:

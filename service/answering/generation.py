@@ -27,23 +27,43 @@ from service.telemetry import Telemetry
 
 Context: TypeAlias = aio.ServicerContext[Any, Any]
 
+_TOO_LARGE = "the answer has more than {} bytes, which is the limit; ask for fewer logprobs or choices, or stream it"
+
 
 class Answering:
     """Answers requests of every kind."""
 
-    def __init__(self, registry: Registry, telemetry: Telemetry, quota: Quota, *, capture_content: bool) -> None:
-        """`capture_content` puts what was asked and answered onto the calls' spans."""
+    def __init__(
+        self,
+        registry: Registry,
+        telemetry: Telemetry,
+        quota: Quota,
+        *,
+        capture_content: bool,
+        max_answer_bytes: int,
+    ) -> None:
+        """`capture_content` puts what was asked and answered onto the calls' spans.
+
+        `max_answer_bytes` is the size of the largest whole answer, as a message.
+        """
         self._registry = registry
         self._telemetry = telemetry
         self._quota = quota
         self._capture_content = capture_content
+        self._max_answer_bytes = max_answer_bytes
 
     async def whole(self, kind: Kind[Request, Message, Answer], request: Request, context: Context) -> Answer:
-        """The fold of the stream."""
+        """The fold of the stream. Raises InvalidRequest, beside what the stream does, if it becomes too large."""
         folding = kind.fold()
+        num_bytes = 0
         async with aclosing(self._numbered(kind, request, context, stream=False)) as messages:
             async for message in messages:
                 folding.add(message)
+                num_bytes += message.ByteSize()
+                if num_bytes > self._max_answer_bytes:
+                    num_bytes = folding.response.ByteSize()  # less than the messages, some of which say things again
+                    if num_bytes > self._max_answer_bytes:
+                        raise InvalidRequest("logprobs", _TOO_LARGE.format(self._max_answer_bytes))
         return folding.response
 
     async def stream(

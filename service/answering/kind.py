@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from sluice.v1 import chat_pb2, completion_pb2, response_event_pb2, response_pb2, text_generation_pb2
 
-from service.answering.part import Numbered
+from service.answering.part import Numbered, Sized
 from service.contract import chat, completion, response_request, span_content, text_generation
 from service.contract.chat_fold import ChatFold
 from service.contract.completion_fold import CompletionFold
@@ -19,10 +19,10 @@ from service.generation.events import Event
 
 Request = TypeVar("Request")
 Message = TypeVar("Message", bound=Numbered)
-Answer = TypeVar("Answer")
+Answer = TypeVar("Answer", bound=Sized)
 _Message_co = TypeVar("_Message_co", bound=Numbered, covariant=True)
 _Message_contra = TypeVar("_Message_contra", bound=Numbered, contravariant=True)
-_Answer_co = TypeVar("_Answer_co", covariant=True)
+_Answer_co = TypeVar("_Answer_co", bound=Sized, covariant=True)
 
 
 class Renderer(Protocol[_Message_co]):

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 
-class Numbered(Protocol):
+class Sized(Protocol):
+    """A message of protobuf."""
+
+    def ByteSize(self) -> int: ...  # noqa: N802  protobuf's name
+
+
+class Numbered(Sized, Protocol):
     """A message of a stream."""
 
     sequence_number: int

@@ -30,7 +30,7 @@ from service.auth.errors import (
     SignersUnknown,
 )
 from service.call import current_call
-from service.errors import Draining, InvalidMessage, Starting, TooManyCalls
+from service.errors import Draining, InvalidMessage, ReaderStalled, Starting, TooManyCalls
 from service.generation.errors import (
     CannotResume,
     ConstraintFailed,
@@ -122,6 +122,7 @@ TABLE = (
     Row(EngineClosed, Code.UNAVAILABLE, "DRAINING"),
     Row(EngineRestarting, Code.UNAVAILABLE, "STARTING"),
     Row(DeadlineExceeded, Code.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
+    Row(ReaderStalled, Code.CANCELLED, "CALLER_LEFT"),
     Row(EngineFailed, Code.INTERNAL, "ENGINE_FAILED", is_public=False),
     Row(Exception, Code.INTERNAL, "INTERNAL", is_public=False),
 )

@@ -16,11 +16,19 @@ import grpc
 from grpc import aio
 
 from service.call import current_call
+from service.errors import ReaderStalled
 from service.interceptors.policy import API, Behaviour, Context, Continuation, Handler, behaviour_of, with_behaviour
 
 
 class Sending(aio.ServerInterceptor):
-    """Turns each handler into a coroutine; streams must be async generators, unary ones coroutines."""
+    """Turns each handler into a coroutine; streams must be async generators, unary ones coroutines.
+
+    A caller that takes nothing of its stream for `stall_timeout_s` seconds is cut off. ReaderStalled says so, if it
+    ever reads on; what the call held is free by then.
+    """
+
+    def __init__(self, stall_timeout_s: float) -> None:
+        self._stall_timeout_s = stall_timeout_s
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -29,7 +37,8 @@ class Sending(aio.ServerInterceptor):
         if handler is None or not handler_call_details.method.startswith(API):
             return handler
         serve = behaviour_of(handler)
-        return with_behaviour(handler, _written(serve) if handler.response_streaming else _answered(serve))
+        written = _written(serve, self._stall_timeout_s) if handler.response_streaming else _answered(serve)
+        return with_behaviour(handler, written)
 
 
 def _answered(serve: Behaviour) -> Behaviour:
@@ -41,7 +50,7 @@ def _answered(serve: Behaviour) -> Behaviour:
     return answer
 
 
-def _written(serve: Any) -> Behaviour:
+def _written(serve: Any, stall_timeout_s: float) -> Behaviour:
     async def write(request: Any, context: Context) -> None:
         async with aclosing(serve(request, context)) as messages:
             is_first = True
@@ -49,7 +58,11 @@ def _written(serve: Any) -> Behaviour:
                 if is_first:
                     await _send_metadata(context)
                     is_first = False
-                await _sent(context.write(message))
+                try:
+                    async with asyncio.timeout(stall_timeout_s):
+                        await _sent(context.write(message))
+                except TimeoutError:
+                    raise ReaderStalled(stall_timeout_s) from None
 
     return write
 

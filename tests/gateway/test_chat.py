@@ -119,7 +119,7 @@ async def test_large_body_is_parsed_beside_the_loop(gateway: Gateway, *, is_larg
     async with ServiceClient.connect(gateway.settings, telemetry) as client:
         endpoint = GenerationEndpoint(WatchedTranslator, client, gateway.settings)
         router = Router([Route("/chat", endpoint, methods=["POST"])])
-        app = RequestObserver(router, telemetry, lambda _, failure: OpenAITranslator().refuse(failure))
+        app = RequestObserver(router, telemetry, lambda _, failure: OpenAITranslator().refuse(failure), 60)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway") as http:
             assert (await http.post("/chat", json=body)).status_code == 200
             refusal = await http.post("/chat", json=body | {"colour": 1})

@@ -64,7 +64,7 @@ class ChatEncoder:
                 "created": response.created.seconds,
                 "model": response.model,
                 "system_fingerprint": response.system_fingerprint,
-                "choices": [_to_choice(choice) for choice in response.choices],
+                "choices": [orjson.Fragment(orjson.dumps(_to_choice(choice))) for choice in response.choices],
                 "usage": to_usage(response.usage),
             }
         )

@@ -9,7 +9,8 @@ from sluice.v1 import chat_pb2
 from sluice.v1.logprobs_pb2 import TokenLogprob
 from sluice.v1.usage_pb2 import Usage
 
-_MIN_LOGPROB: Final = -9999.0
+from gateway.dialects.openai_family.token_list import to_token_list
+
 FINISH_REASONS: Final = {
     chat_pb2.FINISH_REASON_STOP: "stop",
     chat_pb2.FINISH_REASON_LENGTH: "length",
@@ -32,16 +33,4 @@ def to_usage(usage: Usage) -> dict[str, Any]:
 
 def to_logprobs(logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:
     """`logprobs` of a choice or a chunk."""
-    content = [
-        _to_token(token) | {"top_logprobs": [_to_token(top) for top in token.top_logprobs]} for token in logprobs
-    ]
-    return {"content": content, "refusal": None}
-
-
-def _to_token(token: TokenLogprob) -> dict[str, Any]:
-    return {"token": token.token, "logprob": finite(token.logprob), "bytes": list(token.bytes)}
-
-
-def finite(logprob: float) -> float:
-    """JSON has no infinity: a token of probability 0 gets the number that OpenAI sends for the most unlikely ones."""
-    return max(logprob, _MIN_LOGPROB)
+    return {"content": to_token_list(logprobs), "refusal": None}

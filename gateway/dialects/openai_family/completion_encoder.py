@@ -67,7 +67,7 @@ class CompletionEncoder:
                 "created": response.created.seconds,
                 "model": response.model,
                 "system_fingerprint": response.system_fingerprint,
-                "choices": [self._whole_choice(choice) for choice in response.choices],
+                "choices": [orjson.Fragment(orjson.dumps(self._whole_choice(each))) for each in response.choices],
                 "usage": to_usage(response.usage),
             }
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from sluice.v1.logprobs_pb2 import TokenLogprob
 
-from gateway.dialects.openai_family.chat_usage import finite
+from gateway.dialects.openai_family.token_list import finite
 
 
 class LogprobWriter:

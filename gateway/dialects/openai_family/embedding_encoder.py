@@ -35,7 +35,7 @@ class EmbeddingEncoder(WholeEncoder):
             }
         )
 
-    def _vector(self, values: Sequence[float]) -> str | list[float]:
+    def _vector(self, values: Sequence[float]) -> str | orjson.Fragment:
         if self._as_base64:
             return base64.b64encode(struct.pack(f"<{len(values)}f", *values)).decode()
-        return list(values)
+        return orjson.Fragment(orjson.dumps(list(values)))

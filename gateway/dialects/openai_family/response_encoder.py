@@ -13,7 +13,8 @@ import orjson
 from sluice.v1.response_event_pb2 import OutputTextDelta, StreamResponseResponse
 from sluice.v1.response_pb2 import CreateResponseResponse
 
-from gateway.dialects.openai_family.response_object import ResponseObject, to_item, to_part, to_token_list, to_usage
+from gateway.dialects.openai_family.response_object import ResponseObject, to_item, to_part, to_usage
+from gateway.dialects.openai_family.token_list import to_token_list
 from gateway.dialects.seam.encoder import COMMENT
 from gateway.dialects.seam.failure import Failure, Reason
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sluice.v1 import chat_pb2, response_item_pb2
-from sluice.v1.logprobs_pb2 import TokenLogprob
 from sluice.v1.usage_pb2 import Usage
 
-from gateway.dialects.openai_family.chat_usage import to_logprobs
 from gateway.dialects.openai_family.response_body import ResponseBody
+from gateway.dialects.openai_family.token_list import to_token_list
 
 _STATUSES: Final = {
     response_item_pb2.RESPONSE_STATUS_IN_PROGRESS: "in_progress",
@@ -76,12 +74,6 @@ def to_item(item: response_item_pb2.OutputItem) -> dict[str, Any]:
 def to_part(part: response_item_pb2.OutputText) -> dict[str, Any]:
     """A part of a message."""
     return {"type": "output_text", "text": part.text, "annotations": [], "logprobs": to_token_list(part.logprobs)}
-
-
-def to_token_list(logprobs: Iterable[TokenLogprob]) -> list[dict[str, Any]]:
-    """The tokens of a text with their probabilities; empty unless asked for."""
-    tokens: list[dict[str, Any]] = to_logprobs(logprobs)["content"]
-    return tokens
 
 
 def to_usage(usage: Usage) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -18,6 +19,8 @@ from gateway.dialects.seam.failure import Failure, Reason
 T = TypeVar("T")
 
 _MAX_VALUES: Final = 500_000  # what can be parsed without keeping other requests waiting for long
+_MAX_KEYS: Final = 100_000  # the same; a key takes several times as long as another value
+_KEY: Final = re.compile(rb'(?<!\\)"[ \t\r\n]*:')  # or the end of a string of a text that has a colon after it
 
 _OFFSET: Final = re.compile(r" \(byte (\d+)\)$")
 _PATH: Final = re.compile(r" - at `(key` in `)?\$\.?([^`]*)`$")
@@ -44,6 +47,8 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     # The count takes in the commas and brackets of strings too: it is cheap, and no prompt has so many.
     if len(body) > _MAX_VALUES and body.count(b",") + body.count(b"[") + body.count(b"{") > _MAX_VALUES:
         raise Failure(400, Reason.MALFORMED_JSON, f"the body has more than {_MAX_VALUES} values")
+    if body.count(b":") > _MAX_KEYS and sum(1 for _ in islice(_KEY.finditer(body), _MAX_KEYS + 1)) > _MAX_KEYS:
+        raise Failure(400, Reason.MALFORMED_JSON, f"the body has more than {_MAX_KEYS} keys")
     try:
         text = body.decode()
         value = decoder.decode(body)

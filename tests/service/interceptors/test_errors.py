@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from service.auth import errors as auth_errors
-from service.errors import Draining, InvalidMessage, Starting, TooManyCalls, Violation
+from service.errors import Draining, InvalidMessage, ReaderStalled, Starting, TooManyCalls, Violation
 from service.generation import errors as generation_errors
 from service.generation.caller import Scope
 from service.interceptors.errors import DOMAIN, TABLE
@@ -146,6 +146,7 @@ CASES = [
     Case(Draining(1.0), Code.UNAVAILABLE, "DRAINING", retry_after_s=1.0),
     Case(generation_errors.EngineClosed("no more"), Code.UNAVAILABLE, "DRAINING", retry_after_s=1.0),
     Case(generation_errors.DeadlineExceeded("too late"), Code.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
+    Case(ReaderStalled(60), Code.CANCELLED, "CALLER_LEFT"),
     Case(generation_errors.EngineFailed("secret"), Code.INTERNAL, "ENGINE_FAILED"),
     Case(ValueError("secret"), Code.INTERNAL, "INTERNAL"),
 ]

@@ -48,7 +48,7 @@ async def test_who_left_before_the_answer_was_sent_has_cancelled_the_call(
     async def continuation(details: object) -> Any:
         return make(stream if is_stream else whole)
 
-    handler: Any = await Sending().intercept_service(continuation, SimpleNamespace(method=METHOD))
+    handler: Any = await Sending(stall_timeout_s=60).intercept_service(continuation, SimpleNamespace(method=METHOD))
     if has_metadata:
         enter_call(Call(METHOD, "id"))
     with pytest.raises(asyncio.CancelledError):

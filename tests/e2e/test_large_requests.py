@@ -1,0 +1,45 @@
+"""What is large is served whole, and what is too large is refused before it is read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.stack import Stack
+
+CHAT = {"model": "sluice-demo", "messages": [{"role": "user", "content": "Tell me a story."}]}
+LARGEST: dict[str, Any] = {"n": 64, "max_tokens": 200, "ignore_eos": True, "logprobs": True, "top_logprobs": 20}
+
+
+def test_a_large_answer_is_written_and_envoy_keeps_the_gateway(stack: Stack) -> None:
+    """17 MB of JSON, all of it valid."""
+    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=CHAT | LARGEST, timeout=200)
+    assert answer.status_code == 200
+    choices = answer.json()["choices"]
+    assert [len(choice["logprobs"]["content"]) for choice in choices] == [LARGEST["max_tokens"]] * LARGEST["n"]
+    assert httpx.get(f"{stack.door}/healthz").is_success
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {**CHAT, "logit_bias": {str(key): 0 for key in range(450_000)}},
+        {**CHAT, "metadata": {str(key): "" for key in range(200_000)}},
+    ],
+    ids=["logit bias", "metadata"],
+)
+def test_objects_of_very_many_keys_are_refused_unread(stack: Stack, body: dict[str, Any]) -> None:
+    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == "the body has more than 100000 keys"
+
+
+def test_texts_with_very_many_colons_are_read(stack: Stack) -> None:
+    """They are no keys, also where the text is JSON itself."""
+    text = json.dumps({str(key): 0 for key in range(150_000)})
+    answer = httpx.post(f"{stack.door}/v1/completions", json={"model": "sluice-demo", "prompt": text}, timeout=60)
+    assert answer.status_code == 400
+    assert "tokens; the limit is" in answer.json()["error"]["message"]

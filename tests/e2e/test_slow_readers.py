@@ -1,0 +1,124 @@
+"""Readers that stop reading are cut off after `send_stall_timeout_s`, and what they held is free again.
+
+One call at a time is let in, so that each test also shows that the call before it has given its slot back, while its
+reader is still connected.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2
+
+from tests.e2e.stack import Stack
+
+NUM_CHOICES, NUM_TOKENS, TOP_LOGPROBS = 64, 1000, 20  # many times what all buffers on the way hold
+SETTINGS = {
+    "SLUICE_SERVICE_SEND_STALL_TIMEOUT_S": "1",
+    "SLUICE_GATEWAY_SEND_STALL_TIMEOUT_S": "1",
+    "SLUICE_SERVICE_MAX_CONCURRENT_CALLS": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[Stack]:
+    """The product with short times for readers."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SETTINGS.items():
+            patch.setenv(name, value)
+        stack = Stack()
+    try:
+        stack.wait_for("sluice is ready.")
+        yield stack
+    finally:
+        assert stack.stop() == 0, stack.output
+
+
+def stopped_reader(port: int, **fields: Any) -> socket.socket:
+    """A connection that has sent a request, read the beginning of the answer, and reads no more."""
+    body = {
+        "model": "sluice-demo",
+        "messages": [{"role": "user", "content": "Tell me a story."}],
+        "n": NUM_CHOICES,
+        "max_tokens": NUM_TOKENS,
+        "ignore_eos": True,
+        "logprobs": True,
+        "top_logprobs": TOP_LOGPROBS,
+        **fields,
+    }
+    data = json.dumps(body).encode()
+    reader = socket.create_connection(("127.0.0.1", port), timeout=60)
+    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: sluice\r\ncontent-type: application/json\r\n"
+    reader.sendall(f"{head}content-length: {len(data)}\r\n\r\n".encode() + data)
+    assert reader.recv(15) == b"HTTP/1.1 200 OK"
+    return reader
+
+
+def rest_of(reader: socket.socket) -> bytes:
+    """All that still comes, up to the end or a reset of the connection."""
+    pieces = []
+    try:
+        while piece := reader.recv(1 << 20):
+            pieces.append(piece)
+    except ConnectionResetError:
+        pass
+    return b"".join(pieces)
+
+
+def num_cut_off(stack: Stack) -> int:
+    """Requests of the gateway that ended because nobody read."""
+    return sum('"status":499' in line for line in stack.output.splitlines() if line.startswith("gateway"))
+
+
+def until(what: Callable[[], bool], timeout_s: float = 60) -> None:
+    """Return when it is so."""
+    deadline = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_running(stack: Stack) -> bool:
+    return stack.metric("sluice_engine_sequences_running") > 0
+
+
+@pytest.mark.parametrize("door", ["envoy", "gateway"])
+def test_a_stream_over_rest_is_cut_off(impatient: Stack, door: str) -> None:
+    before = num_cut_off(impatient)
+    with stopped_reader(impatient.ports[door], stream=True) as reader:
+        until(lambda: num_cut_off(impatient) > before)
+        impatient.until_idle(60)
+        assert b"[DONE]" not in rest_of(reader)
+
+
+@pytest.mark.parametrize("door", ["envoy", "gateway"])
+def test_a_whole_answer_over_rest_is_cut_off(impatient: Stack, door: str) -> None:
+    """Its 20 MB are more than the buffers hold, and its end isn't kept for a reader that never takes it."""
+    before = num_cut_off(impatient)
+    with stopped_reader(impatient.ports[door], max_tokens=230) as reader:
+        until(lambda: num_cut_off(impatient) > before)
+        assert b'"usage"' not in rest_of(reader)
+
+
+@pytest.mark.parametrize("door", ["envoy", "service"])
+def test_a_stream_over_grpc_is_cut_off_and_told_so(impatient: Stack, door: str) -> None:
+    message = chat_pb2.ChatRequest(model="sluice-demo", n=NUM_CHOICES)
+    message.messages.add(role=content_pb2.ROLE_USER).content.add(text="Tell me a story.")
+    message.logprobs.top_logprobs = TOP_LOGPROBS
+    message.stopping.max_tokens, message.stopping.ignore_eos = NUM_TOKENS, True
+    with grpc.insecure_channel(f"127.0.0.1:{impatient.ports[door]}") as channel:
+        call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(message, timeout=90)
+        next(call)
+        until(lambda: is_running(impatient))
+        impatient.until_idle(60)
+        with pytest.raises(grpc.RpcError) as caught:
+            for _ in call:
+                pass
+        assert caught.value.code() is grpc.StatusCode.CANCELLED
+        assert caught.value.details() == "nothing of the stream was read for 1 s"

@@ -1,0 +1,20 @@
+"""The gateway's connections end by themselves when nobody is left at the other end."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+
+from gateway.__main__ import listen
+from gateway.config import Settings
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems hand no options on from the listener")
+def test_connections_are_probed_and_don_t_wait_for_a_reader_for_ever() -> None:
+    listener = listen(Settings(port=0, send_stall_timeout_s=7))
+    with listener, socket.create_connection(listener.getsockname()), listener.accept()[0] as connection:
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 7000
