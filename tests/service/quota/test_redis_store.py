@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -122,6 +123,25 @@ async def test_nothing_is_left_of_full_buckets_and_free_places(redis: RedisServe
         await store.take(draw(MINUTE, 10))
         (key,) = await client.keys("*")
         assert 0 < await client.pttl(key) < 3000
+        await client.aclose()
+
+
+async def test_a_clock_that_is_set_back_locks_nobody_out(redis: RedisServer) -> None:
+    """What was written an hour later than now, by a clock that was wrong, counts as written now."""
+    async with store_of(redis) as store:
+        client = Redis.from_url(redis.url, decode_responses=True)
+        await store.take(draw(MINUTE, 500))
+        held = Demand((), [PLACES], "h")
+        await store.take(held)
+        buckets, places = sorted(await client.keys("*"), key=lambda key: "places" in key)
+        hour = 3_600_000_000
+        state: Any = {name: int(value) + hour for name, value in (await client.hgetall(buckets)).items()}
+        await client.hset(buckets, mapping=state)
+        await client.zincrby(places, hour, "h")
+        reading = await store.take(draw(MINUTE, 1000))
+        assert not reading.is_granted
+        assert 0 < MINUTE.wait_s(reading.behind_s[0], 1000) <= 30
+        assert (await store.take(Demand((), [PLACES], "next"))).num_held == [1]
         await client.aclose()
 
 
