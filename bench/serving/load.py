@@ -1,9 +1,9 @@
 """Sends requests over HTTP/1.1 and notes when each piece of their streams came: a process of its own, and a cheap one.
 
-It reads a JSON object from its input: {"port": …, "requests": [{"at": seconds after the start, "body": {…}}, …]}, and
-writes a JSON list with an object for each: sent, received (when each event with text came), both in seconds after the
-start, prompt_tokens, tokens (of the answer), or error. The server shares two cores with it, so it parses
-nothing until the last byte is in: about 10 µs a piece.
+It reads a JSON object from its input: {"port": …, "requests": [{"at": seconds after the start, "body": {…}}, …]}, each
+request with a "key" if it has a credential, and writes a JSON list with an object for each: sent, received (when each
+event with text came), ended, all in seconds after the start, prompt_tokens, tokens (of the answer), or error. The
+server shares two cores with it, so it parses nothing until the last byte is in: about 10 µs a piece.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class Stream:
     def __init__(self, port: int, request: dict[str, Any]) -> None:
         body = json.dumps(request["body"]).encode()
         head = f"POST {PATH} HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Type: application/json\r\n"
+        if "key" in request:
+            head += f"Authorization: Bearer {request['key']}\r\n"
         self.at: float = request["at"]
         self.pieces: list[tuple[float, bytes]] = []
         self.sent = 0.0
@@ -89,9 +91,14 @@ def told(stream: Stream, began: float) -> dict[str, Any]:
     """What its bytes say."""
     raw = b"".join(piece for _, piece in stream.pieces)
     if not raw.startswith(b"HTTP/1.1 200"):
-        return {"error": raw[:500].decode(errors="replace") or "no answer in time"}
+        error = raw[:1000].decode(errors="replace") or "no answer in time"
+        return {
+            "error": error,
+            "sent": stream.sent - began,
+            "ended": stream.pieces[-1][0] - began if raw else TIMEOUT_S,
+        }
     ends = list(accumulate(len(piece) for _, piece in stream.pieces))
-    answer: dict[str, Any] = {"sent": stream.sent - began, "received": []}
+    answer: dict[str, Any] = {"sent": stream.sent - began, "received": [], "ended": stream.pieces[-1][0] - began}
     text = b""
     for end, chunk in chunks(raw):
         *lines, text = (text + chunk).split(b"\n")
@@ -100,7 +107,7 @@ def told(stream: Stream, began: float) -> dict[str, Any]:
             if line.startswith(b"data: {"):
                 note(json.loads(line[6:]), moment, answer)
     if "tokens" not in answer or not answer["received"]:
-        return {"error": raw[-500:].decode(errors="replace")}
+        return answer | {"error": raw[-500:].decode(errors="replace")}
     return answer
 
 

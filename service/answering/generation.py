@@ -91,9 +91,11 @@ class Answering:
         with Observation(
             self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
         ) as observation:
+            caller = current_caller()
+            model.engine.refuse_if_busy(caller.id, caller.weight, deadline)
             async with admitted(self._quota, model.name) as charge:
                 bound = charge.bound(asked)
-                prepared = await model.preparation.prepare(bound, current_request_id(), deadline, current_caller())
+                prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)
                 await charge.take_for(asked, prepared.requests)
                 course: Course[Message] = Course(model, prepared, point, streams=stream)
                 answer = Rendering(
@@ -119,6 +121,7 @@ async def _parts(
             observation.admitted(answer.usage)
             # Who reads slowly and leaves has had computed what it didn't read, too.
             charge.count(lambda: answer.usage()._replace(completion_tokens=outputs.num_tokens))
+            await outputs.begun()  # until then the call may be refused, and be served elsewhere
             yield answer.begin()
             async for output in outputs:
                 has_tokens = True

@@ -22,6 +22,8 @@ class OpenEmbedding:
 
     def __init__(self, request: EmbeddingRequest, arrived: float, clock: abc.Callable[[], float]) -> None:
         self.arrived = arrived
+        self.caller_id = request.caller_id
+        self.weight = request.weight
         self.num_left_tokens = sum(map(len, request.inputs))  # of inputs without a vector
         self.done: asyncio.Future[EmbeddingOutput] = asyncio.get_running_loop().create_future()
         self._inputs = request.inputs
@@ -88,7 +90,7 @@ class EmbedderFront(EngineFront[OpenEmbedding]):
         self._check(request)
         now = self._clock()
         opened = OpenEmbedding(request, now, self._clock)
-        self._check_room(opened.num_left_tokens, now)
+        self._check_room(opened, now)
         serial = self._open(opened, partial(Add, request=request, arrived=now))
         try:
             return await opened.done
@@ -107,16 +109,37 @@ class EmbedderFront(EngineFront[OpenEmbedding]):
                 message = f"a token serial of the input is not below the vocabulary's size, {self._vocab_size}"
                 raise InvalidRequest(f"inputs[{index}]", message)
 
-    def _check_room(self, num_tokens: int, now: float) -> None:
-        """By turns, what is computed before a request ends are its own tokens and as many of each of the others."""
+    def _check_room(self, opened: OpenEmbedding, now: float) -> None:
         others = self._requests()
         if not others:
             return  # a request larger than the whole queue may still be served, alone
-        num_before = sum(min(each.num_left_tokens, num_tokens) for each in others)
+        num_before = _num_before(opened, others)
+        wait_s = num_before * self._stats.step_time_s / max(self._stats.step_tokens, 1)
+        limit_s = self._config.max_queue_wait_s
         if len(others) >= self._config.max_queue_requests:
-            message = f"{len(others)} requests wait already"
-        elif num_before + num_tokens > self._config.max_queue_tokens:
-            message = f"{num_before} tokens of other requests would be computed first"
+            message, retry_s = f"{len(others)} requests wait already", now - others[0].arrived
+        elif num_before + opened.num_left_tokens > self._config.max_queue_tokens:
+            message, retry_s = f"{num_before} tokens of other requests would be computed first", now - others[0].arrived
+        elif wait_s > limit_s:
+            message = f"the request would wait for about {wait_s:.1f} s for others; the limit is {limit_s:.1f} s"
+            retry_s = wait_s - limit_s
         else:
             return
-        raise EngineOverloaded(message, retry_after_s(now - others[0].arrived))
+        raise EngineOverloaded(message, retry_after_s(retry_s))
+
+
+def _num_before(opened: OpenEmbedding, others: abc.Sequence[OpenEmbedding]) -> int:
+    """How many tokens are computed for others before a request ends.
+
+    Those of one key take turns, so that is as many of each as the request has itself; of another key, as many as it is
+    due by its weight.
+    """
+    mine = opened.num_left_tokens
+    own, of_keys = 0, dict[str, tuple[float, int]]()
+    for each in others:
+        if each.caller_id == opened.caller_id:
+            own += min(each.num_left_tokens, mine)
+        else:
+            of_keys[each.caller_id] = each.weight, of_keys.get(each.caller_id, (0.0, 0))[1] + each.num_left_tokens
+    due = [min(num, round((own + mine) * weight / opened.weight)) for weight, num in of_keys.values()]
+    return own + sum(due)

@@ -9,8 +9,10 @@ import logging
 import time
 from collections import abc, deque
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Protocol
 
+from service.engine.accounts import Account, Accounts
 from service.engine.mail import Abort, Add, Check, Done, InputVector, Mail, Report, Tell
 from service.generation.embedding import EmbeddingRequest, TokenIds, Vector
 from service.generation.errors import DeadlineExceeded, SequenceError
@@ -28,6 +30,23 @@ class _Job:
     num_begun: int = 0  # inputs of which the vectors are computed, or being computed
 
 
+class _Key(Account):
+    """One key's jobs, by priority; the first of each is the next to give an input."""
+
+    __slots__ = ("turns",)
+
+    def __init__(self, served: float) -> None:
+        super().__init__(served)
+        self.turns: dict[int, deque[_Job]] = {}
+
+    def forget(self, job: _Job) -> None:
+        """It gives no more inputs."""
+        priority = job.request.priority
+        self.turns[priority].remove(job)
+        if not self.turns[priority]:
+            del self.turns[priority]
+
+
 class EncoderRunner(Protocol):
     """The computing half of the encoder. Only the encoder's thread calls it."""
 
@@ -38,8 +57,9 @@ class EncoderRunner(Protocol):
 class EncoderCore:
     """A `loop.Core` that computes one batch at a time.
 
-    A batch is filled by turns: one input of each job of the lowest priority value, then the next of each, so that a job
-    of thousands of inputs delays one of a few by no more than a few.
+    A batch is filled by keys: the next input is of the one that was served least, by tokens and weight. A key's jobs
+    take turns: one input of each job of the lowest priority value, then the next of each, so that a job of thousands of
+    inputs delays one of a few by no more than a few.
     """
 
     def __init__(
@@ -50,13 +70,13 @@ class EncoderCore:
         self._max_batch_tokens = max_batch_tokens
         self._clock = clock
         self._jobs: dict[int, _Job] = {}  # those with inputs that are yet to be computed
-        self._turns: dict[int, deque[_Job]] = {}  # by priority; the first is the next to give an input
+        self._keys = Accounts(_Key)
         self._stats = EngineStats()
 
     @property
     def has_work(self) -> bool:
         """Whether a step would do anything."""
-        return bool(self._turns)
+        return bool(self._jobs)
 
     @property
     def output_interval_s(self) -> float:
@@ -71,8 +91,7 @@ class EncoderCore:
         """Take note of mail. What is wrong with it is told of its id."""
         match mail:
             case Add(serial, EmbeddingRequest() as request):
-                self._jobs[serial] = job = _Job(serial, request)
-                self._turns.setdefault(request.priority, deque()).append(job)
+                self._add(_Job(serial, request))
             case Abort(serial):
                 self._abort(serial)
             case Check(serial):
@@ -119,10 +138,21 @@ class EncoderCore:
         num_waiting = sum(len(job.request.inputs) - job.num_begun for job in self._jobs.values())
         return self._stats._replace(num_waiting=num_waiting)
 
+    def _add(self, job: _Job) -> None:
+        request = job.request
+        key = self._keys.enter(request.caller_id, request.weight, waits=lambda key: bool(key.turns))
+        key.turns.setdefault(request.priority, deque()).append(job)
+        self._jobs[job.serial] = job
+
     def _abort(self, serial: int) -> None:
-        if job := self._jobs.pop(serial, None):
-            self._turns[job.request.priority].remove(job)
-            self._forget_empty(job.request.priority)
+        if serial in self._jobs:
+            self._forget(self._jobs[serial])
+
+    def _forget(self, job: _Job) -> None:
+        """It waits no more."""
+        del self._jobs[job.serial]
+        self._keys[job.request.caller_id].forget(job)
+        self._keys.leave(job.request.caller_id)
 
     def _expire(self, report: Report, now: float) -> None:
         for job in list(self._jobs.values()):
@@ -135,24 +165,18 @@ class EncoderCore:
         """The inputs of the next batch: jobs with their input's index."""
         batch: list[tuple[_Job, int]] = []
         num_left = self._max_batch_tokens
-        for priority in sorted(self._turns):
-            turn = self._turns[priority]
-            while turn:
-                job = turn[0]
-                num_tokens = len(job.request.inputs[job.num_begun])
-                if batch and num_tokens > num_left:
-                    return batch
-                num_left -= num_tokens
-                batch.append((job, job.num_begun))
-                job.num_begun += 1
-                turn.popleft()
-                if job.num_begun < len(job.request.inputs):
-                    turn.append(job)
-                else:
-                    del self._jobs[job.serial]
-            self._forget_empty(priority)
+        while self._jobs:
+            key = min(self._keys.active, key=attrgetter("served"))
+            turn = key.turns[min(key.turns)]
+            job = turn[0]
+            num_tokens = len(job.request.inputs[job.num_begun])
+            if batch and num_tokens > num_left:
+                break
+            num_left -= num_tokens
+            key.charge(num_tokens)
+            batch.append((job, job.num_begun))
+            job.num_begun += 1
+            turn.rotate(-1)
+            if job.num_begun == len(job.request.inputs):
+                self._forget(job)
         return batch
-
-    def _forget_empty(self, priority: int) -> None:
-        if not self._turns[priority]:
-            del self._turns[priority]

@@ -53,7 +53,8 @@ class FairQueue:
     def enter(self, group: SequenceGroup) -> None:
         """A request has come. Raises ValueError if its weight isn't above 0."""
         self._keys.enter(group.request.caller_id, group.request.weight, waits=lambda key: bool(key.waiting))
-        self._arrived.append(group)
+        if group.request_index == 0:  # those opened together with it count on it alone
+            self._arrived.append(group)
 
     def leave(self, group: SequenceGroup) -> None:
         """A request has ended; none of its sequences waits or runs."""

@@ -13,11 +13,12 @@ from service.engine.config import EngineConfig
 from service.engine.front import EngineFront, Errand
 from service.engine.limits import max_sequence_len
 from service.engine.link import Link
-from service.engine.mail import Add, Compile, Output
+from service.engine.mail import Add, Compile, Output, Report
 from service.engine.output_stream import OutputStream
-from service.engine.port import StepObserver
+from service.engine.port import Outputs, StepObserver
 from service.engine.request_check import check_request
 from service.engine.retry import retry_after_s
+from service.engine.turnover import Part, Turnover
 from service.generation.constraint import Constraint
 from service.generation.errors import (
     DeadlineExceeded,
@@ -30,16 +31,28 @@ from service.generation.parameters import Ranges
 from service.generation.request import GenerationRequest
 
 MAX_COMPILE_S = 5.0
+_DEADLINE_PART = 0.5  # of the time until a deadline, in which a request is to begin
 
 
 class OpenGeneration:
     """One request behind a stream, which may have several."""
 
-    def __init__(self, request: GenerationRequest, stream: OutputStream, arrived: float) -> None:
+    def __init__(
+        self,
+        request: GenerationRequest,
+        stream: OutputStream,
+        arrived: float,
+        turnover: Turnover,
+        clock: abc.Callable[[], float],
+    ) -> None:
         self.request = request
         self.arrived = arrived
         self.is_waiting = True
+        self.began = arrived  # until it has, unknown
+        self.num_running = 0  # choices that have begun, as far as is known here, and not ended
         self._stream = stream
+        self._turnover = turnover
+        self._clock = clock
 
     @property
     def is_complete(self) -> bool:
@@ -53,15 +66,22 @@ class OpenGeneration:
     def start(self) -> None:
         """Its first step was computed."""
         self.is_waiting = False
+        self.began = self._clock()
+        self.num_running = self.request.n
+        self._stream.start()
 
     def put(self, output: Output) -> None:
         """A step has added something."""
         if isinstance(output, GenerationOutput):
+            if output.finish_reason is not None and self.num_running:
+                self.num_running -= 1
+                self._turnover.ended(self._clock() - self.began)
             self._stream.put(output)
 
     def end(self, error: EngineError) -> None:
         """It has failed, and the stream with it."""
         self.is_waiting = False
+        self.num_running = 0
         self._stream.end(error)
 
 
@@ -89,9 +109,28 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         self._vocab_size = vocab_size
         self._ranges = ranges or {}
         self._max_compile_s = max_compile_s
+        self._turnover = Turnover()
+
+    def on_report(self, report: Report) -> None:
+        """As for any engine; how fast requests begin is learnt beside."""
+        num_begun = sum(isinstance(self._opened.get(serial), OpenGeneration) for serial in report.started)
+        if num_begun:
+            self._turnover.began(self._clock(), num_begun)
+        super().on_report(report)
+
+    def refuse_if_busy(self, caller_id: str, weight: float, deadline: float | None = None) -> None:
+        """Raise EngineOverloaded if a request of that key would have to wait too long: before it costs anything."""
+        now = self._clock()
+        limit_s = self._config.max_queue_wait_s
+        if deadline is not None:
+            limit_s = min(limit_s, max(_DEADLINE_PART * (deadline - now), 0.0))
+        wait_s = self._wait_s(caller_id, weight, now)
+        if wait_s > limit_s:
+            message = f"the request would wait for about {wait_s:.1f} s to begin; the limit is {limit_s:.1f} s"
+            raise EngineOverloaded(message, retry_after_s(wait_s - limit_s))
 
     @asynccontextmanager
-    async def generate(self, *requests: GenerationRequest) -> abc.AsyncIterator[OutputStream]:
+    async def generate(self, *requests: GenerationRequest) -> abc.AsyncIterator[Outputs]:
         """Open the stream of all outputs of one request or several; leaving the context ends what is left of them.
 
         Several requests are admitted all or none, and an error of one ends the stream of all. Entry returns when all
@@ -143,6 +182,8 @@ class GeneratorFront(EngineFront[OpenGeneration]):
                 raise EngineOverloaded(message, retry_after_s(self._clock() - each.arrived))
 
     def _check_room(self, requests: abc.Sequence[GenerationRequest]) -> None:
+        for request in requests[:1]:  # those opened together with it count on it alone
+            self.refuse_if_busy(request.caller_id, request.weight, request.deadline)
         waiting = [each for each in self._requests() if each.is_waiting]
         if not waiting:
             return  # what is longer than the whole queue may still be served, alone
@@ -156,6 +197,21 @@ class GeneratorFront(EngineFront[OpenGeneration]):
             return
         raise EngineOverloaded(message, retry_after_s(self._clock() - waiting[0].arrived))
 
+    def _wait_s(self, caller_id: str, weight: float, now: float) -> float:
+        """How long one more request of a key would wait for its beginning."""
+        parts = {caller_id: Part(weight, 0, 0)}
+        ages = []
+        for each in self._requests():
+            name = each.request.caller_id
+            before = parts.get(name, Part(each.request.weight, 0, 0))
+            parts[name] = Part(
+                before.weight, before.num_waiting + each.is_waiting, before.num_running + each.num_running
+            )
+            if each.num_running:
+                ages.append(now - each.began)
+        max_running = self._stats.max_running or self._config.max_batch_sequences
+        return self._turnover.wait_s(caller_id, parts, max_running, sum(ages) / max(len(ages), 1), now)
+
     def _add(
         self,
         requests: abc.Sequence[GenerationRequest],
@@ -163,6 +219,7 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         constraint_serials: abc.Sequence[int | None],
     ) -> list[int]:
         now = self._clock()
+        self._turnover.came(now, sum(each.is_waiting for each in self._requests()))
         serials = []
         try:
             for index, (request, constraint_serial) in enumerate(zip(requests, constraint_serials, strict=True)):
@@ -174,7 +231,7 @@ class GeneratorFront(EngineFront[OpenGeneration]):
                     request_index=index,
                     constraint_serial=constraint_serial,
                 )
-                serials.append(self._open(OpenGeneration(request, stream, now), mail))
+                serials.append(self._open(OpenGeneration(request, stream, now, self._turnover, self._clock), mail))
         except BaseException:  # a request that can't cross takes back those before it
             self._leave(*serials)
             raise

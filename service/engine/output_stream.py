@@ -21,6 +21,7 @@ class OutputStream(AsyncIterator[GenerationOutput]):
         self.num_tokens = 0  # of all that was delivered, read or not
         self._num_unfinished = num_choices
         self._is_broken = False
+        self._has_begun = False
         self._error: EngineError | None = None
         self._pending: dict[tuple[int, int], list[GenerationOutput]] = {}  # by request and choice
         self._whole: deque[GenerationOutput] = deque()
@@ -35,6 +36,19 @@ class OutputStream(AsyncIterator[GenerationOutput]):
     def is_complete(self) -> bool:
         """Whether each choice has had its last output."""
         return self._num_unfinished == 0
+
+    def start(self) -> None:
+        """Something of one of its requests was computed."""
+        self._has_begun = True
+        self._news.set()
+
+    async def begun(self) -> None:
+        """Return when something was computed of one of the requests. Raises what ended all before."""
+        while not (self._has_begun or self._pending or self.is_ended):
+            self._news.clear()
+            await self._news.wait()
+        if not self._pending:
+            self._raise_error()
 
     def put(self, output: GenerationOutput) -> None:
         """Deliver what a step added to one choice. After the end it does nothing."""
@@ -67,9 +81,7 @@ class OutputStream(AsyncIterator[GenerationOutput]):
 
     async def __anext__(self) -> GenerationOutput:
         while not (self._pending or self._whole):
-            if self._error is not None:
-                error, self._error = self._error, None
-                raise error
+            self._raise_error()
             if self.is_ended:
                 raise StopAsyncIteration
             self._news.clear()
@@ -77,3 +89,9 @@ class OutputStream(AsyncIterator[GenerationOutput]):
         if self._whole:
             return self._whole.popleft()
         return merged(self._pending.pop(next(iter(self._pending))))
+
+    def _raise_error(self) -> None:
+        """Once."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error

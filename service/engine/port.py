@@ -66,17 +66,30 @@ class Engine(Protocol):
 
 
 class Outputs(Protocol):
-    """What was generated, as it is read."""
+    """What comes of one request or several that were opened together."""
 
-    def __aiter__(self) -> AsyncIterator[GenerationOutput]: ...
+    def __aiter__(self) -> AsyncIterator[GenerationOutput]:
+        """Itself."""
+
+    async def __anext__(self) -> GenerationOutput:
+        """The next output."""
 
     @property
     def num_tokens(self) -> int:
         """The tokens of all that was generated so far, read or not."""
 
+    async def begun(self) -> None:
+        """Return when something was computed of one of the requests.
+
+        Raises what ended all of them before: EngineOverloaded if they waited for too long.
+        """
+
 
 class Generator(Engine, Protocol):
     """An engine that generates."""
+
+    def refuse_if_busy(self, caller_id: str, weight: float, deadline: float | None = None) -> None:
+        """Raise EngineOverloaded if a request of that key would have to wait too long: before it costs anything."""
 
     def generate(self, *requests: GenerationRequest) -> AbstractAsyncContextManager[Outputs]:
         """Open the stream of all outputs of one request or several; leaving the context ends what is left of them.
@@ -86,7 +99,7 @@ class Generator(Engine, Protocol):
 
         On entry raises InvalidRequest or a subclass of it, EngineOverloaded, EngineRestarting, EngineClosed,
         EngineFailed or DeadlineExceeded; the last three, and SequenceError, may also be raised by the stream, after its
-        last output.
+        last output, and EngineOverloaded before the first.
         """
 
 

@@ -20,6 +20,8 @@ _BURST_S = 0.25
 _MIN_CHUNK = 2  # tokens of a prompt: it moves on, whatever that takes
 _MAX_MIXED_STEPS = 32  # in a row, before a step without prefill shows again what decodes alone take
 _MIN_TOKENS = 256  # of a step that shows how fast prefill is at best; fewer are dominated by what every step costs
+_NEWS = 0.03  # of the slowdown of steps, the part that the newest one makes up
+_MIN_DECODES = 1.5  # in steps, on average, that show what each further one costs
 _MIN_SPEEDUP = 2.0  # over the best that was measured, for a prompt to be called too late
 
 
@@ -28,7 +30,8 @@ class StepTimes:
 
     That holds on average: what steps without prefill leave of it is saved up, to a burst of prompts, for the next
     prefills. The first steps of an engine are not bounded, and where a prompt's smallest chunk takes longer, it is
-    computed all the same. Decodes alone take at most `max_decode_slowdown` times what a single one takes.
+    computed all the same. `max_decodes` is how many may be in a step so that, with the prompts that come and go with
+    them, it takes at most `max_decode_slowdown` times what a single one takes alone.
     """
 
     def __init__(self, max_slowdown: float, max_decode_slowdown: float | None = None) -> None:
@@ -37,7 +40,8 @@ class StepTimes:
         self._max_decode_slowdown = max_decode_slowdown
         self.max_decodes = math.inf  # of a step
         self._decode_s: dict[int, float] = {}  # of steps without prefill, by the bit length of the number of decodes
-        self._num_decodes: dict[int, float] = {}  # what that number was, on average, by its bit length
+        self._slowdown = 1.0  # of steps with decodes, prompts included, against one that decodes a single sequence
+        self._num_decodes = 1.0  # in those steps; both on average, the older the less
         self._prefill_s = 0.0  # what prefills added to steps, the older the less,
         self._num_prompt_tokens = 0.0  # and the number of their tokens likewise
         self._saved_s = math.inf  # what prefills may add beyond what the next step grants them; a debt below 0
@@ -46,13 +50,13 @@ class StepTimes:
 
     def record(self, num_decodes: int, num_prompt_tokens: int, seconds: float) -> None:
         """Take note of a step of so many decodes and so many tokens of prompts."""
+        if num_decodes:
+            self._bound_decodes(num_decodes, seconds)
         if num_prompt_tokens == 0:
             size = num_decodes.bit_length()
             known = self._decode_s.get(size, seconds)
             memory = _MEMORY_OF_SHORTER if known < seconds else _MEMORY_OF_LONGER
             self._decode_s[size] = memory * known + (1 - memory) * seconds
-            self._num_decodes[size] = _MEMORY * self._num_decodes.get(size, num_decodes) + (1 - _MEMORY) * num_decodes
-            self._bound_decodes()
             if self._num_mixed_steps < _MAX_MIXED_STEPS:
                 self._save(self._decode_s[size])
             self._num_mixed_steps = 0
@@ -87,19 +91,17 @@ class StepTimes:
         least_s = self._least_s_per_token
         return least_s is not None and num_prompt_tokens * least_s > _MIN_SPEEDUP * remaining_s
 
-    def _bound_decodes(self) -> None:
-        """Find the number of decodes from which on a step takes longer than allowed: between two that were measured."""
-        if self._max_decode_slowdown is None or 1 not in self._decode_s:
+    def _bound_decodes(self, num_decodes: int, seconds: float) -> None:
+        """Find how many sequences make a step as long as is allowed, each making it longer by as much as these did."""
+        alone_s = self._decode_s.get(1)
+        if self._max_decode_slowdown is None or alone_s is None:
             return
-        most_s = self._max_decode_slowdown * self._decode_s[1]
-        num, known_s = 1.0, self._decode_s[1]
-        self.max_decodes = math.inf
-        for size in sorted(self._decode_s):
-            if self._decode_s[size] > most_s:
-                slope = (self._decode_s[size] - known_s) / (self._num_decodes[size] - num)
-                self.max_decodes = num + (most_s - known_s) / slope
-                return
-            num, known_s = self._num_decodes[size], self._decode_s[size]
+        self._slowdown += _NEWS * (seconds / alone_s - self._slowdown)
+        self._num_decodes += _NEWS * (num_decodes - self._num_decodes)
+        if self._num_decodes < _MIN_DECODES:
+            return
+        each = max(self._slowdown - 1, 0.0) / (self._num_decodes - 1)
+        self.max_decodes = 1 + (self._max_decode_slowdown - 1) / each if each else math.inf
 
     def _save(self, decode_s: float) -> None:
         """Keep what prefills could have added to a step, had there been any."""

@@ -155,3 +155,21 @@ def test_stats_count_inputs_and_tokens() -> None:
     stats = bench.core.stats()
     assert (stats.num_waiting, stats.num_steps, stats.step_sequences, stats.step_tokens) == (0, 2, 1, 2)
     assert stats.num_computed_tokens == 6
+
+
+def test_core_serves_keys_by_what_each_was_served() -> None:
+    """A key of one text is in the next batch beside another's thousand, and one of twice the weight gets twice as much.
+
+    Priority counts among a key's own requests only.
+    """
+    bench = Bench(max_batch_tokens=40)
+    flood = bench.add(*[10] * 1000, caller_id="flooder", priority=-100)
+    bench.step()
+    polite = bench.add(10, caller_id="polite")
+    heavy = bench.add(*[10] * 60, caller_id="heavy", weight=2.0)
+    bench.step()
+    assert len(bench.vectors[polite]) == 1
+    before = len(bench.vectors[flood])
+    for _ in range(9):
+        bench.step()
+    assert abs(len(bench.vectors[heavy]) - 2 * (len(bench.vectors[flood]) - before)) <= 8

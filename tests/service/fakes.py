@@ -55,10 +55,14 @@ class ScriptedRunner:
         self.entered = threading.Event()
         self.gate = threading.Event()  # each step waits for it
         self.gate.set()
+        self._num_free_steps = 0  # that don't wait for it
 
     def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
         self.entered.set()
-        assert self.gate.wait(60)
+        if self._num_free_steps:
+            self._num_free_steps -= 1
+        else:
+            assert self.gate.wait(60)
         time.sleep(self.delay_s)
         if self.fail_with is not None:
             raise self.fail_with
@@ -73,13 +77,15 @@ class ScriptedRunner:
         self.kept.remove(sequence)
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Steps wait until the end of the block."""
+    def paused(self, *, after: int = 0) -> Iterator[None]:
+        """Steps wait until the end of the block, those after the next few: a stream begins with its first step."""
+        self._num_free_steps = after
         self.gate.clear()
         try:
             yield
         finally:
             self.gate.set()
+            self._num_free_steps = 0
 
 
 @dataclass

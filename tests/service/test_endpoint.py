@@ -106,7 +106,7 @@ async def test_running_request_keeps_its_model() -> None:
     """A stream that runs while its endpoint is changed and removed ends with the model that it began with."""
     async with serving("a", "b") as run:
         await run.create("x", ("only", "a", 100))
-        with run.runners["a"].paused():
+        with run.runners["a"].paused(after=1):
             stream = run.chat.StreamChat(request(model="x"))
             first = await stream.read()
             await run.update("x", ("only", "b", 100))
@@ -123,7 +123,7 @@ async def test_running_request_keeps_its_model() -> None:
 async def test_models_have_engines_of_their_own() -> None:
     """While one model stands still, another answers."""
     async with serving("a", "b") as run:
-        with run.runners["a"].paused():
+        with run.runners["a"].paused(after=1):
             stream = run.chat.StreamChat(request(model="a"))
             await stream.read()
             assert await answers(run, "b") == "b"

@@ -167,7 +167,7 @@ async def test_hang_up_frees_the_place(tmp_path: Path, *, is_streamed: bool, has
         if not has_begun:
             runner.gate.clear()
         call = team.stream() if is_streamed else team.run.chat.Chat(request(), metadata=team.metadata)
-        if is_streamed:
+        if is_streamed and has_begun:
             await call.initial_metadata()
         await until(lambda: runner.num_steps > 3 if has_begun else runner.entered.is_set())
         refusal = await refused(team.stream())

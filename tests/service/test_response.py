@@ -195,7 +195,7 @@ async def test_draining_server_ends_running_responses_and_refuses_new_ones() -> 
     """A running stream goes on to its end while new calls are sent away."""
     runner = ScriptedRunner("hello")
     async with running(runner) as run:
-        with runner.paused():
+        with runner.paused(after=1):
             call = stub_of(run).StreamResponse(asked())
             first = await call.read()
             stop = asyncio.create_task(run.server.drain())

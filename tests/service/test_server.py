@@ -65,7 +65,7 @@ async def test_server_refuses_calls_above_its_limit() -> None:
     """One call too many is QUEUE_FULL with the limit; after one has ended there is room again. Health never counts."""
     runner = ScriptedRunner("hello")
     async with running(runner, max_concurrent_calls=1) as run:
-        with runner.paused():
+        with runner.paused(after=1):
             first = run.chat.StreamChat(request())
             await first.read()
             refusal = await refused(run.chat.Chat(request()))
@@ -80,7 +80,7 @@ async def test_server_drains_a_running_stream_to_its_end() -> None:
     """At a stop a running stream goes on to `completed` while new calls are refused."""
     runner = ScriptedRunner("hello")
     async with running(runner) as run:
-        with runner.paused():
+        with runner.paused(after=1):
             running_one = run.chat.StreamChat(request())
             await running_one.read()
             stop = asyncio.create_task(run.server.drain())
