@@ -49,7 +49,7 @@ class Settings(ProcessSettings):
         30, ge=0, allow_inf_nan=False, description="longest wait to go on with an answer whose service died; 0: none"
     )
     lookup_deadline_s: Seconds = Field(5, description="longest time to ask the service for models or health")
-    keep_alive_interval_s: Seconds = Field(15, description="longest silence on a stream before a comment is sent")
+    keep_alive_interval_s: Seconds = Field(10, description="longest silence on a stream before a comment is sent")
     idle_timeout_s: int = Field(75, ge=1, description="idle time after which an HTTP connection is closed")
     drain_delay_s: float = Field(
         3,

@@ -89,7 +89,7 @@ async def test_tasks_by_body(gateway: Gateway) -> None:
     assert answer.json()["object"] == "text_completion"
     assert [(choice["index"], choice["text"]) for choice in answer.json()["choices"]] == [(0, "a!"), (1, "b!")]
     streamed = await gateway.http.post(INVOKE, json={"prompt": ["a", "b"]})
-    _, *chunks, done = [event.removeprefix("data: ") for event in streamed.text.removesuffix("\n\n").split("\n\n")]
+    *chunks, done = [event.removeprefix("data: ") for event in streamed.text.removesuffix("\n\n").split("\n\n")]
     assert [json.loads(chunk)["choices"][0]["text"] for chunk in chunks] == ["a!", "b!"]
     assert done == "[DONE]"
     answer = await gateway.http.post(INVOKE, json={"input": ["a", "b"]})

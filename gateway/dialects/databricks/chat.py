@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from sluice.v1 import chat_pb2
 
-from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStreamErrors
+from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStream
 from gateway.dialects.databricks.target import check_extra_params, endpoint_name, wants_stream
 from gateway.dialects.databricks.tool import check_tools
 from gateway.dialects.openai_family.chat_body import ChatBody
@@ -44,7 +44,7 @@ class DatabricksChatBody(ChatBody, kw_only=True):
 _DECODER: Final = msgspec.json.Decoder(DatabricksChatBody)
 
 
-class DatabricksChatEncoder(DatabricksStreamErrors, ChatEncoder):
+class DatabricksChatEncoder(DatabricksStream, ChatEncoder):
     """Answers on the base path."""
 
 

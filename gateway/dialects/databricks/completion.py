@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 from sluice.v1 import completion_pb2, serving_pb2
 
-from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStreamErrors
+from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStream
 from gateway.dialects.databricks.target import check_extra_params, endpoint_name, wants_stream
 from gateway.dialects.openai_family.completion_body import CompletionBody
 from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
@@ -51,7 +51,7 @@ class DatabricksCompletionBody(CompletionBody, kw_only=True):
 _DECODER: Final = msgspec.json.Decoder(DatabricksCompletionBody)
 
 
-class DatabricksCompletionEncoder(DatabricksStreamErrors, CompletionEncoder):
+class DatabricksCompletionEncoder(DatabricksStream, CompletionEncoder):
     """Answers with continuations."""
 
 

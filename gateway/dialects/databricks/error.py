@@ -43,8 +43,10 @@ class DatabricksErrors:
         return Refusal(failure.status, orjson.dumps(body))
 
 
-class DatabricksStreamErrors:
-    """The half of an encoder that ends a stream that failed."""
+class DatabricksStream:
+    """The half of an encoder that says what a stream is beside its answer."""
+
+    ping = b""  # mlflow's client raises on a line that is not data
 
     def error(self, failure: Failure) -> bytes:
         """The last event of a stream that failed; no `[DONE]` follows."""

@@ -5,11 +5,20 @@ from __future__ import annotations
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.tool import check_tools
 from gateway.dialects.openai_family.response_body import ResponseBody
+from gateway.dialects.openai_family.response_encoder import ResponseEncoder
 from gateway.dialects.openai_family.response_reader import ResponseReader
+
+
+class DatabricksResponseEncoder(ResponseEncoder):
+    """Encodes one answer."""
+
+    ping = b""  # as everywhere on Databricks' paths
 
 
 class DatabricksResponseTranslator(DatabricksErrors, ResponseReader):
     """Translates one request for a response."""
+
+    encoder = DatabricksResponseEncoder
 
     def check(self, body: ResponseBody) -> None:
         """Raise Failure for more tools, or more parameters of one, than are documented."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 from sluice.v1 import response_pb2
@@ -20,6 +20,8 @@ _DECODER: Final = msgspec.json.Decoder(ResponseBody)
 class ResponseReader:
     """Reads one request for a response. To be joined with a half that tells errors."""
 
+    encoder: ClassVar[type[ResponseEncoder]] = ResponseEncoder
+
     def parse(self, arrival: Arrival) -> ParsedRequest[response_pb2.CreateResponseRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, _DECODER)
@@ -27,7 +29,7 @@ class ResponseReader:
         return ParsedRequest(
             request=body.to_request(),
             stream=bool(body.stream),
-            encoder=ResponseEncoder(ResponseObject.of(body)),
+            encoder=self.encoder(ResponseObject.of(body)),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )

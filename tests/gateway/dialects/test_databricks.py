@@ -11,7 +11,7 @@ from sluice.v1 import chat_pb2, completion_pb2, embedding_pb2, prompt_pb2, servi
 from gateway.dialects.databricks.chat import DatabricksChatTranslator
 from gateway.dialects.databricks.completion import DatabricksCompletionTranslator
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingTranslator
-from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStreamErrors
+from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStream
 from gateway.dialects.databricks.invocation import InvocationTranslator
 from gateway.dialects.openai_family.chat_encoder import ChatEncoder
 from gateway.dialects.seam.arrival import Arrival
@@ -239,7 +239,7 @@ def test_error_codes(failure: Failure, code: str) -> None:
     assert refusal.status == failure.status
     body = json.loads(refusal.body)
     assert body == {"error_code": code, "message": failure.message}
-    event = json.loads(DatabricksStreamErrors().error(failure).removeprefix(b"data: "))
+    event = json.loads(DatabricksStream().error(failure).removeprefix(b"data: "))
     assert event == body | {"error": {"code": code, "message": failure.message}}
 
 
