@@ -6,7 +6,10 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -17,7 +20,7 @@ import httpx
 import pytest
 
 from tests.e2e.cut_streams import KINDS, SCHEMA, WORDS, CutKind, resumed
-from tests.e2e.stack import Stack
+from tests.e2e.stack import ROOT, Stack
 
 NUM_REST, NUM_GRPC, NUM_CUT = 56, 32, 200
 NUM_TOKENS = 280
@@ -51,17 +54,22 @@ class Told:
     usage: list[Any] = field(default_factory=list)
     is_done: bool = False
     last_id: str = ""
+    event: dict[str, str] = field(default_factory=dict)  # that is not yet whole
     breaks: list[str] = field(default_factory=list)
 
     def take(self, line: str) -> None:
-        """The next line."""
-        if line.startswith("id: "):
-            self.last_id = line[4:]
-        elif line == "data: [DONE]":
+        """The next line; an empty one ends an event."""
+        if line:
+            name, _, value = line.partition(": ")
+            self.event[name] = value
+            return
+        event, self.event = self.event, {}
+        self.last_id = event.get("id", self.last_id)
+        if event.get("data") == "[DONE]":
             assert not self.is_done
             self.is_done = True
-        elif line.startswith("data: "):
-            chunk = json.loads(line[6:])
+        elif "data" in event:
+            chunk = json.loads(event["data"])
             assert "error" not in chunk, chunk
             self.names.add((chunk["id"], chunk["created"]))
             self.usage += [chunk["usage"]] if chunk["usage"] else []
@@ -115,6 +123,7 @@ async def read_sse(
     """Read a chat to its end, and take it up again by the last id whenever the connection breaks."""
     while not told.is_done:
         headers = {"last-event-id": told.last_id} if told.last_id else {}
+        told.event = {}
         try:
             async with http.stream("POST", "/v1/chat/completions", json=body, headers=headers) as answer:
                 if answer.status_code in {502, 503}:
@@ -241,3 +250,30 @@ async def test_whole_answers_outlast_the_death_of_their_service(killable: Stack,
     assert not all(task.done() for task in asking)
     assert await asyncio.gather(*asking) == expected
     assert killable.children()["service"] != pid
+
+
+def documented(num: int, door: str) -> str:
+    """An example of the page about streams, with a long answer that has a seed."""
+    page = (ROOT / "docs" / "streams.md").read_text()
+    code = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[num]
+    code = code.replace("http://127.0.0.1:8080", door)
+    code = code.replace('"max_tokens": 300', '"max_tokens": 1500, "ignore_eos": True, "seed": 7')
+    return str(
+        code.replace(
+            "request.stopping.max_tokens = 300",
+            "request.stopping.max_tokens = 1500; request.stopping.ignore_eos = True; request.sampling.seed = 7",
+        )
+    )
+
+
+@pytest.mark.parametrize(("num", "victim"), [(0, "gateway"), (1, "service")])
+def test_documented_callers_print_the_same_though_what_answers_dies(killable: Stack, num: int, victim: str) -> None:
+    """The examples of the page about streams, as they stand there."""
+    command = [sys.executable, "-c", documented(num, killable.door)]
+    whole = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True).stdout
+    assert len(whole) > 1000
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as caller:
+        assert caller.stdout is not None
+        begun = caller.stdout.read(20)
+        os.kill(killable.children()[victim], signal.SIGKILL)
+        assert begun + caller.stdout.read() == whole
