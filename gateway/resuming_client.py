@@ -154,6 +154,7 @@ class _Breaks:
             self.first = None
         now = time.monotonic()
         is_break = isinstance(failure, ServiceLost) or failure.reason is Reason.ENGINE_FAILED
+        is_break = is_break or (has_mended and failure.status == 503)  # it was accepted, and cut off by a stop
         if is_break:
             self._num_breaks += 1
             if self.first is None:

@@ -14,6 +14,7 @@ from tests.gateway.conftest import Gateway, chat_body, until
 
 ENGINE_FAILED = fakes.Status(grpc.StatusCode.INTERNAL, "internal error", fakes.error_info("ENGINE_FAILED"))
 STARTING = fakes.Status(grpc.StatusCode.UNAVAILABLE, "the service is starting", fakes.error_info("STARTING"))
+DRAINING = fakes.Status(grpc.StatusCode.UNAVAILABLE, "the engine was stopped", fakes.error_info("DRAINING"))
 LOST = fakes.Status(grpc.StatusCode.UNAVAILABLE, "Socket closed")
 REFUSED = fakes.Status(grpc.StatusCode.FAILED_PRECONDITION, "another request", fakes.error_info("CANNOT_RESUME"))
 Try = Callable[[chat_pb2.ChatRequest], AsyncIterator[chat_pb2.StreamChatResponse]]
@@ -83,6 +84,12 @@ async def test_stream_goes_on_where_its_service_died(gateway: Gateway, unbroken:
     assert not resume.replay
 
 
+async def test_stream_that_a_stop_cuts_off_goes_on(gateway: Gateway, unbroken: str) -> None:
+    """The service had taken it, and its drain wasn't long enough: that is no refusal."""
+    script(gateway.service, dies_after(3, DRAINING, cost=True), dies_after(0, DRAINING), dies_after(99))
+    assert await stream(gateway) == unbroken
+
+
 async def test_usage_before_a_failure_is_not_told(gateway: Gateway, unbroken: str) -> None:
     """It is the cost of what came so far; the whole's follows."""
     script(gateway.service, dies_after(3, ENGINE_FAILED, cost=True), dies_after(99))
@@ -102,7 +109,7 @@ async def test_whole_answer_is_begun_again(gateway: Gateway) -> None:
     assert len(gateway.service.requests) == 3
 
 
-@pytest.mark.parametrize("status", [STARTING, REFUSED])
+@pytest.mark.parametrize("status", [STARTING, DRAINING, REFUSED])
 async def test_what_a_service_refuses_is_not_tried_again(gateway: Gateway, status: fakes.Status) -> None:
     """It has said so, and nothing was accepted that could be lost."""
     script(gateway.service, dies_after(0, status))
