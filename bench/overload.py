@@ -3,7 +3,8 @@
 Run as `python -m bench.overload [--model demo|24m|0.5b] [--tokens N] [--seconds S] [--loads 0.5 1 2 4] [--flood N]
 [--set KEY=VALUE …]`; a setting is the service's. The whole product through Envoy, with two keys. An answer is in time
 if it is whole within twice the time that it takes on an idle server (the median of some, one after the other). The
-capacity is how many answers a second a burst has that fills every place. Arrivals are random (Poisson), whatever comes
+capacity is how many answers a second a burst has that fills every place and may wait, both by a server that bounds
+neither waits nor the slowdown of decodes. Arrivals are random (Poisson), whatever comes
 of those before; nobody tries again.
 """
 
@@ -31,6 +32,8 @@ MODELS: dict[str, abc.Callable[[], Path]] = {
 }
 WORDS = "the and of in to with that this your they what when here only are was can has for not you".split()  # noqa: SIM905 it reads as a sentence
 PROMPT_WORDS = 24
+WAIT = "engine.max_queue_wait_s"
+BOUNDS = (WAIT, "engine.max_decode_slowdown")
 LATE = 2.0  # times the unloaded time, after which an answer is none
 
 
@@ -43,9 +46,9 @@ class Bench:
         self._tokens = tokens
         self._draw = random.Random(12)
 
-    def request(self, at: float, caller: str) -> dict[str, Any]:
-        """A greedy chat that ends by its length."""
-        content = " ".join(self._draw.choices(WORDS, k=PROMPT_WORDS))
+    def request(self, at: float, caller: str, prompt: str = "") -> dict[str, Any]:
+        """A greedy chat that ends by its length; without a prompt of a new one."""
+        content = prompt or " ".join(self._draw.choices(WORDS, k=PROMPT_WORDS))
         body = {
             "model": "bench", "stream": True, "max_tokens": self._tokens, "temperature": 0,
             "stream_options": {"include_usage": True}, "messages": [{"role": "user", "content": content}],
@@ -165,10 +168,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="sluice-overload-") as folder:
         keys = make_keys(Path(folder))
         settings = [f"auth.keys_file={folder}/keys.yaml", *options.set]
-        with serving(command_of("sluice:" + ",".join(settings), MODELS[options.model](), 0)) as server:
+        unbounded = [each for each in settings if not each.startswith(BOUNDS)] + [f"{WAIT}=600"]
+        model = MODELS[options.model]()
+        with serving(command_of("sluice:" + ",".join(unbounded), model, 0)) as server:
             bench = Bench(server, keys, options.tokens)
-            unloaded_s = bench.unloaded(15)
+            unloaded_s = bench.unloaded(11)
             capacity = bench.capacity(options.burst)
+        with serving(command_of("sluice:" + ",".join(settings), model, 0)) as server:
+            bench = Bench(server, keys, options.tokens)
+            bench.unloaded(5)
             print(
                 f"{options.model}, answers of {options.tokens} tokens, {' '.join(options.set) or 'default settings'}: "
             )

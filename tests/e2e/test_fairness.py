@@ -1,0 +1,100 @@
+"""Keys side by side through the whole product, in front of which Envoy stands: a flood, and a polite one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.stack import ROOT, Stack
+
+MODEL = "sluice-demo"
+CROWD = 40
+
+
+@dataclass
+class Shared:
+    """A running product with a few places, and the keys of some teams."""
+
+    stack: Stack
+    keys: dict[str, str]
+
+    async def chat(self, client: httpx.AsyncClient, key: str, text: str, **fields: Any) -> httpx.Response:
+        """A whole answer."""
+        body = {"model": MODEL, "messages": [{"role": "user", "content": text}], **fields}
+        headers = {"authorization": f"Bearer {self.keys[key]}"}
+        return await client.post(f"{self.stack.door}/v1/chat/completions", json=body, headers=headers)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    folder = tmp_path_factory.mktemp("fairness")
+    keys = {}
+    for name, *options in (
+        ("polite",),
+        ("flooder", "--min-priority", "-100"),
+        ("one", "--cache-group", "friends"),
+        ("other", "--cache-group", "friends"),
+    ):
+        command = [sys.executable, "-m", "cli", "keys", "create", "--id", name, *options]
+        command += ["--file", str(folder / "keys.yaml"), "--json"]
+        made = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+        keys[name] = json.loads(made.stdout)["key"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLUICE_SERVICE_ENGINE__MAX_BATCH_SEQUENCES", "4")
+        patch.setenv("SLUICE_SERVICE_ENGINE__MAX_QUEUE_WAIT_S", "0.2")
+        stack = Stack("--keys-file", str(folder / "keys.yaml"))
+    try:
+        stack.wait_for("sluice is ready")
+        yield Shared(stack, keys)
+    finally:
+        stack.stop()
+
+
+async def test_a_flood_keeps_no_polite_key_out(shared: Shared) -> None:
+    """One key's crowd of long answers, of the first priority, is refused in part; every request of another is served.
+
+    What is refused is 429 with the time to come back, before anything was sent.
+    """
+    async with httpx.AsyncClient(timeout=100, limits=httpx.Limits(max_connections=None)) as client:
+        crowd = [
+            asyncio.create_task(
+                shared.chat(client, "flooder", f"Tell {index}", max_tokens=1500, priority=-100, ignore_eos=True)
+            )
+            for index in range(CROWD)
+        ]
+        await asyncio.sleep(0.5)
+        polite = [await shared.chat(client, "polite", f"Hello {index}", max_tokens=8) for index in range(10)]
+        answers = await asyncio.gather(*crowd)
+    assert [answer.status_code for answer in polite] == [200] * 10
+    assert {answer.status_code for answer in answers} == {200, 429}
+    for answer in answers:
+        if answer.status_code == 429:
+            assert 1 <= int(answer.headers["retry-after"]) <= 30
+            assert answer.json()["error"]["code"] == "rate_limit_exceeded"
+    await asyncio.to_thread(shared.stack.until_idle)
+
+
+async def test_priorities_and_cached_prompts_are_the_key_s_own(shared: Shared) -> None:
+    """A priority below what the key allows is refused by name; cached are one's own prompts and the group's."""
+    text = "Once upon a time there was a tulip that nobody had ever seen. " * 8
+
+    async def cached(client: httpx.AsyncClient, key: str) -> int:
+        answer = await shared.chat(client, key, text, max_tokens=1)
+        return int(answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"])
+
+    async with httpx.AsyncClient(timeout=60) as client:
+        refused = await shared.chat(client, "polite", "Hello", priority=-1)
+        allowed = await shared.chat(client, "flooder", "Hello", priority=-1, max_tokens=1)
+        found = [await cached(client, key) for key in ("polite", "flooder", "polite", "one", "other")]
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "priority")
+    assert "at least 0" in refused.json()["error"]["message"]
+    assert allowed.status_code == 200
+    assert [num > 50 for num in found] == [False, False, True, False, True]
