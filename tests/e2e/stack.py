@@ -69,10 +69,10 @@ class Stack:
     ) -> None:
         """`environment` is what the processes find there besides what this one has."""
         self._folder = tempfile.TemporaryDirectory(prefix="sluice-stack-")
-        kept = endpoints_file or Path(self._folder.name) / "endpoints.json"
+        self.endpoints_file = endpoints_file or Path(self._folder.name) / "endpoints.json"
         self.ports = ports or dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
         flags = [f"--{name.replace('_', '-')}-port={port}" for name, port in self.ports.items()]
-        flags.append(f"--endpoints-file={kept}")
+        flags.append(f"--endpoints-file={self.endpoints_file}")
         self.process = subprocess.Popen(
             [sys.executable, "tools/run.py", *flags, *options],
             cwd=ROOT,

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import httpx
+import pytest
+from grpc import aio
+from sluice.v1 import chat_pb2_grpc
+
+from tests.e2e.replicas import Replicas
 from tests.e2e.stack import Stack
+from tests.e2e.test_run import chat_request, until_served
 from tests.soak.load import AWAY, DONE, Load
 
 
@@ -45,6 +53,46 @@ async def test_the_runner_drains_all() -> None:
     finally:
         stack.stop()
     assert code == 0, stack.output
+    print(f"{load.num(DONE)} requests")  # noqa: T201 a figure of docs/reliability.md
     assert not load.lost(), load.lost()
     assert load.num(AWAY)
     assert load.num(DONE) - num_before > load.num_callers  # it served on for a while
+
+
+@pytest.mark.timeout(300)  # four processes start twice
+async def test_replicas_are_restarted_without_a_loss() -> None:
+    """SIGTERM, and a new process, of one gateway and one service after the other: no request is lost or refused."""
+    with Replicas() as replicas:
+        load = Load(replicas.door, num_callers=8)
+        async with under(load):
+            for pair in (("gateway-1", "service-1"), ("gateway-2", "service-2")):
+                codes = await asyncio.gather(*(asyncio.to_thread(replicas.restart, name) for name in pair))
+                assert codes == [0, 0]
+    print(f"{load.outcomes.total()} requests")  # noqa: T201 a figure of docs/reliability.md
+    assert load.num(DONE) == load.outcomes.total(), load.outcomes
+
+
+async def test_envoy_alone_is_drained() -> None:
+    """SIGTERM of its keeper: the streams that run end whole, and the runner starts it again."""
+    stack = Stack("--model=demo=demo/model")
+    try:
+        await asyncio.to_thread(stack.wait_for, "sluice is ready.")
+        async with aio.insecure_channel(stack.door.removeprefix("http://")) as channel:
+            stub = chat_pb2_grpc.ChatServiceStub(channel)
+            streams = [aiter(stub.StreamChat(chat_request("demo", max_tokens=1500))) for _ in range(8)]
+            for stream in streams:
+                await anext(stream)
+            os.kill(stack.children()["envoy"], signal.SIGTERM)
+            async with httpx.AsyncClient(base_url=stack.door) as caller:
+                ready = await caller.get("/readyz")
+                while ready.status_code == 200:
+                    ready = await caller.get("/readyz")
+                assert ready.status_code == 503
+                models = await caller.get("/v1/models")  # while health says no
+            ends = [[event async for event in stream][-1] for stream in streams]
+        assert (models.status_code, models.headers["connection"]) == (200, "close")
+        assert all(end.HasField("completed") for end in ends)
+        await asyncio.to_thread(stack.wait_for, "run: envoy exited with code 0; it is started again in 0.5 s")
+        await asyncio.to_thread(until_served, stack, "demo")
+    finally:
+        stack.stop()

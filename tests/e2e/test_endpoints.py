@@ -12,6 +12,7 @@ import httpx
 from sluice.v1 import endpoint_pb2, endpoint_pb2_grpc
 
 from tests.e2e.stack import ROOT, Stack
+from tests.e2e.test_run import until_served
 from tests.service.endpoint_fakes import both, entities_of
 
 DEMO = ROOT / "demo" / "model"
@@ -70,11 +71,7 @@ def test_endpoints_outlive_a_killed_service(tmp_path: Path) -> None:
             )
             assert answering_model(stack, "x") == "b"
             last = kill_in_a_loop_of_updates(stack, stub)
-        assert stack.wait() == 1
-    finally:
-        stack.stop()
-    stack = two_models(path)
-    try:
+        until_served(stack, "a")  # by the service's successor
         with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
             stub = stub_of(channel)
             kept = stub.GetEndpoint(endpoint_pb2.GetEndpointRequest(name="x"), timeout=30).endpoint

@@ -1,0 +1,50 @@
+"""A TCP relay that can freeze: to both sides the other one is there, and silent, as over a broken network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+
+class Relay:
+    """Passes on bytes between its own port and another one until it is frozen."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._goes_on = asyncio.Event()
+        self._goes_on.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    def freeze(self) -> None:
+        """Pass on nothing any more, not even the end of a connection."""
+        self._goes_on.clear()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def to(cls, port: int) -> AsyncIterator[Relay]:
+        """A relay to a port of the loopback address."""
+        relay = cls()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there, back = await asyncio.open_connection("127.0.0.1", port)
+            relay._writers |= {writer, back}
+            await asyncio.gather(relay._pass(reader, back), relay._pass(there, writer))
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        relay.port = server.sockets[0].getsockname()[1]
+        try:
+            yield relay
+        finally:
+            server.close()
+            for writer in relay._writers:
+                writer.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                await self._goes_on.wait()
+                writer.write(data)
+                await writer.drain()
+            await self._goes_on.wait()
+            writer.close()
