@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,7 @@ async def test_what_does_not_stop_is_killed(said: Said) -> None:
     os.kill(pid, signal.SIGSTOP)
     await children.stop([signal.SIGTERM], 0.1)
     assert not session_pids(os.getpid())
-    assert not [each for each in all_pids() if session_of(each) == pid]
+    await until_gone(lambda: any(session_of(each) == pid for each in all_pids()))
 
 
 async def test_what_a_dead_child_leaves_behind_is_killed(said: Said) -> None:
@@ -109,7 +110,7 @@ async def test_what_a_dead_child_leaves_behind_is_killed(said: Said) -> None:
     assert await children.first_exit() == ("parent", 0)
     await children.stop([signal.SIGTERM], 10)
     (line,) = (line for line in said if "pid" in line)
-    assert int(line.rsplit(maxsplit=1)[1]) not in set(all_pids())
+    await until_gone(lambda: int(line.rsplit(maxsplit=1)[1]) in set(all_pids()))
 
 
 def test_no_child_outlives_a_killed_parent(tmp_path: Path) -> None:
@@ -131,6 +132,12 @@ def test_no_child_outlives_a_killed_parent(tmp_path: Path) -> None:
         parent.wait()
         while pid in set(all_pids()):  # the test's own time limit ends a wait in vain
             time.sleep(0.01)
+
+
+async def until_gone(is_there: Callable[[], bool]) -> None:
+    """Return when what was killed has ended, which takes the kernel a moment."""
+    while is_there():  # noqa: ASYNC110 the test's own time limit ends a wait in vain
+        await asyncio.sleep(0.01)
 
 
 def all_pids() -> list[int]:
