@@ -22,6 +22,7 @@ from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from service.output.choice import AnswerForm
 from service.prompts.priority import check_priority
+from service.prompts.text_length import most_bytes_per_token
 from service.prompts.tokens import check_token
 from service.prompts.truncation import PromptRoom, fit_text, fit_token_ids
 from service.prompts.workers import Workers
@@ -72,6 +73,7 @@ class Preparation:
         self.tokenizer = tokenizer
         self._model = model
         self._max_model_len = max_model_len
+        self._bytes_per_token = most_bytes_per_token(tokenizer)
         self._workers = workers
 
     def close(self) -> None:
@@ -86,7 +88,7 @@ class Preparation:
         Raises InvalidRequest, or a subclass of it, naming the field, EngineOverloaded, and DeadlineExceeded.
         """
         check_priority(asked.priority, caller)
-        room = PromptRoom(self._max_model_len, asked.stopping.max_tokens, asked.truncates)
+        room = PromptRoom(self._max_model_len, asked.stopping.max_tokens, asked.truncates, self._bytes_per_token)
         encoded = await self._encode(asked, room, deadline)
         self._check_tokens(asked)
         sampling = asked.sampling.with_seed(asked.resume.identity.seed if asked.resume else None)
@@ -131,7 +133,10 @@ class Preparation:
         encoded_raw: list[_EncodedPrompt] = []
         if raw:
             too_long = InvalidRequest(asked.prompts_field, f"took longer than {limit_s:g} s to encode")
-            encoded_raw = await self._workers.run(lambda: self._encode_raw(raw, asked, room), deadline, too_long)
+            num_characters = sum(len(prompt.text) for prompt in raw if isinstance(prompt, RawText))
+            encoded_raw = await self._workers.run(
+                lambda: self._encode_raw(raw, asked, room), deadline, too_long, num_characters=num_characters
+            )
         found = iter(encoded_raw)
         encoded = []
         for prompt in asked.prompts:
@@ -180,7 +185,9 @@ class Preparation:
     async def _render(self, work: Callable[[], _Result], prompt: Conversation, deadline: float | None) -> _Result:
         limit_s = self._workers.limits.max_work_s
         too_long = TemplateRefused(prompt.field, f"the chat template ran longer than {limit_s:g} s")
-        return await self._workers.run(work, deadline, too_long)
+        num_characters = sum(len(message.text) for message in prompt.messages)
+        num_characters += sum(len(function.parameters) for function in prompt.tools)
+        return await self._workers.run(work, deadline, too_long, num_characters=num_characters)
 
     def _chat_for(self, prompt: Conversation) -> ChatModel:
         if self.chat is not None:

@@ -1,4 +1,4 @@
-"""What a process does when it has loaded a model."""
+"""What a process does when it has loaded a model, or read a long text."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ def settle() -> None:
     """
     gc.collect()
     gc.freeze()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
-    if trim is not None:
-        trim(0)
+    trim()
+
+
+def trim() -> None:
+    """Give back to the system what the C library keeps of memory that is free. Takes milliseconds."""
+    trim_heap = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+    if trim_heap is not None:
+        trim_heap(0)

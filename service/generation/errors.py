@@ -33,8 +33,10 @@ class PromptTooLong(InvalidRequest):
 
     reason: ClassVar[str] = "PROMPT_TOO_LONG"
 
-    def __init__(self, field: str, num_prompt_tokens: int, max_prompt_tokens: int) -> None:
-        super().__init__(field, f"the prompt has {num_prompt_tokens} tokens; the limit is {max_prompt_tokens}")
+    def __init__(self, field: str, num_prompt_tokens: int, max_prompt_tokens: int, *, at_least: bool = False) -> None:
+        """`at_least` tells that there are so many tokens or more: the prompt was not read."""
+        found = f"at least {num_prompt_tokens}" if at_least else num_prompt_tokens
+        super().__init__(field, f"the prompt has {found} tokens; the limit is {max_prompt_tokens}")
         self.args = (field, num_prompt_tokens, max_prompt_tokens)
         self.num_prompt_tokens = num_prompt_tokens
         self.max_prompt_tokens = max_prompt_tokens

@@ -18,6 +18,8 @@ from service.prompts.template import ChatTemplate
 from service.prompts.template_input import template_messages, template_tools
 from service.prompts.truncation import PromptRoom, fit_last_text, fit_messages
 
+_LEFT_OUT = 4  # a prompt has at least this part of its messages' characters
+
 
 @dataclass(frozen=True, slots=True)
 class RenderedPrompt:
@@ -59,9 +61,11 @@ class ChatPrompts:
         `variables` are what the template is told beside the messages. Raises InvalidRequest or a subclass of it, naming
         the field, and PromptTooLong.
         """
+        # A text that is cut is cut by its characters before it is read.
+        checked = None if conversation.cuts_text and room.truncates else room
 
         def render(messages: Sequence[Message]) -> RenderedPrompt:
-            return self.render(conversation, variables, messages, with_tools=with_tools)
+            return self.render(conversation, variables, messages, with_tools=with_tools, room=checked)
 
         if conversation.cuts_text:
             prompt = fit_last_text(conversation.messages, self._tokenizer, self.control_tokens, render, room)
@@ -77,10 +81,17 @@ class ChatPrompts:
         messages: Sequence[Message] | None = None,
         *,
         with_tools: bool,
+        room: PromptRoom | None = None,
     ) -> RenderedPrompt:
-        """The prompt of a conversation, or of `messages` as if they were its own. Raises as `fit` does."""
+        """The prompt of a conversation, or of `messages` as if they were its own. Raises as `fit` does.
+
+        With `room`, what is certainly too long is not read.
+        """
+        messages = conversation.messages if messages is None else messages
+        if room is not None:  # a template may leave something out, but hardly so much
+            room.check_length(sum(len(message.text) for message in messages) // _LEFT_OUT, conversation.field)
         plain = template_messages(
-            conversation.messages if messages is None else messages,
+            messages,
             default_system_prompt=self._default_system_prompt,
             markers=self._markers,
             parse_arguments=self._parse_arguments,
@@ -97,4 +108,6 @@ class ChatPrompts:
         except TemplateRefused as error:
             words = re.sub("|".join(marks), "", error.message)
             raise TemplateRefused(error.field, words) from error
+        if room is not None:
+            room.check_length(len(text) - sum(map(text.count, marks)), conversation.field)
         return RenderedPrompt(text, self.control_tokens.encode(text, marks))

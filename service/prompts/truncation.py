@@ -6,6 +6,7 @@ take long.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -36,12 +37,13 @@ class PromptRoom:
 
     A prompt that leaves room for one token of the answer is taken whole. A longer one is refused, or, where the request
     `truncates`, cut until there is room for `max_tokens`, but not to less than half the context; None asks for no more
-    than one.
+    than one. `bytes_per_token` is the most that a token may stand for, if that is known.
     """
 
     max_model_len: int
     max_tokens: int | None
     truncates: bool
+    bytes_per_token: int | None = None
 
     @property
     def limit(self) -> int:
@@ -57,6 +59,15 @@ class PromptRoom:
         """Raise PromptTooLong with the field's name if the prompt can't be served."""
         if len(token_ids) > self.limit:
             raise PromptTooLong(field, len(token_ids), self.limit)
+
+    def check_length(self, num_characters: int, field: str) -> None:
+        """Raise PromptTooLong if a text of so many characters, each at least a byte, has too many tokens anyway."""
+        if self.bytes_per_token is not None and num_characters > self.limit * self.bytes_per_token:
+            raise PromptTooLong(field, -(-num_characters // self.bytes_per_token), self.limit, at_least=True)
+
+    def last_characters(self, text: str) -> str:
+        """The end of a text that is certainly longer than what it is cut to; short texts are whole."""
+        return text if self.bytes_per_token is None else text[-(self.limit + 1) * self.bytes_per_token :]
 
     def must_cut(self, token_ids: Sequence[int]) -> bool:
         """Whether the prompt is too long, and to be cut for it."""
@@ -76,6 +87,10 @@ def fit_text(tokenizer: Tokenizer, text: str, room: PromptRoom, field: str) -> l
 
     If it must be cut, the text loses its beginning, and what stands around it stays.
     """
+    if room.truncates:
+        text = room.last_characters(text)
+    else:
+        room.check_length(len(text), field)
     token_ids = tokenizer.encode(text, add_special_tokens=True)
     if not room.must_cut(token_ids):
         room.check(token_ids, field)
@@ -95,26 +110,42 @@ def fit_messages(
     """A conversation's prompt; if it must be cut, that of what is left without its oldest messages.
 
     The system's message and the last stay, and no tool's message stays without its call. What is left begins with a
-    user's message wherever that leaves anything that fits. Whatever `render` raises passes through.
+    user's message wherever that leaves anything that fits. Whatever `render` raises passes through, but that what is
+    left of it is too long.
     """
-    prompt = render(messages)
-    if not room.must_cut(prompt.token_ids):
+    prompt = _tried(render, messages) if room.truncates else render(messages)
+    if prompt is not None and not room.must_cut(prompt.token_ids):
         return prompt
     num_kept = int(messages[0].role is Role.SYSTEM)
 
+    def kept(start: int) -> list[Message]:
+        return [*messages[:num_kept], *messages[start:]]
+
     @cache
-    def rest(start: int) -> _Prompt:
-        return render([*messages[:num_kept], *messages[start:]])
+    def rest(start: int) -> _Prompt | None:
+        return _tried(render, kept(start))
+
+    def length(start: int) -> int:
+        prompt = rest(start)
+        return sys.maxsize if prompt is None else len(prompt.token_ids)
 
     starts = [start for start in _starts(messages) if start > num_kept]
     users = [start for start in starts if messages[start].role is Role.USER]
     for candidates in (users, starts):
         for limit in (room.target, room.limit):
             # The later the start, the shorter the prompt: the first that fits is the longest.
-            place = bisect_left(candidates, -limit, key=lambda start: -len(rest(start).token_ids))
-            if place < len(candidates):
-                return rest(candidates[place])
-    return rest(starts[-1]) if starts else prompt
+            place = bisect_left(candidates, -limit, key=lambda start: -length(start))
+            if place < len(candidates) and (found := rest(candidates[place])) is not None:
+                return found
+    return render(kept(starts[-1]) if starts else messages)
+
+
+def _tried(render: Callable[[Sequence[Message]], _Prompt], messages: Sequence[Message]) -> _Prompt | None:
+    """The prompt; None for one that is certainly too long."""
+    try:
+        return render(messages)
+    except PromptTooLong:
+        return None
 
 
 def fit_last_text(
@@ -128,10 +159,13 @@ def fit_last_text(
 
     What is too long without that text is returned as it is. Whatever `render` raises passes through.
     """
+    *earlier, last = messages
+    if room.truncates and len(text := room.last_characters(last.text)) < len(last.text):
+        messages = [*earlier, replace(last, content=(TextPart(text),))]
     prompt = render(messages)
     if not room.must_cut(prompt.token_ids):
         return prompt
-    *earlier, last = messages
+    last = messages[-1]
     token_ids = control_tokens.encode_plain(last.text)
     num_left = len(token_ids)
     for _ in range(_MAX_TRIALS):

@@ -42,7 +42,7 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
             )
 
         async with admitted(self._quota, model.name, ()):
-            return await self._workers.read(respond, deadline_of(context), "text")
+            return await self._workers.read(respond, deadline_of(context), "text", num_characters=len(request.text))
 
     async def DetokenizeText(  # noqa: N802
         self,
@@ -68,7 +68,10 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
             tokenizer = served.tokenizer
             async with admitted(self._quota, served.name, ()):
                 num_tokens = await self._workers.read(
-                    lambda: len(_tokenize(tokenizer, request.text)), deadline_of(context), "text.text"
+                    lambda: len(_tokenize(tokenizer, request.text)),
+                    deadline_of(context),
+                    "text.text",
+                    num_characters=len(request.text.text),
                 )
         else:
             served, num_tokens = await self._count(request.chat, deadline_of(context))

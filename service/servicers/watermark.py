@@ -28,7 +28,12 @@ class WatermarkServicer(watermark_pb2_grpc.WatermarkServiceServicer):
     ) -> watermark_pb2.DetectWatermarkResponse:
         model = self._registry.generator(request.model)
         async with admitted(self._quota, model.name, ()):
-            score = await self._workers.read(lambda: model.watermark.score(request.text), deadline_of(context), "text")
+            score = await self._workers.read(
+                lambda: model.watermark.score(request.text),
+                deadline_of(context),
+                "text",
+                num_characters=len(request.text),
+            )
         return watermark_pb2.DetectWatermarkResponse(
             z_score=score.z_score,
             num_tokens=score.num_tokens,

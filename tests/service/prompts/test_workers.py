@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -101,4 +102,34 @@ async def test_reading_names_its_field(release: threading.Event) -> None:
     with pytest.raises(InvalidRequest, match=r"longer than 0\.01 s") as refusal:
         await workers.read(release.wait, None, "text")
     assert refusal.value.field == "text"
+    workers.close()
+
+
+async def test_one_long_text_is_read_at_a_time_and_short_ones_beside_it() -> None:
+    """A second long text takes no thread before the first is done, whether or not its caller is still there."""
+    workers = Workers(WorkerLimits(num_threads=2))
+    gates = [threading.Event(), threading.Event()]
+    begun: list[int] = []
+    too_long = InvalidRequest("f", "too long")
+
+    def read(index: int) -> int:
+        begun.append(index)
+        gates[index].wait(10)
+        return index
+
+    def reading(index: int) -> asyncio.Task[int]:
+        work = workers.run(partial(read, index), None, too_long, num_characters=1_000_000)
+        return asyncio.create_task(work)
+
+    first = reading(0)
+    while not begun:  # noqa: ASYNC110  another thread begins
+        await asyncio.sleep(0.001)
+    first.cancel()
+    second = reading(1)
+    assert await workers.run(lambda: "short", None, too_long, num_characters=12) == "short"
+    assert begun == [0]
+    gates[0].set()
+    gates[1].set()
+    assert await second == 1
+    assert begun == [0, 1]
     workers.close()

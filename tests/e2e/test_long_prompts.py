@@ -1,0 +1,49 @@
+"""Prompts far beyond the context are refused, or cut, without being read: neighbours and memory don't notice."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.e2e.stack import Stack
+
+LONG = "Hello there! " * 1_150_000  # 15 MB
+MOST_GROWTH_MB = 400  # four such texts on their way, in Python's form and the message's, and nothing of a tokenizer
+
+
+def memory_mb(stack: Stack) -> float:
+    """The resident memory of the service, its peak."""
+    port = stack.ports["service"]
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes().split(b"\0")
+            if b"service" in command and str(port).encode() in command:
+                line = next(each for each in (folder / "status").read_text().splitlines() if each.startswith("VmHWM"))
+                return int(line.split()[1]) / 1024
+        except OSError:
+            continue
+    raise AssertionError("no service")
+
+
+def chat(stack: Stack, text: str, **fields: Any) -> httpx.Response:
+    body = {"model": "sluice-demo", "max_tokens": 4, "messages": [{"role": "user", "content": text}], **fields}
+    return httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=100)
+
+
+def test_prompts_of_15_mb_are_refused_at_once_by_their_length(stack: Stack) -> None:
+    """Four of them at a time; short ones are served meanwhile, and the memory of the service stays what it was."""
+    assert chat(stack, "Hello there!").is_success
+    before = memory_mb(stack)
+    with ThreadPoolExecutor(4) as pool:
+        long = [pool.submit(chat, stack, LONG) for _ in range(8)]
+        while not all(each.done() for each in long):
+            assert chat(stack, "Hello there!").is_success
+    for each in long:
+        assert each.result().status_code == 400
+        message = each.result().json()["error"]["message"]
+        assert message.startswith("messages: the prompt has at least ")
+        assert message.endswith(" tokens; the limit is 2047")
+    assert memory_mb(stack) - before < MOST_GROWTH_MB

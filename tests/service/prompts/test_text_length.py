@@ -1,0 +1,72 @@
+"""What a text's length alone says of its tokens is true of every text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.tokenizer import FastTokenizer
+from service.generation.errors import PromptTooLong
+from service.prompts.text_length import most_bytes_per_token
+from service.prompts.truncation import PromptRoom, fit_text
+
+SETTINGS: dict[str, Any] = json.loads(Path("demo/model/tokenizer.json").read_text(encoding="utf-8"))
+TOKENIZER = FastTokenizer(json.dumps(SETTINGS))
+MOST = most_bytes_per_token(TOKENIZER) or 0
+
+
+@given(st.text(max_size=300) | st.text("a e\u0301\u0308", max_size=300))
+def test_a_text_has_at_least_as_many_tokens_as_its_length_says(text: str) -> None:
+    assert len(TOKENIZER.encode(text)) * MOST >= len(text.encode())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"added_tokens": [{"id": 0, "content": "<x>", "special": True, "rstrip": True}]},
+        {"normalizer": {"type": "Strip", "strip_left": True, "strip_right": True}},
+        {"pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "Removed", "invert": False}},
+        {"normalizer": {"type": "Replace", "pattern": {"Regex": " +"}, "content": " "}},
+        {"model": {"type": "WordPiece", "vocab": {}}},
+    ],
+    ids=["a token that takes the white space beside it", "strips", "splits off", "shortens", "knows no bytes"],
+)
+def test_nothing_is_said_where_a_text_may_lose_something(change: dict[str, Any]) -> None:
+    class Changed:
+        json = json.dumps(SETTINGS | change)
+        vocab_size = TOKENIZER.vocab_size
+        token_bytes = TOKENIZER.token_bytes
+
+    assert most_bytes_per_token(Changed()) is None  # type: ignore[arg-type]
+
+
+class NeverRead(FastTokenizer):
+    """Counts the characters that it is given."""
+
+    num_characters = 0
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        self.num_characters += len(text)
+        return super().encode(text, add_special_tokens=add_special_tokens)
+
+
+def test_a_prompt_that_is_certainly_too_long_is_refused_unread() -> None:
+    tokenizer = NeverRead(TOKENIZER.json)
+    with pytest.raises(PromptTooLong, match=r"at least \d+ tokens; the limit is 99"):
+        fit_text(
+            tokenizer, "hello " * 1_000_000, PromptRoom(100, None, truncates=False, bytes_per_token=MOST), "prompt"
+        )
+    assert tokenizer.num_characters == 0
+
+
+def test_a_prompt_that_is_cut_is_cut_before_it_is_read() -> None:
+    tokenizer = NeverRead(TOKENIZER.json)
+    text = "hello, dear world " * 200_000
+    room = PromptRoom(100, 10, truncates=True, bytes_per_token=MOST)
+    assert fit_text(tokenizer, text, room, "prompt") == TOKENIZER.encode(text[-5000:])[-90:]
+    assert tokenizer.num_characters < 3 * 101 * MOST
