@@ -63,6 +63,7 @@ def _channel(settings: Settings, files: CertificateFiles | None) -> grpc.aio.Cha
         ("grpc.http2.max_pings_without_data", 0),  # a long prefill is silent and alive
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 2_000),
+        ("grpc.dns_min_time_between_resolutions_ms", 1_000),  # a service that has moved is found again soon
         ("grpc.enable_retries", 0),  # `gateway.resuming_client` knows what is tried again
         ("grpc.max_send_message_length", -1),  # bodies have a limit of their own
         ("grpc.max_receive_message_length", settings.max_response_bytes),

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -63,7 +64,7 @@ def test_run_starts_again_what_dies_while_the_others_go_on() -> None:
         code = stack.stop()
     assert code == 0, stack.output
     assert not set(before.values()) & set(after.values())
-    assert not [pid for pid in pids if is_running(pid)]
+    until(partial(none_runs, pids))
 
 
 def test_run_gives_up_a_process_that_dies_again_and_again() -> None:
@@ -82,7 +83,7 @@ def test_run_gives_up_a_process_that_dies_again_and_again() -> None:
     assert re.search(
         r"^run: gateway has exited 5 times in \d+ s, at last with code -9, and is not ", stack.output, re.MULTILINE
     )
-    assert not [pid for pid in pids if is_running(pid)]
+    until(partial(none_runs, pids))
 
 
 def test_run_leaves_nothing_behind_when_it_is_killed() -> None:
@@ -115,7 +116,7 @@ def test_run_is_killed_by_a_second_signal() -> None:
                 list(call)
     finally:
         stack.stop()
-    assert not [pid for pid in pids if is_running(pid)]
+    until(partial(none_runs, pids))
 
 
 def test_run_stops_at_any_moment() -> None:
@@ -125,7 +126,7 @@ def test_run_stops_at_any_moment() -> None:
         time.sleep(wait_s)
         pids = [*stack.children().values()]
         assert stack.stop() in {0, -signal.SIGINT}, stack.output
-        assert not [pid for pid in pids if is_running(pid)]
+        until(partial(none_runs, pids))
         assert "run.py" not in stack.output, stack.output  # a traceback's
 
 
@@ -150,6 +151,11 @@ def until_served(stack: Stack, model: str) -> None:
         return rest.status_code == 200
 
     until(served)
+
+
+def none_runs(pids: list[int]) -> bool:
+    """Whether all have ended."""
+    return not any(map(is_running, pids))
 
 
 def until_child(stack: Stack, name: str) -> int:

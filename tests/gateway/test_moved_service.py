@@ -1,0 +1,88 @@
+"""A service whose name begins to mean another address."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from grpc import aio
+from sluice.v1 import chat_pb2_grpc
+
+from tests.gateway import fakes
+from tests.gateway.conftest import Gateway
+
+_A, _HEADER = 1, struct.Struct("!6H")
+
+
+class NameServer(asyncio.DatagramProtocol):
+    """Answers every question for an address with `address`."""
+
+    def __init__(self) -> None:
+        self.address = "127.0.0.2"
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        port: int = self._transport.get_extra_info("sockname")[1]
+        return port
+
+    def datagram_received(self, data: bytes, address: Any) -> None:
+        number = _HEADER.unpack_from(data)[0]
+        end = data.index(b"\0", _HEADER.size) + 5  # of the question: a name, its type, its class
+        question, kind = data[_HEADER.size : end], struct.unpack_from("!H", data, end - 4)[0]
+        packed = bytes(map(int, self.address.split(".")))
+        answers = [b"\xc0\x0c" + struct.pack("!HHIH", _A, 1, 0, 4) + packed] if kind == _A else []
+        header = _HEADER.pack(number, 0x8580, 1, len(answers), 0, 0)
+        self._transport.sendto(header + question + b"".join(answers), address)
+
+
+async def serve_at(address: str, service: fakes.FakeService) -> aio.Server:
+    """The scripted service at `host:port`."""
+    server = aio.server()
+    chat_pb2_grpc.add_ChatServiceServicer_to_server(service, server)
+    assert server.add_insecure_port(address)
+    await server.start()
+    return server
+
+
+@pytest.fixture
+async def names() -> AsyncIterator[NameServer]:
+    """A name server."""
+    transport, names = await asyncio.get_running_loop().create_datagram_endpoint(NameServer, ("127.0.0.1", 0))
+    yield names
+    transport.close()
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that is free at both addresses, in all likelihood."""
+    with socket.create_server(("127.0.0.2", 0)) as probe:
+        chosen: int = probe.getsockname()[1]
+    return chosen
+
+
+@pytest.fixture
+def flags(names: NameServer, port: int) -> list[str]:
+    """The service is known by its name only."""
+    return ["--target", f"dns://127.0.0.1:{names.port}/service.test:{port}", "--request-deadline-s", "2"]
+
+
+async def test_a_service_that_moved_is_found_again(gateway: Gateway, names: NameServer, port: int) -> None:
+    """Once its old address is gone, the name is asked for anew, and requests go to the new one."""
+    first = await serve_at(f"127.0.0.2:{port}", gateway.service)
+    assert (await gateway.chat()).status_code == 200
+    names.address = "127.0.0.3"
+    successor = fakes.FakeService()
+    second = await serve_at(f"127.0.0.3:{port}", successor)
+    await first.stop(0)
+    while (await gateway.chat()).status_code != 200:  # noqa: ASYNC110 a channel has no such event
+        await asyncio.sleep(0.05)
+    assert successor.requests
+    await second.stop(0)
