@@ -62,8 +62,8 @@ class Drain:
 class DrainGate:
     """Counts an application's requests; while the gateway leaves, connections end with their next answer."""
 
-    def __init__(self, app: ASGIApp, drain: Drain, refuse: Callable[[str, Failure], Refusal]) -> None:
-        """`refuse` shapes the refusals by the request's path."""
+    def __init__(self, app: ASGIApp, drain: Drain, refuse: Callable[[Scope, Failure], Refusal]) -> None:
+        """`refuse` shapes the refusals, by the request."""
         self._app = app
         self._drain = drain
         self._refuse = refuse
@@ -80,7 +80,7 @@ class DrainGate:
 
         if self._drain.phase is Phase.DRAINING:
             failure = Failure(503, Reason.DRAINING, "the server is shutting down", retry_after_s=RETRY_AFTER_S)
-            await send_refusal(closing, self._refuse(scope["path"], failure), failure)
+            await send_refusal(closing, self._refuse(scope, failure), failure)
             return
         self._drain.begin()
         try:

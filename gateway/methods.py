@@ -26,6 +26,8 @@ from sluice.v1 import (
     response_pb2_grpc,
     text_generation_pb2,
     text_generation_pb2_grpc,
+    token_pb2,
+    token_pb2_grpc,
 )
 
 from gateway.config import Settings
@@ -102,3 +104,5 @@ def _lookups(channel: grpc.aio.Channel) -> Iterator[tuple[type[Message], str, An
     yield endpoint_pb2.CreateEndpointRequest, "sluice.v1.EndpointService", endpoints, "CreateEndpoint"
     yield endpoint_pb2.UpdateEndpointRequest, "sluice.v1.EndpointService", endpoints, "UpdateEndpoint"
     yield endpoint_pb2.DeleteEndpointRequest, "sluice.v1.EndpointService", endpoints, "DeleteEndpoint"
+    tokens = token_pb2_grpc.TokenServiceStub(channel)
+    yield token_pb2.CountTokensRequest, "sluice.v1.TokenService", tokens, "CountTokens"

@@ -36,13 +36,13 @@ _MAX_REQUEST_ID_LENGTH: Final = 128
 
 
 class RequestObserver:
-    """Wraps an application. `refuse` shapes the errors that no endpoint shaped, by the request's path.
+    """Wraps an application. `refuse` shapes the errors that no endpoint shaped, by the request.
 
     A reader that takes nothing of its answer for `stall_timeout_s` seconds has left.
     """
 
     def __init__(
-        self, app: ASGIApp, telemetry: Telemetry, refuse: Callable[[str, Failure], Refusal], stall_timeout_s: float
+        self, app: ASGIApp, telemetry: Telemetry, refuse: Callable[[Scope, Failure], Refusal], stall_timeout_s: float
     ) -> None:
         self._app = app
         self._telemetry = telemetry
@@ -112,7 +112,7 @@ class RequestObserver:
             if exchange.is_started:  # nothing can be said any more: the server closes the connection
                 exchange.status = failure.status
                 raise
-            await send_refusal(exchange.send, self._refuse(scope["path"], failure), failure)
+            await send_refusal(exchange.send, self._refuse(scope, failure), failure)
 
 
 class _Exchange:

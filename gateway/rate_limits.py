@@ -24,6 +24,11 @@ def collect_rate_limits() -> Headers:
     return headers
 
 
+def current_rate_limits() -> Headers:
+    """What was said of limits so far."""
+    return _current.get() or {}
+
+
 def note_rate_limits(metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
     """Keep what the service's metadata says of limits, in place of what it said before."""
     headers = _current.get()

@@ -20,9 +20,12 @@ _LOGGER = logging.getLogger(__name__)
 def known(error: Exception, request_id: str) -> Failure:
     """The failure to tell the caller; an unknown exception is logged and told without its text."""
     if isinstance(error, Failure):
-        return error
-    _LOGGER.error("unexpected error", exc_info=error, extra={"fields": {"request_id": request_id}})
-    return Failure(500, Reason.INTERNAL, f"internal error; the request id is {request_id}")
+        failure = error
+    else:
+        _LOGGER.error("unexpected error", exc_info=error, extra={"fields": {"request_id": request_id}})
+        failure = Failure(500, Reason.INTERNAL, f"internal error; the request id is {request_id}")
+    failure.request_id = request_id
+    return failure
 
 
 async def send_json(send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:

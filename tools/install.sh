@@ -7,7 +7,7 @@
 #   native    the native step of native/, which takes a C++ compiler: the system's or, with NATIVE_COMPILER=zig, PyPI's
 #   dist      wheels of the product and of native/, into dist/
 #   cmake     a C++ compiler, CMake and ninja, to build native/ without Python
-#   npm       buf, and clients of the tests: grpc-js, openai, playwright
+#   npm       buf, and clients of the tests: grpc-js, openai, @anthropic-ai/sdk, playwright
 #   validate  protovalidate's .proto file, for buf
 #   clients   other vendors' SDKs for the tests, each in an environment of its own, since their dependencies disagree
 #   browser   headless Chromium, for the tests of pages

@@ -48,7 +48,7 @@ def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
         "info": {
             "title": "sluice",
             "version": version("sluice"),
-            "summary": "LLM inference in four dialects over one core.",
+            "summary": "LLM inference in five dialects over one core.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -63,7 +63,7 @@ def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
 
 
 def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]) -> dict[str, Any]:
-    error = by_type[surface.error]
+    error = _any(each.errors(surface.error), by_type)
     content: dict[str, Any] = {_JSON: {"schema": _any(each.answers, by_type)}}
     if each.streams:
         content[_EVENTS] = {"schema": _EVENT}

@@ -87,7 +87,7 @@ class GenerationEndpoint:
             response = await self.client.call(parsed.request, caller, parsed.affinity)
             body = await aside(response.ByteSize(), partial(parsed.encoder.whole, response))
         except asyncio.CancelledError:
-            await fail(_stopping())
+            await fail(known(_stopping(), caller.request_id))
             raise
         except Exception as error:  # noqa: BLE001  as above
             await fail(known(error, caller.request_id))
@@ -127,7 +127,7 @@ class GenerationEndpoint:
                             await stream.write(marks.put(await _encoded(encoder, event), event))
             _check_end(event)
         except asyncio.CancelledError:
-            await fail(_stopping())
+            await fail(known(_stopping(), caller.request_id))
             raise
         except CallerLeft:
             raise

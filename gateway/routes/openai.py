@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.client import Caller
-from gateway.dialects.openai.answer import ErrorAnswer, ModelAnswer, ModelsAnswer
+from gateway.dialects.openai.answer import ErrorAnswer
 from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
 from gateway.dialects.openai.deployment import (
@@ -18,33 +17,21 @@ from gateway.dialects.openai.deployment import (
 )
 from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
 from gateway.dialects.openai.error import OpenAIErrors
-from gateway.dialects.openai.model import to_model, to_model_list
 from gateway.dialects.openai.response import OpenAIResponseTranslator
-from gateway.dialects.seam.arrival import Arrival
 from gateway.routes.example import (
     BY_EMBEDDER,
     BY_MODEL,
     ENDPOINT_NAME,
-    MODEL_NAME,
     RESPONSE,
     chat,
     completion,
     embedding,
 )
-from gateway.routes.handler import Generation, Lookup
+from gateway.routes.handler import Generation
 from gateway.routes.operation import Body, Operation
 from gateway.routes.surface import Surface
-from gateway.routes.upstream import Upstream
 
 _DEPLOYMENT: Final = "/openai/deployments/{name:path}"  # a model's or an endpoint's name, which may have slashes
-
-
-async def _list_models(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
-    return to_model_list(await upstream.client.list_models(caller))
-
-
-async def _get_model(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:
-    return to_model(await upstream.client.get_model(arrival.path["model"], caller))
 
 
 def _post(route: str, summary: str, handler: Generation, body: Body, *, streams: bool = False) -> Operation:
@@ -65,9 +52,6 @@ OPENAI: Final = Surface(
         _post("/v1/embeddings", "Creates embeddings.", Generation(OpenAIEmbeddingTranslator),
               embedding(OpenAIEmbeddingBody, **BY_EMBEDDER)),
         _post("/v1/responses", "Creates a response.", Generation(OpenAIResponseTranslator), RESPONSE, streams=True),
-        Operation("GET", "/v1/models", "Lists the models.", Lookup(_list_models), answer=ModelsAnswer),
-        Operation("GET", "/v1/models/{model:path}", "Describes a model.", Lookup(_get_model), answer=ModelAnswer,
-                  parameters=[MODEL_NAME]),
         _post(f"{_DEPLOYMENT}/chat/completions", "Creates a chat completion.", Generation(DeploymentChatTranslator),
               chat(DeploymentChatBody), streams=True),
         _post(f"{_DEPLOYMENT}/completions", "Creates text completions.", Generation(DeploymentCompletionTranslator),

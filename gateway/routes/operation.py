@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.dialects.seam.arrival import Arrival
+from gateway.routes.by_header import ByHeader
 from gateway.routes.handler import Change, Generation, Lookup, Parsed
 
 _CONVERTER: Final = re.compile(r":\w+}")
@@ -55,7 +56,7 @@ class Operation:
     method: str
     route: str
     summary: str
-    handler: Generation | Lookup | Change
+    handler: Generation | Lookup | Change | ByHeader
     bodies: Sequence[Body] = ()
     answer: type | None = None
     streams: bool = False
@@ -76,11 +77,16 @@ class Operation:
     @property
     def answers(self) -> list[type]:
         """Every kind of answer."""
-        return [self.answer] if self.answer is not None else [body.answer for body in self.bodies]
+        own = [self.answer] if self.answer is not None else [body.answer for body in self.bodies]
+        return [*own, self.handler.other.answer] if isinstance(self.handler, ByHeader) else own
+
+    def errors(self, own: type) -> list[type]:
+        """Every kind of error; `own` is the surface's."""
+        return [own, self.handler.other.error] if isinstance(self.handler, ByHeader) else [own]
 
     def parse_example(self, body: Body) -> Parsed:
         """What comes of the body's example."""
-        assert not isinstance(self.handler, Lookup)  # noqa: S101  who looks something up sends no body
+        assert not isinstance(self.handler, Lookup | ByHeader)  # noqa: S101  who looks something up sends no body
         places: dict[str, dict[str, str]] = {"path": {}, "query": {}, "header": {}}
         for each in self.parameters:
             places[each.place][each.name] = each.example_with(body)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from starlette.datastructures import Headers
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
@@ -12,6 +13,7 @@ from gateway.config import Settings
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.refusal import Refusal, Refuse
 from gateway.routes.operation import Operation
+from gateway.routes.told_headers import TellHeaders, Telling, tell_nothing
 from gateway.routes.upstream import Upstream
 
 
@@ -29,8 +31,9 @@ class Surface:
     """One dialect's operations, in the order in which paths are compared with them.
 
     `prefixes` are the beginnings of paths, whole segments each (`/v1`, `/serving-endpoints`), under which `refuse`
-    shapes the errors that belong to no route: 404, 405, and what was not foreseen. `error` is the type of their bodies,
-    and `tag` the dialect's name in the API's description.
+    shapes the errors that belong to no route: 404, 405, and what was not foreseen; it does for requests that have the
+    header `marked_by`, too, whatever their path. `error` is the type of their bodies, `headers` tells what only this
+    dialect says in headers, and `tag` is its name in the API's description.
     """
 
     tag: str
@@ -38,12 +41,16 @@ class Surface:
     refuse: Refuse
     prefixes: Sequence[str]
     operations: Sequence[Operation]
+    headers: TellHeaders = tell_nothing
+    marked_by: str = ""
 
     def routes(self, upstream: Upstream, settings: Settings) -> list[Route]:
         """The operations' routes over a service."""
         return [
             (ClosedRoute if each.is_closed else Route)(
-                each.route, each.handler.endpoint(upstream, self.refuse, settings), methods=[each.method]
+                each.route,
+                Telling(each.handler.endpoint(upstream, self.refuse, settings), self.headers),
+                methods=[each.method],
             )
             for each in self.operations
         ]
@@ -55,11 +62,20 @@ class SurfaceMap:
 
     surfaces: Sequence[Surface]
 
-    def refuse(self, path: str, failure: Failure) -> Refusal:
-        """The failure in the shape of the surface with the longest prefix of `path`."""
+    def refuse(self, scope: Scope, failure: Failure) -> Refusal:
+        """The failure in the shape of the surface that the request is meant for."""
+        surface = self._find(scope["path"], Headers(scope=scope))
+        failure.request_id = scope["state"]["request_id"]
+        refusal = surface.refuse(failure)
+        return replace(refusal, headers=(*refusal.headers, *surface.headers(failure.request_id, {})))
+
+    def _find(self, path: str, headers: Headers) -> Surface:
+        """The surface whose header the request has, or else the one with the longest prefix of its path."""
         found, length = self.surfaces[0], 0
         for surface in self.surfaces:
+            if surface.marked_by and surface.marked_by in headers:
+                return surface
             for prefix in surface.prefixes:
                 if len(prefix) > length and (path == prefix or path.startswith(prefix + "/")):
                     found, length = surface, len(prefix)
-        return found.refuse(failure)
+        return found

@@ -81,6 +81,15 @@ def triton(answer: httpx.Response) -> Told:
     return Told(body["error"])
 
 
+def anthropic(answer: httpx.Response) -> Told:
+    """`{"type": "error", "error": {"type", "message"}, "request_id"}`, and the id as a header."""
+    body = answer.json()
+    assert set(body) == {"type", "error", "request_id"}
+    assert (body["type"], set(body["error"])) == ("error", {"type", "message"})
+    assert body["request_id"] == answer.headers["request-id"] == answer.headers["x-request-id"]
+    return Told(body["error"]["message"])
+
+
 LONG = "word " * 4000
 MESSAGES = [{"role": "user", "content": "Hello!"}]
 LONG_MESSAGES = [{"role": "user", "content": LONG}]
@@ -117,6 +126,27 @@ def _embed(path: str, read: Callable[[httpx.Response], Told], **more: Any) -> Do
     body = {"model": EMBEDDER, "input": ["a cat"]}
     more = {"range": WIDE, "kind": NO_NUMBER, "unknown": {"model": "nobody"}, "other_task": {"model": MODEL}, **more}
     return Door(path, body, read, "input", too_long={"input": [LONG]}, too_many=MANY_TEXTS, **more)
+
+
+def _message(path: str, **more: Any) -> Door:
+    """A door of Anthropic's: `more` is what the shorter body of a count has otherwise."""
+    body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 2}
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    paper = {"type": "document", "source": {"type": "url", "url": "https://papers.example/cats.pdf"}}
+    given = {
+        "range": ("temperature", {"temperature": 1.5}),
+        "kind": TEXT_NUMBER,
+        "unknown": {"model": "nobody"},
+        "too_long": {"messages": LONG_MESSAGES},
+        "other_task": {"model": EMBEDDER},
+        "streaming": STREAM,
+        "pictures": [{"messages": [{"role": "user", "content": [block]}]} for block in (picture, paper)],
+        "too_many": MANY_MESSAGES,
+    }
+    door = Door(path, body, anthropic, "messages", **(given | more))
+    if path.endswith("count_tokens"):
+        del door.good["max_tokens"]
+    return door
 
 
 def _respond(path: str, read: Callable[[httpx.Response], Told]) -> Door:
@@ -169,6 +199,14 @@ DOORS = [
     _complete("/v1/completions", openai),
     _embed("/v1/embeddings", openai),
     _respond("/v1/responses", openai),
+    _message("/v1/messages"),
+    _message(
+        "/v1/messages/count_tokens",
+        range=("thinking.budget_tokens", {"thinking": {"type": "enabled", "budget_tokens": 10}}),
+        kind=("system", {"system": 5}),
+        too_long=None,
+        streaming=None,
+    ),
     _invoke(_chat, MODEL, EMBEDDER),
     _invoke(_complete, MODEL, EMBEDDER),
     _invoke(

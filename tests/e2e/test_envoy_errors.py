@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from sluice.v1 import chat_pb2_grpc
 
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.refusal import Refusal
 from gateway.routes.surface import SurfaceMap
 from gateway.routes.surfaces import SURFACES
 from tests.e2e.collector import Collector
@@ -23,6 +24,7 @@ from tests.e2e.test_chat import grpc_request
 
 PATHS = [
     "/v1/chat/completions",
+    "/v1/messages?beta=true",
     "/openai/deployments/sluice-demo/chat/completions?api-version=2024-10-21",
     "/chat/completions?api-version=2024-05-01-preview",
     "/serving-endpoints/sluice-demo/invocations",
@@ -39,6 +41,13 @@ def closed_door() -> Iterator[Door]:
     """An Envoy with nothing behind it."""
     with Door(free_ports(1)[0], free_ports(1)[0], healthy=False) as door:
         yield door
+
+
+def told(path: str, answer: httpx.Response, failure: Failure) -> Refusal:
+    """What the gateway would have answered to the request."""
+    state = {"request_id": answer.headers["x-request-id"]}
+    scope = {"type": "http", "path": path.partition("?")[0], "headers": [], "state": state}
+    return SurfaceMap(SURFACES).refuse(scope, failure)
 
 
 def metadata(count: int, size: int) -> list[tuple[str, str]]:
@@ -60,9 +69,7 @@ def health(target: str, entries: list[tuple[str, str]] | None = None) -> str:
 def test_its_errors_are_the_dialects(closed_door: Door, path: str) -> None:
     """503 has the body that the gateway would have sent, and says when to come back."""
     answer = httpx.post(closed_door.url + path, json={})
-    expected = SurfaceMap(SURFACES).refuse(
-        path.partition("?")[0], Failure(503, Reason.UNAVAILABLE, "the service is not available")
-    )
+    expected = told(path, answer, Failure(503, Reason.UNAVAILABLE, "the service is not available"))
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.headers["content-type"] == "application/json"
     assert answer.json() == json.loads(expected.body)
@@ -73,9 +80,7 @@ def test_its_errors_are_the_dialects(closed_door: Door, path: str) -> None:
 def test_a_body_that_is_too_large_for_it(stack: Stack, path: str) -> None:
     """413 is the dialect's too: the gateway would have refused it with the same words but for the limit."""
     answer = httpx.post(stack.door + path, content=TOO_LARGE)
-    expected = SurfaceMap(SURFACES).refuse(
-        path.partition("?")[0], Failure(413, Reason.BODY_TOO_LARGE, "the request exceeds the limit of 21 MiB")
-    )
+    expected = told(path, answer, Failure(413, Reason.BODY_TOO_LARGE, "the request exceeds the limit of 21 MiB"))
     assert answer.status_code == 413
     assert answer.json() == json.loads(expected.body)
 

@@ -70,6 +70,7 @@ BABBLE = {"temperature": 1.0, "repetition_penalty": 100.0, "max_new_tokens": 200
 REQUESTS = [
     Endless("/v1/chat/completions", CHAT | {"model": MODEL}, ("gateway", "envoy")),
     Endless("/v1/completions", {"model": MODEL, "prompt": [LONG] * 2, "ignore_eos": True, "n": 2}),
+    Endless("/v1/messages", {"model": MODEL, "max_tokens": 2000, "ignore_eos": True, "messages": CHAT["messages"]}),
     Endless("/v1/responses", {"model": MODEL, "input": LONG, "logit_bias": NO_END}),
     Endless(f"/serving-endpoints/{MODEL}/invocations", CHAT),
     Endless("/chat/completions?api-version=2024-05-01-preview", CHAT | {"model": MODEL}),

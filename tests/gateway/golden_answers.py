@@ -15,6 +15,7 @@ from sluice.v1 import (
     model_pb2,
     response_pb2,
     text_generation_pb2,
+    token_pb2,
 )
 
 from service.contract.chat_fold import ChatFold
@@ -43,7 +44,7 @@ def _stream(name: str, fold: Any, events: list[Any], status: fakes.Status | None
     return {f"Stream{name}": events, name: [fold.response]}
 
 
-def _chat(*texts: str, status: fakes.Status | None = None) -> Answers:
+def chat(*texts: str, status: fakes.Status | None = None) -> Answers:
     events = _parse(chat_pb2.StreamChatResponse, f"started {{ {_IDENTITY} }}", *texts)
     if status is None:
         events += _parse(chat_pb2.StreamChatResponse, _USAGE, "completed {}")
@@ -66,47 +67,47 @@ def _token(text: str, token_id: int, logprob: float, *others: str) -> str:
     return f'token: "{text}" token_id: {token_id} logprob: {logprob} bytes: "{text}" {top}'
 
 
-def _finished(reason: str = "STOP", index: int = 0) -> str:
+def finished(reason: str = "STOP", index: int = 0) -> str:
     return f"choice_finished {{ choice_index: {index} finish_reason: FINISH_REASON_{reason} }}"
 
 
 TEXT: Final = ('content_delta { text: "Hel" }', r'content_delta { text: "lo, \"ä\"\n" }')
 CHATS: Final = {
-    "text": _chat(*TEXT, _finished()),
-    "reasoning": _chat('reasoning_delta { text: "hm " }', 'reasoning_delta { text: "so" }', *TEXT, _finished()),
-    "tools": _chat(
+    "text": chat(*TEXT, finished()),
+    "reasoning": chat('reasoning_delta { text: "hm " }', 'reasoning_delta { text: "so" }', *TEXT, finished()),
+    "tools": chat(
         'content_delta { text: "Let me see." }',
         'tool_call_delta { tool_call_index: 0 id: "call_1" name: "look" }',
         r'tool_call_delta { tool_call_index: 0 arguments: "{\"x\": " }',
         'tool_call_delta { tool_call_index: 0 arguments: "1.0}" }',
         'tool_call_delta { tool_call_index: 1 id: "call_2" name: "look" }',
         'tool_call_delta { tool_call_index: 1 arguments: "{}" }',
-        _finished("TOOL_CALLS"),
+        finished("TOOL_CALLS"),
     ),
-    "logprobs": _chat(
+    "logprobs": chat(
         f'content_delta {{ text: "Hel" logprobs {{ {_token("Hel", 5, -0.5, _token("Hel", 5, -0.5))} }} }}',
         'content_delta { text: "ä" logprobs { token: "\\357\\277\\275" token_id: 7 logprob: -1.25 bytes: "\\303" }'
         ' logprobs { token: "\\357\\277\\275" token_id: 8 logprob: -0.125 bytes: "\\244" } }',
-        _finished("LENGTH"),
+        finished("LENGTH"),
     ),
-    "choices": _chat(
+    "choices": chat(
         'content_delta { choice_index: 1 text: "One" }',
         'content_delta { choice_index: 0 text: "Two" }',
-        _finished("LENGTH", 1),
-        _finished("STOP", 0),
+        finished("LENGTH", 1),
+        finished("STOP", 0),
     ),
 }
 COMPLETIONS: Final = {
-    "text": _completion('delta { text: "Hel" }', r'delta { text: "lo, \"ä\"\n" }', _finished("LENGTH")),
+    "text": _completion('delta { text: "Hel" }', r'delta { text: "lo, \"ä\"\n" }', finished("LENGTH")),
     "logprobs": _completion(
         f'delta {{ text: "hi" prompt_logprobs {{ token: "h" token_id: 3 bytes: "h" }} '
         f"prompt_logprobs {{ {_token('i', 4, -2.5, _token('a', 9, -0.75))} }} }}",
         f'delta {{ text: " Hel" logprobs {{ {_token(" Hel", 5, -0.5, _token(" Hel", 5, -0.5))} }} }}',
-        _finished(),
+        finished(),
     ),
     "prompts": _completion(
         *(f'delta {{ choice_index: {index} text: "{index}!" }}' for index in range(4)),
-        *(_finished("STOP", index) for index in range(4)),
+        *(finished("STOP", index) for index in range(4)),
         n=2,
     ),
 }
@@ -186,6 +187,10 @@ MODELS: Final[Answers] = {
     "GetModel": _parse(model_pb2.GetModelResponse, f"model {{ {_MODEL} }}"),
 }
 
+COUNT: Final[Answers] = {
+    "CountTokens": _parse(token_pb2.CountTokensResponse, 'model: "m" num_tokens: 12 max_model_len: 2048')
+}
+
 FULL: Final = fakes.Status(
     grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", fakes.error_info("QUEUE_FULL"), fakes.retry_info(2.5)
 )
@@ -216,5 +221,5 @@ def refused(status: Answer) -> Answers:
     return {**MODELS, **SERVED, **{name: [status] for name in methods}}
 
 
-CUT_OFF: Final = _chat(TEXT[0], _USAGE, status=FAULT)
+CUT_OFF: Final = chat(TEXT[0], _USAGE, status=FAULT)
 CUT_OFF_GENERATION: Final[Answers] = {"StreamGenerateText": [*GENERATION["StreamGenerateText"][:2], FAULT]}

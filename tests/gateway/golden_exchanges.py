@@ -112,6 +112,31 @@ EMBEDDING_PATHS: Final[list[tuple[str, str, _Body, Mapping[str, str]]]] = [
 ]
 
 
+def _messages() -> Iterator[Exchange]:
+    """Anthropic's."""
+    path, headers = "/v1/messages", {"x-api-key": "k", "anthropic-version": "2023-06-01"}
+    body = {**MODEL, "max_tokens": 100, "system": "Be brief.", "messages": MESSAGES[1:]}
+    tool = {"name": "look", "input_schema": {"type": "object", "maximum": 1.0}}
+    features: dict[str, _Body] = {
+        "text": {"temperature": 0.5, "seed": 42, "stop_sequences": ["END"]},
+        "reasoning": {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+        "tools": {"tools": [tool], "tool_choice": {"type": "auto"}},
+    }
+    for feature, asked in features.items():
+        name, answers = f"anthropic_message_{feature}", said.CHATS[feature]
+        yield Exchange(name, path, body | asked, answers, headers)
+        yield Exchange(f"{name}_stream", path, body | asked | {"stream": True}, answers, headers)
+    yield Exchange("anthropic_message_cut_off", path, body | {"stream": True}, said.CUT_OFF, headers)
+    for reason, status in said.STATUSES.items():
+        yield Exchange(f"anthropic_message_{reason}", path, body, said.refused(status), headers)
+    yield Exchange("anthropic_message_missing", path, {**MODEL, "messages": MESSAGES[1:]}, {}, headers)
+    yield Exchange("anthropic_message_thread", path, body | {"thread": {"type": "create"}}, {}, headers)
+    counted = {name: value for name, value in body.items() if name != "max_tokens"}
+    yield Exchange("anthropic_count", f"{path}/count_tokens", counted, said.COUNT, headers)
+    yield Exchange("anthropic_models", "/v1/models?limit=1", None, said.MODELS, headers, method="GET")
+    yield Exchange("anthropic_model", "/v1/models/m", None, said.MODELS, headers, method="GET")
+
+
 def _completions() -> Iterator[Exchange]:
     for name, path, base in COMPLETION_PATHS:
         for feature, asked in COMPLETION_FEATURES.items():
@@ -211,6 +236,7 @@ ALL: Final = {
     exchange.name: exchange
     for exchange in (
         *(exchange for path in CHAT_PATHS for exchange in path.exchanges()),
+        *_messages(),
         *_completions(),
         *_embeddings(),
         *_responses(),
@@ -251,6 +277,8 @@ RELATED: Final = [
 _RECORDED: Final = """
     openai_chat: text text_stream reasoning reasoning_stream tools tools_stream logprobs logprobs_stream choices_stream
         usage_stream cut_off full long missing kind
+    anthropic_message: text text_stream reasoning reasoning_stream tools tools_stream cut_off full long missing thread
+    anthropic: count models model
     openai_completion: text text_stream logprobs logprobs_stream
     openai_embedding: float base64
     openai_response: text text_stream two_calls two_calls_stream reasoning reasoning_stream cut_off_stream fault

@@ -19,6 +19,8 @@ from sluice.v1.embedding_pb2 import EmbedRequest
 from sluice.v1.response_pb2 import CreateResponseRequest
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
+from gateway.dialects.anthropic.body import MessagesBody
+from gateway.dialects.anthropic.messages import AnthropicTranslator
 from gateway.dialects.azure.chat import NAMED, AzureChatBody, AzureTranslator
 from gateway.dialects.azure.embedding import NAMED as NAMED_EMBEDDING
 from gateway.dialects.azure.embedding import AzureEmbeddingBody, AzureEmbeddingTranslator
@@ -97,7 +99,9 @@ class Table:
         return self.translator().parse(Arrival(json.dumps(body).encode(), **self.sent))
 
 
+MESSAGE = {"model": "m", "max_tokens": 100, **MESSAGES}
 TABLES = [
+    Table("anthropic", "POST /v1/messages", MessagesBody, AnthropicTranslator, MESSAGE),
     Table("openai", "POST /v1/chat/completions", ChatCompletionBody, OpenAITranslator, {"model": "m", **MESSAGES}),
     Table(
         "openai",
@@ -162,7 +166,7 @@ def test_row_is_true(table: Table, name: str, example: dict[str, Any], said: str
         assert said != "echoed" or with_it[:-1] == without[:-1]
 
 
-@pytest.mark.parametrize(("table", "named"), [(TABLES[4], NAMED), (TABLES[5], NAMED_EMBEDDING)])
+@pytest.mark.parametrize(("table", "named"), [(TABLES[5], NAMED), (TABLES[6], NAMED_EMBEDDING)])
 def test_azure_tables_mark_extra_fields(table: Table, named: frozenset[str]) -> None:
     """What Azure's API doesn't name is marked so."""
     assert {name for name, _, _, note in table.rows() if not note.startswith("extra")} == named

@@ -9,6 +9,7 @@ import grpc
 import pytest
 from grpc.aio import AioRpcError, Metadata
 
+from gateway.dialects.anthropic.error import AnthropicErrors
 from gateway.dialects.azure.error import AzureErrors
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.mindie.error import MindieErrors
@@ -27,7 +28,7 @@ def rows(num_columns: int) -> list[list[str]]:
     return [each for each in cells if len(each) == num_columns]
 
 
-OVER_GRPC, OVER_HTTP = rows(4), rows(6)
+OVER_GRPC, OVER_HTTP = rows(4), rows(7)
 
 
 def test_every_reason_of_the_service_has_a_row() -> None:
@@ -50,15 +51,18 @@ def test_status_follows_from_the_code(reason: str, code: str) -> None:
 
 @pytest.mark.parametrize("row", OVER_HTTP, ids=[row[0] for row in OVER_HTTP])
 def test_each_dialect_tells_its_own_code(row: list[str]) -> None:
-    """Each dialect's body, or header, has the code of its column, and Azure's answer its status."""
-    reason, status, openai, azure, databricks, mindie = row
+    """Each dialect's body, or header, has the code of its column, and Azure's and Anthropic's answers their status."""
+    reason, status, openai, azure, databricks, mindie, anthropic = row
     is_of_field = databricks == "INVALID_PARAMETER_VALUE"
     failure = Failure(int(status), Reason(reason), "words", violations=[Violation("f", "words")] if is_of_field else ())
     refusal = AzureErrors().refuse(failure)
     azure_status = f"{refusal.status} `" if refusal.status != failure.status else ""
-    assert [openai, azure, databricks, mindie] == [
+    message = AnthropicErrors().refuse(failure)
+    message_status = f"{message.status} `" if message.status != failure.status else ""
+    assert [openai, azure, databricks, mindie, anthropic] == [
         json.loads(OpenAIErrors().refuse(failure).body)["error"]["code"] or "",
         azure_status + dict(refusal.headers)[b"x-ms-error-code"].decode(),
         json.loads(DatabricksErrors().refuse(failure).body)["error_code"],
         json.loads(MindieErrors().refuse(failure).body)["error_type"],
+        message_status + json.loads(message.body)["error"]["type"],
     ]

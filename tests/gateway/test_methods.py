@@ -16,6 +16,7 @@ from sluice.v1 import (
     response_event_pb2,
     response_pb2,
     text_generation_pb2,
+    token_pb2,
 )
 
 import gateway
@@ -46,6 +47,7 @@ async def test_every_rpc_has_its_row() -> None:
                     settings.request_deadline_s if is_generation else settings.lookup_deadline_s
                 )
                 told.add(method.name)
+    told.add(table.whole[token_pb2.CountTokensRequest].name)  # the one of its service that a dialect has
     assert told == {method.name for rows in (table.whole, table.stream) for method in rows.values()}
 
 
@@ -97,4 +99,24 @@ def test_longest_prefix_tells_the_error(path: str, teller: bytes) -> None:
         for name, prefixes in ((b"one", ("/v1",)), (b"two", ("/models",)), (b"three", ("/models/deep",)))
     )
     failure = Failure(404, Reason.ROUTE_NOT_FOUND, "")
-    assert SurfaceMap([one, two, three]).refuse(path, failure).body == teller
+    scope = {"type": "http", "path": path, "headers": [], "state": {"request_id": "r"}}
+    assert SurfaceMap([one, two, three]).refuse(scope, failure).body == teller
+    assert failure.request_id == "r"
+
+
+@pytest.mark.parametrize("path", ["/v1/x", "/models/deep", "/"])
+def test_header_tells_whose_the_request_is(path: str) -> None:
+    """A request with one dialect's own header is told errors in that dialect's shape, and with its headers."""
+    one = Surface("", object, lambda _: Refusal(404, b"one"), ("/v1",), [])
+    two = Surface(
+        "",
+        object,
+        lambda _: Refusal(404, b"two", ((b"a", b"b"),)),
+        (),
+        [],
+        headers=lambda request_id, _: [(b"own-id", request_id.encode())],
+        marked_by="two-version",
+    )
+    scope = {"type": "http", "path": path, "headers": [(b"two-version", b"1")], "state": {"request_id": "r"}}
+    refusal = SurfaceMap([one, two]).refuse(scope, Failure(404, Reason.ROUTE_NOT_FOUND, ""))
+    assert (refusal.body, refusal.headers) == (b"two", ((b"a", b"b"), (b"own-id", b"r")))

@@ -63,6 +63,12 @@ def test_example_is_of_its_type(operation: Operation, body: Body) -> None:
         ("OpenAIEmbeddingBody", "input", "maxLength", 4194304),
         ("OpenAIEmbeddingBody", "input", "maxItems", 1048576),  # texts, or the tokens of one
         ("GenerateBody", "parameters.top_p", "maximum", 1),
+        ("MessagesBody", "max_tokens", "minimum", 1),
+        ("MessagesBody", "temperature", "maximum", 1),
+        ("MessagesBody", "messages", "maxItems", 4096),
+        ("MessagesBody", "stop_sequences.0", "maxLength", 1024),
+        ("MessagesBody", "tools.0.name", "pattern", "^[A-Za-z0-9_-]{1,64}$"),
+        ("CountTokensBody", "model", "maxLength", 256),
         ("GenerateBody", "text_input", "maxLength", 524288),
         ("ResponseBody", "metadata", "maxProperties", 16),
         ("ConfigBody", "traffic_config.routes.0.traffic_percentage", "maximum", 100),

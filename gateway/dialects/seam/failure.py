@@ -80,7 +80,8 @@ class Failure(Exception):  # noqa: N818  a name says what happened
     """A request that is not served, or a stream that ended early.
 
     `status` is the HTTP status by API.md 1.4. `retry_after_s` is when a retry makes sense, in seconds. `values` are
-    the error's values by name, as far as the service tells them (`limit`, `model`, …).
+    the error's values by name, as far as the service tells them (`limit`, `model`, …). `request_id` is set when the
+    failure is told.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Failure(Exception):  # noqa: N818  a name says what happened
         self.violations = tuple(violations)
         self.retry_after_s = retry_after_s
         self.values = dict(values or {})
+        self.request_id = ""
 
     @classmethod
     def of_field(cls, field: str, text: str, reason: Reason = Reason.INVALID_FIELD) -> Failure:
@@ -120,7 +122,7 @@ class Failure(Exception):  # noqa: N818  a name says what happened
 
     def renamed(self, caller_name: Callable[[str], str]) -> Failure:
         """The same failure with its fields' names mapped, from the contract's to the caller's."""
-        return Failure(
+        renamed = Failure(
             self.status,
             self.reason,
             self.text,
@@ -128,3 +130,5 @@ class Failure(Exception):  # noqa: N818  a name says what happened
             retry_after_s=self.retry_after_s,
             values=self.values,
         )
+        renamed.request_id = self.request_id
+        return renamed

@@ -1,0 +1,82 @@
+"""The answers of Anthropic's API, as types that the API's description tells.
+
+The encoder writes them by hand, for speed; a test holds each answer against its type.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+Unsigned = Annotated[int, Meta(ge=0)]
+
+
+class MessageUsage(msgspec.Struct):
+    """What a request cost, in tokens. `input_tokens` are those that were not found in the cache."""
+
+    input_tokens: Unsigned
+    output_tokens: Unsigned
+    cache_creation_input_tokens: Unsigned
+    cache_read_input_tokens: Unsigned
+    output_tokens_details: dict[str, int] | None = None
+    service_tier: str | None = None
+
+
+class MessageAnswer(msgspec.Struct):
+    """What the model said, in blocks."""
+
+    id: str
+    type: Literal["message"]
+    role: Literal["assistant"]
+    model: str
+    content: list[dict[str, Any]]
+    stop_reason: Literal[
+        "end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal", "model_context_window_exceeded"
+    ]
+    stop_sequence: str | None
+    usage: MessageUsage
+
+
+class TokenCountAnswer(msgspec.Struct):
+    """A prompt's length."""
+
+    input_tokens: Unsigned
+
+
+class ModelInfoAnswer(msgspec.Struct):
+    """A served model."""
+
+    type: Literal["model"]
+    id: str
+    display_name: str
+    created_at: str
+    lifecycle: Literal["active"]
+    max_input_tokens: Unsigned
+    max_tokens: Unsigned
+
+
+class ModelPageAnswer(msgspec.Struct):
+    """Some of the served models."""
+
+    data: list[ModelInfoAnswer]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+class AnthropicErrorDetails(msgspec.Struct):
+    """What went wrong."""
+
+    type: str
+    message: str
+    details: dict[str, Any] | None = None
+
+
+class AnthropicError(msgspec.Struct):
+    """An error of Anthropic's API."""
+
+    type: Literal["error"]
+    error: AnthropicErrorDetails
+    request_id: str

@@ -1,0 +1,171 @@
+"""The bodies of Anthropic's messages, and their mapping to the contract's chat.
+
+Ranges are the contract's but for those that the API documents otherwise. Null means the same as not given.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+from sluice.v1 import chat_pb2, sampling_pb2
+
+from gateway.dialects.anthropic.block import TextBlock
+from gateway.dialects.anthropic.conversation import TurnMessage, Turns
+from gateway.dialects.anthropic.thinking import (
+    EnabledThinking,
+    JsonFormat,
+    OutputConfig,
+    Thinking,
+    is_shown,
+    put_thinking,
+    to_constraint,
+)
+from gateway.dialects.anthropic.tool import Tool, ToolChoice, is_parallel, to_tool, to_tool_choice
+from gateway.dialects.seam.caller_name import dotted, renamed
+from gateway.dialects.seam.contract_copy import copy_fields
+from gateway.dialects.seam.contract_limit import check_length, put
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import is_given
+
+_CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for their beginnings
+    "sampling": "",
+    "stopping": "",
+    "stopping.stop": "stop_sequences",
+    "serving": "",
+    "output_constraint.json_schema": "output_config.format",
+    "output_constraint": "output_config.format",
+    "tool_choice.mode": "tool_choice",
+    "tool_choice.function_name": "tool_choice.name",
+    "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+    "reasoning_effort": "thinking",
+    "reasoning_budget": "thinking.budget_tokens",
+}
+_TOOL: Final = re.compile(r"^(tools\.\d+)\.function\b")
+_REFUSED: Final = {
+    "compaction": "conversations are not shortened",
+    "container": "no tools run on this server",
+    "mcp_servers": "no tools run on this server",
+    "thread": "conversations are not stored; send all messages",
+}
+
+
+class Metadata(msgspec.Struct, forbid_unknown_fields=True):
+    """Of whom the request is."""
+
+    user_id: str | None = None
+
+
+class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What makes a prompt. The fields of type Raw are looked at, not read."""
+
+    model: str
+    messages: list[TurnMessage]
+    system: str | list[TextBlock] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: ToolChoice | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+    output_format: JsonFormat | None = None
+    cache_control: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    context_management: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    mcp_servers: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    speed: Literal["standard"] | None = None
+
+    def to_chat(self) -> tuple[chat_pb2.ChatRequest, Turns]:
+        """The contract's request, and how its messages were made. Raises Failure for what can't be served or held."""
+        for name, why in _REFUSED.items():
+            if is_given(raw := getattr(self, name, msgspec.Raw())) and bytes(raw) != b"[]":
+                raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)
+        check_length(chat_pb2.ChatRequest, "messages", self.messages, "messages")
+        check_length(chat_pb2.ChatRequest, "tools", self.tools or (), "tools")
+        turns = Turns(self.system)
+        for i, message in enumerate(self.messages):
+            turns.add(message, f"messages.{i}")
+        request = chat_pb2.ChatRequest(
+            model=self.model,
+            messages=turns.messages,
+            tools=[to_tool(tool, f"tools.{i}") for i, tool in enumerate(self.tools or ())],
+        )
+        if self.tool_choice is not None:
+            request.tool_choice.CopyFrom(to_tool_choice(self.tool_choice))
+        if (parallel := is_parallel(self.tool_choice)) is not None:
+            request.parallel_tool_calls = parallel
+        config = self.output_config or OutputConfig()
+        put_thinking(request, self.thinking, config.effort)
+        if config.format is not None:
+            request.output_constraint.CopyFrom(to_constraint(config.format, "output_config.format"))
+        elif self.output_format is not None:
+            request.output_constraint.CopyFrom(to_constraint(self.output_format, "output_format"))
+        return request, turns
+
+    def caller_name(self, field: str, turns: Turns) -> str:
+        """The caller's name of the contract's `field`: `sampling.top_k` → `top_k`, `messages[0]` → `system`."""
+        path = dotted(field)
+        if path.startswith("messages."):
+            return renamed(path, turns.names)
+        if tool := _TOOL.match(path):
+            name = tool[1] + path[tool.end() :]
+            return f"{tool[1]}.input_schema" if name == f"{tool[1]}.parameters" else name
+        if path.startswith("output_constraint") and (self.output_config is None or self.output_config.format is None):
+            path = renamed(
+                path, {"output_constraint.json_schema": "output_format", "output_constraint": "output_format"}
+            )
+        return renamed(path, _CALLER_NAMES)
+
+
+class MessagesBody(PromptBody, kw_only=True):
+    """The body of `POST /v1/messages`. What is not the API's own has the contract's names."""
+
+    max_tokens: int
+    stop_sequences: list[str] | None = None
+    stream: bool | None = None
+    temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
+    top_p: float | None = None
+    metadata: Metadata | None = None
+    service_tier: Literal["auto", "standard_only"] | None = None
+    inference_geo: str | None = None
+    diagnostics: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    billing_policy: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    fallbacks: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    fallback_credit_token: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    user_profile_id: str | None = None
+    workspace_id: str | None = None
+    compaction: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    container: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    thread: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[int, float] | None = None
+    seed: int | None = None
+    watermark: bool | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool | None = None
+    priority: int | None = None
+    cache_salt: str | None = None
+
+    @property
+    def shows_thinking(self) -> bool:
+        """Whether the answer has the thinking's text."""
+        return is_shown(self.thinking)
+
+    def to_request(self) -> tuple[chat_pb2.ChatRequest, Turns]:
+        """The contract's request, and how its messages were made. Raises Failure for what can't be served or held."""
+        request, turns = self.to_chat()
+        copy_fields(self, request.sampling, but={"top_k"})
+        put(request.sampling, "top_k", self.top_k or None, "top_k")  # 0 stands for no limit
+        copy_fields(self, request.stopping)
+        copy_fields(self, request.serving)
+        if self.stop_sequences is not None:
+            check_length(sampling_pb2.StopParams, "stop", self.stop_sequences, "stop_sequences")
+            request.stopping.stop.extend(self.stop_sequences)
+        if isinstance(self.thinking, EnabledThinking) and self.thinking.budget_tokens >= self.max_tokens:
+            raise Failure.of_field("thinking.budget_tokens", f"must be below max_tokens ({self.max_tokens})")
+        return request, turns
+
+
+class CountTokensBody(PromptBody, kw_only=True):
+    """The body of `POST /v1/messages/count_tokens`: what makes the prompt, and nothing of its answer."""

@@ -1,0 +1,216 @@
+"""Anthropic's system prompt and messages as the contract's, which have one for each tool's result.
+
+Consecutive messages of one role are one turn. Blocks of texts that callers wrote are parted by a blank line; the
+assistant's follow each other as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal, assert_never
+
+import msgspec
+from sluice.v1 import content_pb2, tool_pb2
+
+from gateway.dialects.anthropic.block import (
+    Base64Source,
+    Block,
+    ContentSource,
+    DocumentBlock,
+    FileSource,
+    ImageBlock,
+    PlainTextSource,
+    RedactedThinkingBlock,
+    SearchResultBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UrlSource,
+)
+from gateway.dialects.seam.contract_limit import check_length
+from gateway.dialects.seam.failure import Failure
+
+INVALID_INPUT: Final = "INVALID_JSON"  # the one key of a call's input whose text is no JSON object
+
+_ROLES: Final = {
+    "system": content_pb2.ROLE_SYSTEM,
+    "user": content_pb2.ROLE_USER,
+    "assistant": content_pb2.ROLE_ASSISTANT,
+}
+
+
+class TurnMessage(msgspec.Struct):
+    """One turn. Answers can be sent back as they came, with fields that are not read here."""
+
+    role: Literal["user", "assistant", "system"]
+    content: str | list[Block]
+
+
+class Turns:
+    """The contract's messages, as they are made of the caller's.
+
+    `names` has the caller's name of each dotted path of the contract: `messages.2` → `messages.1.content.0`.
+    """
+
+    def __init__(self, system: str | Sequence[TextBlock] | None) -> None:
+        self.messages: list[content_pb2.Message] = []
+        self.names: dict[str, str] = {}
+        if system:
+            self._say(content_pb2.ROLE_SYSTEM, "system", system, "system")
+
+    def add(self, message: TurnMessage, path: str) -> None:
+        """Take the next message. Raises Failure naming `path` for a block that has no place in it."""
+        if message.role == "assistant":
+            self._answer(message.content, path)
+        else:
+            # Templates have a system prompt in the beginning only: a later one is what a user says.
+            is_first = all(each.role == content_pb2.ROLE_SYSTEM for each in self.messages)
+            role = _ROLES[message.role] if is_first else content_pb2.ROLE_USER
+            self._say(role, path, message.content, f"{path}.content")
+
+    def _say(self, role: content_pb2.Role, path: str, content: str | Sequence[Block], inside: str) -> None:
+        """What the system or a user says, and results of tools."""
+        if isinstance(content, str):
+            self._put(self._turn(role, path), TextBlock(content), inside)
+            return
+        check_length(content_pb2.Message, "content", content, inside)
+        if not content:
+            self._turn(role, path)
+        for i, block in enumerate(content):
+            place = f"{inside}.{i}"
+            match block:
+                case ToolResultBlock() if role == content_pb2.ROLE_USER:
+                    self._add_result(block, place)
+                case ThinkingBlock() | RedactedThinkingBlock() | ToolUseBlock() | ToolResultBlock():
+                    raise Failure.of_field(f"{place}.type", "is not allowed in a message of this role")
+                case _:
+                    self._put(self._turn(role, path), block, place)
+
+    def _answer(self, content: str | Sequence[Block], path: str) -> None:
+        """What the assistant said."""
+        message = self._turn(content_pb2.ROLE_ASSISTANT, path)
+        at = len(self.messages) - 1
+        if isinstance(content, str):
+            self._put(message, TextBlock(content), f"{path}.content", between="")
+        else:
+            check_length(content_pb2.Message, "content", content, f"{path}.content")
+            for i, block in enumerate(content):
+                place = f"{path}.content.{i}"
+                match block:
+                    case ThinkingBlock(thought):
+                        message.reasoning += thought
+                    case RedactedThinkingBlock():
+                        pass
+                    case ToolUseBlock():
+                        self.names[f"messages.{at}.tool_calls.{len(message.tool_calls)}"] = place
+                        self.names[f"messages.{at}.tool_calls.{len(message.tool_calls)}.function"] = place
+                        function = tool_pb2.FunctionCall(name=block.name, arguments=_to_arguments(block.input))
+                        message.tool_calls.add(id=block.id, function=function)
+                    case ToolResultBlock():
+                        raise Failure.of_field(f"{place}.type", "is not allowed in a message of this role")
+                    case _:
+                        self._put(message, block, place, between="")
+        if not message.content and not message.tool_calls:
+            message.content.add(text="")  # an answer that was cut off while the model thought, or that is empty
+        check_length(content_pb2.Message, "tool_calls", message.tool_calls, f"{path}.content")
+
+    def _add_result(self, block: ToolResultBlock, place: str) -> None:
+        message = self._new(content_pb2.ROLE_TOOL, place)
+        message.tool_call_id = block.tool_use_id
+        at = len(self.messages) - 1
+        self.names[f"messages.{at}.tool_call_id"] = f"{place}.tool_use_id"
+        self.names[f"messages.{at}.content"] = f"{place}.content"
+        if isinstance(block.content, str) or block.content is None:
+            self._put(message, TextBlock(block.content or ""), f"{place}.content")
+        else:
+            check_length(content_pb2.Message, "content", block.content, f"{place}.content")
+            for i, each in enumerate(block.content):
+                self._put(message, each, f"{place}.content.{i}")
+        if not message.content:
+            message.content.add(text="")
+        first = message.content[0]
+        if block.is_error and not first.text.lower().startswith("error"):  # the only way that templates have to say so
+            first.text = f"Error: {first.text}"
+
+    def _put(
+        self,
+        message: content_pb2.Message,
+        block: TextBlock | ImageBlock | DocumentBlock | SearchResultBlock,
+        place: str,
+        *,
+        between: str = "\n\n",
+    ) -> None:
+        """Add the last message's next part, a blank line after the text before it."""
+        part = _to_part(block)
+        if message.content and part.HasField("text"):
+            last = message.content[-1]
+            if last.HasField("text") and last.text and not last.text.endswith("\n"):
+                last.text += between
+        at = f"messages.{len(self.messages) - 1}.content.{len(message.content)}"
+        for inner in ("", ".text", ".image_url", ".image_url.url", ".file", ".file.url"):
+            self.names[at + inner] = place
+        message.content.append(part)
+
+    def _turn(self, role: content_pb2.Role, path: str) -> content_pb2.Message:
+        """The last message, if it is of this role, or a new one."""
+        if self.messages and self.messages[-1].role == role:
+            return self.messages[-1]
+        return self._new(role, path)
+
+    def _new(self, role: content_pb2.Role, path: str) -> content_pb2.Message:
+        self.names[f"messages.{len(self.messages)}"] = path
+        self.messages.append(content_pb2.Message(role=role))
+        return self.messages[-1]
+
+
+def _to_arguments(given: dict[str, msgspec.Raw]) -> str:
+    """The JSON text of a call's input, or the text that was none."""
+    if list(given) == [INVALID_INPUT]:
+        return str(msgspec.json.decode(given[INVALID_INPUT]))
+    return msgspec.json.encode(given).decode()
+
+
+def _to_part(block: TextBlock | ImageBlock | DocumentBlock | SearchResultBlock) -> content_pb2.ContentPart:
+    match block:
+        case TextBlock(text):
+            return content_pb2.ContentPart(text=text)
+        case ImageBlock(FileSource(file_id)):
+            return content_pb2.ContentPart(file=content_pb2.InputFile(file_id=file_id))
+        case ImageBlock(source):
+            assert not isinstance(source, FileSource)  # noqa: S101  the case before
+            return content_pb2.ContentPart(image_url=content_pb2.ImageUrl(url=_to_url(source)))
+        case SearchResultBlock(source, title, content):
+            texts = [title, source, *(each.text for each in content)]
+            return content_pb2.ContentPart(text="\n".join(texts))
+        case DocumentBlock():
+            return _to_document(block)
+        case _:
+            assert_never(block)
+
+
+def _to_document(block: DocumentBlock) -> content_pb2.ContentPart:
+    """A document's text, with its title and context before it, or the file that it is."""
+    heads = [each for each in (block.title, block.context) if each]
+    match block.source:
+        case PlainTextSource(text):
+            return content_pb2.ContentPart(text="\n".join([*heads, text]))
+        case ContentSource(str(text)):
+            return content_pb2.ContentPart(text="\n".join([*heads, text]))
+        case ContentSource(content):
+            for each in content:
+                if isinstance(each, ImageBlock):
+                    return _to_part(each)  # what takes no pictures says so
+            texts = [each.text for each in content if isinstance(each, TextBlock)]
+            return content_pb2.ContentPart(text="\n".join([*heads, *texts]))
+        case FileSource(file_id):
+            return content_pb2.ContentPart(file=content_pb2.InputFile(file_id=file_id, filename=block.title or ""))
+        case Base64Source() | UrlSource() as source:
+            file = content_pb2.InputFile(url=_to_url(source), filename=block.title or "")
+            return content_pb2.ContentPart(file=file)
+        case _:
+            assert_never(block.source)
+
+
+def _to_url(source: Base64Source | UrlSource) -> str:
+    return source.url if isinstance(source, UrlSource) else f"data:{source.media_type};base64,{source.data}"

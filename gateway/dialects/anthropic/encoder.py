@@ -1,0 +1,138 @@
+"""A chat's answer as Anthropic's message: one JSON object, or named events on a stream.
+
+A stream's blocks follow each other, each begun, continued and ended; the reason of the end and the usage come in one
+event before the last. All that stays the same over a block's deltas is encoded once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+from sluice.v1 import usage_pb2
+from sluice.v1.chat_pb2 import ChatResponse, ChatStarted, ChoiceFinished, StreamChatResponse, ToolCallDelta
+
+from gateway.dialects.anthropic.error import error_event
+from gateway.dialects.anthropic.message_object import signature, to_blocks, to_end, to_head, to_usage
+from gateway.dialects.seam.failure import Failure
+
+_PIECES: Final = {  # a block's type → its deltas' type, and the field of their text
+    "text": ("text_delta", "text"),
+    "thinking": ("thinking_delta", "thinking"),
+    "tool_use": ("input_json_delta", "partial_json"),
+}
+
+
+class AnthropicEncoder:
+    """Encodes one answer. `max_tokens` is what was asked for; `shows_thinking` whether the thinking's text is told."""
+
+    ping = b'event: ping\ndata: {"type":"ping"}\n\n'
+
+    def __init__(self, max_tokens: int, *, shows_thinking: bool = True) -> None:
+        self._max_tokens = max_tokens
+        self._shows_thinking = shows_thinking
+        self._index = -1  # of the block that is open, or was the last
+        self._open = ""  # the type of the block that is open
+        self._delta_head = b""  # of the open block's deltas, up to their text
+        self._thought: list[str] = []
+        self._end = ChoiceFinished()
+        self._usage = usage_pb2.Usage()
+
+    def chunk(self, event: StreamChatResponse) -> bytes:
+        """The SSE events for one event of the service; none where the dialect says nothing."""
+        told = b""
+        match event.WhichOneof("event"):
+            case "content_delta":
+                told = self._say(event.content_delta.text)
+            case "reasoning_delta":
+                told = self._think(event.reasoning_delta.text)
+            case "tool_call_delta":
+                told = self._call(event.tool_call_delta)
+            case "choice_finished":
+                self._end.CopyFrom(event.choice_finished)
+                told = self._stop_block()
+            case "started":
+                told = self._start(event.started)
+            case "usage":
+                self._usage.CopyFrom(event.usage)
+            case "completed":
+                told = self._stop()
+        return told
+
+    def whole(self, response: ChatResponse) -> bytes:
+        """The body of an unstreamed answer."""
+        choice = response.choices[0]
+        return orjson.dumps(
+            {
+                **to_head(response.id, response.model),
+                "content": list(to_blocks(choice.message, shows_thinking=self._shows_thinking)),
+                **to_end(choice, response.usage, self._max_tokens),
+                "usage": to_usage(response.usage),
+            }
+        )
+
+    def error(self, failure: Failure) -> bytes:
+        """The last event of a stream that failed."""
+        return error_event(failure)
+
+    def _start(self, started: ChatStarted) -> bytes:
+        message = {
+            **to_head(started.id, started.model),
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": to_usage(usage_pb2.Usage(prompt_tokens=started.prompt_tokens)),
+        }
+        return _event("message_start", message=message)
+
+    def _say(self, text: str) -> bytes:
+        if not text:
+            return b""
+        begun = b"" if self._open == "text" else self._begin("text", {"text": "", "citations": None})
+        return begun + self._delta(text)
+
+    def _think(self, text: str) -> bytes:
+        if not text:
+            return b""
+        begun = b"" if self._open == "thinking" else self._begin("thinking", {"thinking": "", "signature": ""})
+        self._thought.append(text)
+        return begun + (self._delta(text) if self._shows_thinking else b"")
+
+    def _call(self, call: ToolCallDelta) -> bytes:
+        begun = b""
+        if call.HasField("id"):
+            begun = self._begin("tool_use", {"id": call.id, "name": call.name, "input": {}})
+        return begun + self._delta(call.arguments)
+
+    def _begin(self, kind: str, block: dict[str, Any]) -> bytes:
+        """The beginning of a block, after the end of the one before."""
+        ended = self._stop_block()
+        self._index += 1
+        self._open = kind
+        delta, text = _PIECES[kind]
+        head = f'{{"type":"content_block_delta","index":{self._index},"delta":{{"type":"{delta}","{text}":'
+        self._delta_head = b"event: content_block_delta\ndata: " + head.encode()
+        return ended + _event("content_block_start", index=self._index, content_block={"type": kind, **block})
+
+    def _delta(self, text: str) -> bytes:
+        return self._delta_head + orjson.dumps(text) + b"}}\n\n" if text else b""
+
+    def _stop_block(self) -> bytes:
+        """The end of the open block, if one is."""
+        if not self._open:
+            return b""
+        signed = b""
+        if self._open == "thinking":
+            delta = {"type": "signature_delta", "signature": signature("".join(self._thought))}
+            signed = _event("content_block_delta", index=self._index, delta=delta)
+            self._thought.clear()
+        self._open = ""
+        return signed + _event("content_block_stop", index=self._index)
+
+    def _stop(self) -> bytes:
+        end = to_end(self._end, self._usage, self._max_tokens)
+        return _event("message_delta", delta=end, usage=to_usage(self._usage)) + _event("message_stop")
+
+
+def _event(kind: str, **fields: Any) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({"type": kind, **fields}))

@@ -1,0 +1,87 @@
+"""Tools and the choice among them, as Anthropic's messages have them. A tool's schema stays the caller's text."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+from sluice.v1 import tool_pb2
+
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import is_given
+
+
+class Tool(msgspec.Struct, forbid_unknown_fields=True):
+    """A tool that the caller runs. The fields of type Raw have no effect."""
+
+    name: str
+    input_schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    type: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+    cache_control: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    input_examples: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    eager_input_streaming: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    defer_loading: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    allowed_callers: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class AutoChoice(msgspec.Struct, tag_field="type", tag="auto", forbid_unknown_fields=True):
+    """The model decides."""
+
+    disable_parallel_tool_use: bool | None = None
+
+
+class AnyChoice(msgspec.Struct, tag_field="type", tag="any", forbid_unknown_fields=True):
+    """Some tool must be called."""
+
+    disable_parallel_tool_use: bool | None = None
+
+
+class NamedChoice(msgspec.Struct, tag_field="type", tag="tool", forbid_unknown_fields=True):
+    """This tool must be called."""
+
+    name: str
+    disable_parallel_tool_use: bool | None = None
+
+
+class NoChoice(msgspec.Struct, tag_field="type", tag="none", forbid_unknown_fields=True):
+    """No tool may be called."""
+
+
+ToolChoice: TypeAlias = AutoChoice | AnyChoice | NamedChoice | NoChoice
+
+_MODES = {
+    AutoChoice: tool_pb2.TOOL_CHOICE_MODE_AUTO,
+    AnyChoice: tool_pb2.TOOL_CHOICE_MODE_REQUIRED,
+    NoChoice: tool_pb2.TOOL_CHOICE_MODE_NONE,
+}
+
+
+def to_tool(tool: Tool, path: str) -> tool_pb2.Tool:
+    """The contract's tool. Raises Failure naming `path` for a tool that isn't the caller's own."""
+    if tool.type not in {None, "custom"}:
+        text = f"{tool.type[:256]!r} is not supported: only custom tools are, which have an input_schema"
+        raise Failure.of_field(f"{path}.type", text, Reason.UNSUPPORTED_FIELD)
+    if not is_given(tool.input_schema):
+        raise Failure.of_field(f"{path}.input_schema", "required, but missing", Reason.MISSING_FIELD)
+    function = tool_pb2.FunctionDefinition(
+        name=tool.name, parameters=bytes(tool.input_schema).decode(), strict=tool.strict
+    )
+    if tool.description is not None:
+        function.description = tool.description
+    return tool_pb2.Tool(function=function)
+
+
+def to_tool_choice(choice: ToolChoice) -> tool_pb2.ToolChoice:
+    """The contract's tool choice."""
+    if isinstance(choice, NamedChoice):
+        return tool_pb2.ToolChoice(function_name=choice.name)
+    return tool_pb2.ToolChoice(mode=_MODES[type(choice)])
+
+
+def is_parallel(choice: ToolChoice | None) -> bool | None:
+    """Whether an answer may have several calls; None if nothing is said of it."""
+    if choice is None or isinstance(choice, NoChoice) or choice.disable_parallel_tool_use is None:
+        return None
+    return not choice.disable_parallel_tool_use

@@ -1,0 +1,45 @@
+"""A path that two dialects have: a header, which one's clients always send, tells whose the request is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.config import Settings
+from gateway.dialects.seam.refusal import Refuse
+from gateway.routes.handler import Lookup
+from gateway.routes.told_headers import TellHeaders, Telling
+from gateway.routes.upstream import Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class OtherDialect:
+    """Who answers a request that has the header `marked_by`, with which headers and types of bodies."""
+
+    marked_by: str
+    lookup: Lookup
+    answer: type
+    error: type
+    refuse: Refuse
+    headers: TellHeaders
+
+
+@dataclass(frozen=True, slots=True)
+class ByHeader:
+    """Two lookups on one path: the `other` dialect's, and the surface's own."""
+
+    own: Lookup
+    other: OtherDialect
+
+    def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
+        """The application."""
+        own = self.own.endpoint(upstream, refuse, settings)
+        other = Telling(self.other.lookup.endpoint(upstream, self.other.refuse, settings), self.other.headers)
+
+        async def choose(scope: Scope, receive: Receive, send: Send) -> None:
+            is_other = self.other.marked_by in Headers(scope=scope)
+            await (other if is_other else own)(scope, receive, send)
+
+        return choose

@@ -1,0 +1,262 @@
+"""The official Anthropic client for Python: its own calls, its helpers, and what they send back."""
+
+import asyncio
+import json
+import sys
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+sys.path[:] = [each for each in sys.path if Path(each) != Path(__file__).parent]  # this file has the package's name
+
+import anthropic  # noqa: E402
+from anthropic import beta_tool  # noqa: E402
+from pydantic import BaseModel  # noqa: E402
+
+MODEL = "sluice-demo"
+QUESTION: Any = [{"role": "user", "content": "What is the capital of France?"}]
+GREEDY: Any = {"model": MODEL, "max_tokens": 60, "extra_body": {"temperature": 0}}
+WEATHER: Any = {
+    "name": "get_weather",
+    "description": "Tells the weather of a city.",
+    "input_schema": {
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 30}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+}
+
+
+class City(BaseModel):
+    """What a city is here."""
+
+    name: str
+    capital: bool
+
+
+def client(url: str, **options: Any) -> anthropic.Anthropic:
+    """A client as its documentation has it."""
+    return anthropic.Anthropic(base_url=url, **{"api_key": "unused", "max_retries": 0, **options})
+
+
+def check_message(url: str, _: str) -> None:
+    """Text, reason, usage and request id; the same request counted has as many tokens."""
+    messages = client(url).messages
+    system: Any = [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
+    answer = messages.create(messages=QUESTION, system=system, metadata={"user_id": "u"}, **GREEDY)
+    assert [block.type for block in answer.content] == ["text"]
+    assert (answer.role, answer.type, answer.model) == ("assistant", "message", MODEL)
+    assert answer.stop_reason in {"end_turn", "max_tokens"}
+    assert answer.id.startswith("msg_")
+    assert answer._request_id  # noqa: SLF001  the name that its documentation has
+    usage = answer.usage
+    num_tokens = messages.count_tokens(model=MODEL, messages=QUESTION, system=system).input_tokens
+    assert num_tokens == usage.input_tokens + (usage.cache_read_input_tokens or 0)
+    assert usage.output_tokens > 0
+
+
+def check_answer_is_sent_back(url: str, _: str) -> None:
+    """A conversation goes on with the answer as it came, by its blocks, its parameter, and its text."""
+    messages = client(url).messages
+    answer = messages.create(messages=QUESTION, **GREEDY)
+    forms: list[Any] = [
+        {"role": "assistant", "content": answer.content},
+        answer.to_param(),
+        {"role": "assistant", "content": [block.to_dict() for block in answer.content]},
+    ]
+    asked: Any = {"role": "user", "content": "And of Norway?"}
+    seconds = [messages.create(messages=[*QUESTION, form, asked], **GREEDY) for form in forms]
+    assert len({second.content[0].text for second in seconds}) == 1
+
+
+def check_stream_helper(url: str, _: str) -> None:
+    """`messages.stream` gives text by pieces and the whole message, which is the unstreamed one."""
+    messages = client(url).messages
+    whole = messages.create(messages=QUESTION, **GREEDY)
+    with messages.stream(messages=QUESTION, **GREEDY) as stream:
+        text = "".join(stream.text_stream)
+        final = stream.get_final_message()
+    assert [block.to_dict() for block in final.content] == [block.to_dict() for block in whole.content]
+    assert text == stream.get_final_text()
+    assert (final.stop_reason, final.usage.output_tokens) == (whole.stop_reason, whole.usage.output_tokens)
+    with messages.stream(messages=QUESTION, **GREEDY) as stream:
+        kinds = [event.type for event in stream]
+    assert kinds[0] == "message_start"
+    assert kinds[-2:] == ["message_delta", "message_stop"]
+    assert {"content_block_start", "content_block_delta", "text", "content_block_stop"} < set(kinds)
+
+
+def check_raw_stream(url: str, _: str) -> None:
+    """`stream=True`: the prompt's length is in the first event, all that was used in the last but one."""
+    events: Any = list(client(url).messages.create(messages=QUESTION, stream=True, **GREEDY))
+    count = client(url).messages.count_tokens(model=MODEL, messages=QUESTION).input_tokens
+    assert events[0].message.usage.input_tokens == count
+    usage = events[-2].usage
+    assert usage.input_tokens + usage.cache_read_input_tokens == count
+    assert usage.output_tokens > 0
+
+
+def check_async_client(url: str, _: str) -> None:
+    """`AsyncAnthropic`, whole and streamed, two at a time."""
+
+    async def ask() -> None:
+        async with anthropic.AsyncAnthropic(base_url=url, api_key="unused", max_retries=0) as one:
+            whole, other = await asyncio.gather(*(one.messages.create(messages=QUESTION, **GREEDY) for _ in "ab"))
+            async with one.messages.stream(messages=QUESTION, **GREEDY) as stream:
+                text = "".join([piece async for piece in stream.text_stream])
+        assert whole.content[0].text == other.content[0].text == text
+
+    asyncio.run(ask())
+
+
+def check_tools(url: str, _: str) -> None:
+    """A call that must be made has input of its schema, streamed or whole, and its result can be sent back."""
+    messages = client(url).messages
+    asked: Any = {**GREEDY, "max_tokens": 200, "tools": [WEATHER]}
+    for choice in ({"type": "any"}, {"type": "tool", "name": "get_weather", "disable_parallel_tool_use": True}):
+        first = messages.create(messages=QUESTION, tool_choice=choice, **asked)
+        assert first.stop_reason == "tool_use"
+        call: Any = first.content[-1]
+        assert (call.type, call.name, set(call.input)) == ("tool_use", "get_weather", {"city"})
+        with messages.stream(messages=QUESTION, tool_choice=choice, **asked) as stream:
+            kinds = {event.type for event in stream}
+            streamed: Any = stream.get_final_message().content[-1]
+        assert "input_json" in kinds
+        assert streamed.input == call.input
+        for result in ("sunny", [{"type": "text", "text": "sunny"}], None):
+            told: Any = {"type": "tool_result", "tool_use_id": call.id, "content": result, "is_error": result is None}
+            if result is None:
+                del told["content"]
+            content: Any = [told, {"type": "text", "text": "Thanks."}]
+            again: Any = [*QUESTION, {"role": "assistant", "content": first.content}]
+            assert messages.create(messages=[*again, {"role": "user", "content": content}], **asked).stop_reason
+    assert messages.create(messages=QUESTION, tool_choice={"type": "none"}, **asked).stop_reason != "tool_use"
+
+
+def check_tool_runner(url: str, _: str) -> None:
+    """The runner calls the function and sends its result, whole and streamed, until the model has said its last."""
+    cities: list[str] = []
+
+    def get_weather(city: str) -> str:
+        """Tells the weather of a city.
+
+        Args:
+            city: Its name.
+        """
+        cities.append(city)
+        return "sunny, 20 degrees"
+
+    asked: Any = {
+        **GREEDY,
+        "max_tokens": 200,
+        "messages": QUESTION,
+        "tools": [beta_tool(get_weather)],
+        "tool_choice": {"type": "any"},
+        "max_iterations": 2,
+    }
+    runner = client(url).beta.messages.tool_runner(**asked)
+    answers = list(runner)
+    assert len(answers) == len(cities) == 2
+    streamed = client(url).beta.messages.tool_runner(stream=True, **asked)
+    finals = [stream.get_final_message() for stream in streamed]
+    assert [final.content[-1].input for final in finals] == [answer.content[-1].input for answer in answers]
+
+
+def check_thinking(url: str, _: str) -> None:
+    """A budget, or none said, opens a block of thinking, which can be sent back; without thinking there is none."""
+    messages = client(url).messages
+    long: Any = {**GREEDY, "max_tokens": 1400}
+    for thinking in ({"type": "enabled", "budget_tokens": 1024}, {"type": "adaptive"}):
+        answer = messages.create(messages=QUESTION, thinking=thinking, output_config={"effort": "low"}, **long)
+        thought: Any = answer.content[0]
+        assert thought.type == "thinking"
+        assert thought.signature
+        details: Any = answer.usage.output_tokens_details
+        assert 0 < details.thinking_tokens <= 1026
+        with messages.stream(messages=QUESTION, thinking=thinking, output_config={"effort": "low"}, **long) as stream:
+            kinds = {event.type for event in stream}
+            final: Any = stream.get_final_message().content[0]
+        assert {"thinking", "signature"} <= kinds
+        assert final.to_dict() == thought.to_dict()
+        again: Any = [*QUESTION, {"role": "assistant", "content": answer.content}, *QUESTION]
+        assert messages.create(messages=again, **GREEDY).content[0].type == "text"
+    hidden: Any = {"type": "adaptive", "display": "omitted"}
+    omitted: Any = messages.create(messages=QUESTION, thinking=hidden, output_config={"effort": "low"}, **long)
+    assert (omitted.content[0].thinking, omitted.content[0].signature) == ("", thought.signature)
+    off = messages.create(messages=QUESTION, thinking={"type": "disabled"}, **GREEDY)
+    assert [block.type for block in off.content] == ["text"]
+
+
+def check_parse_gives_a_pydantic_model(url: str, _: str) -> None:
+    """`messages.parse` asks for the model's schema and gets an instance of it, streamed too."""
+    messages = client(url).messages
+    asked: Any = {"model": MODEL, "max_tokens": 300, "messages": QUESTION, "output_format": City}
+    given: Any = {"temperature": 0, "repetition_penalty": 1.2}
+    assert isinstance(messages.parse(**asked, extra_body=given).parsed_output, City)
+    with messages.stream(**asked, extra_body=given) as stream:
+        assert isinstance(stream.get_final_message().parsed_output, City)
+
+
+def check_models(url: str, _: str) -> None:
+    """Models are listed by pages and retrieved by name."""
+    models = client(url).models
+    names = [model.id for model in models.list()]
+    assert MODEL in names
+    assert [model.id for model in models.list(limit=1)] == names
+    found = models.retrieve(MODEL)
+    assert (found.id, found.type, found.display_name) == (MODEL, "model", MODEL)
+    assert found.created_at.year > 2000
+    with urllib.request.urlopen(f"{url}/v1/models", timeout=60) as others:  # noqa: S310  http, and our own
+        assert set(json.loads(others.read())) == {"object", "data"}
+
+
+def check_errors(url: str, _: str) -> None:
+    """A bad value is the client's typed error and names the field; the next request works."""
+    messages = client(url).messages
+    long: Any = [{"role": "user", "content": "word " * 4000}]
+    image: Any = [{"type": "image", "source": {"type": "url", "url": "https://pictures.example/cat.png"}}]
+    for change, error, kind, words in (
+        ({"extra_body": {"temperature": 3}}, anthropic.BadRequestError, "invalid_request_error", "temperature"),
+        ({"messages": []}, anthropic.BadRequestError, "invalid_request_error", "messages"),
+        ({"max_tokens": 0}, anthropic.BadRequestError, "invalid_request_error", "max_tokens"),
+        ({"extra_body": {"colour": 1}}, anthropic.BadRequestError, "invalid_request_error", "colour"),
+        ({"messages": long}, anthropic.BadRequestError, "invalid_request_error", "prompt is too long"),
+        ({"messages": [{"role": "user", "content": image}]}, anthropic.BadRequestError, "invalid_request_error",
+         "messages.0.content.0"),
+        ({"model": "nobody"}, anthropic.NotFoundError, "not_found_error", "nobody"),
+    ):  # fmt: skip
+        options: Any = {**GREEDY, "messages": QUESTION, **change}
+        for ask in (messages.create, messages.stream):
+            try:
+                got: Any = ask(**options)
+                if ask == messages.stream:
+                    with got as stream:
+                        stream.until_done()
+            except error as caught:
+                body: Any = caught.body
+                assert body["error"]["type"] == kind, body
+                assert words in body["error"]["message"], body
+                assert body["request_id"] == caught.request_id
+            else:
+                raise AssertionError(change)
+        messages.create(messages=QUESTION, **GREEDY)
+
+
+def check_unknown_paths(url: str, _: str) -> None:
+    """What is not served is the client's typed error, too."""
+    with suppress(anthropic.NotFoundError):
+        client(url).messages.batches.list()
+        raise AssertionError
+    with suppress(anthropic.NotFoundError):
+        client(url).beta.files.list()
+        raise AssertionError
+
+
+def check_retries(_: str, lonely_url: str) -> None:
+    """While the service is away, the client tries again as often as it was told to, then raises."""
+    with suppress(anthropic.InternalServerError):
+        away = client(lonely_url, max_retries=1)
+        away.messages.create(messages=QUESTION, **GREEDY)
+        raise AssertionError

@@ -1,0 +1,254 @@
+"""Answers in Anthropic's dialect: the events of a stream, what they fold to, errors, headers and lists of models."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from sluice.v1 import chat_pb2
+from sluice.v1.model_pb2 import Model
+from sluice.v1.token_pb2 import CountTokensResponse
+
+from gateway.dialects.anthropic.answer import AnthropicError, MessageAnswer, ModelInfoAnswer, ModelPageAnswer
+from gateway.dialects.anthropic.encoder import AnthropicEncoder
+from gateway.dialects.anthropic.error import AnthropicErrors
+from gateway.dialects.anthropic.header import response_headers
+from gateway.dialects.anthropic.messages import to_count
+from gateway.dialects.anthropic.model import to_model, to_model_page
+from gateway.dialects.seam.failure import Failure, Reason
+from tests.gateway import golden_answers as said
+from tests.gateway.golden_service import Answers
+
+EVERYTHING = said.chat(
+    'reasoning_delta { text: "hm " }',
+    'reasoning_delta { text: "so" }',
+    'content_delta { text: "" }',
+    'content_delta { text: "Let " }',
+    'content_delta { text: "me see." }',
+    'tool_call_delta { tool_call_index: 0 id: "call_1" name: "look" }',
+    r'tool_call_delta { tool_call_index: 0 arguments: "{\"x\": " }',
+    'tool_call_delta { tool_call_index: 0 arguments: "1.5}" }',
+    'tool_call_delta { tool_call_index: 1 id: "call_2" name: "look" }',
+    said.finished("TOOL_CALLS"),
+)
+
+ANSWERS = {"everything": EVERYTHING} | {name: each for name, each in said.CHATS.items() if name != "choices"}
+
+
+def told(events: Sequence[Any], encoder: AnthropicEncoder | None = None) -> list[dict[str, Any]]:
+    """The events of a stream; each has its type as its name, too."""
+    encoder = encoder or AnthropicEncoder(100)
+    text = b"".join(encoder.chunk(event) for event in events).decode()
+    found = [each.split("\n") for each in text.removesuffix("\n\n").split("\n\n")]
+    datas = [json.loads(data.removeprefix("data: ")) for _, data in found]
+    assert [name for name, _ in found] == [f"event: {data['type']}" for data in datas]
+    return datas
+
+
+def folded(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The message that a stream's events add up to."""
+    message: dict[str, Any] = events[0]["message"]
+    for event in events[1:]:
+        match event["type"]:
+            case "content_block_start":
+                assert event["index"] == len(message["content"])
+                message["content"].append(event["content_block"])
+            case "content_block_delta":
+                block, delta = message["content"][event["index"]], dict(event["delta"])
+                kind = delta.pop("type")
+                (name,) = delta
+                if kind == "input_json_delta":
+                    block["text"] = block.get("text", "") + delta[name]
+                else:
+                    block[name] += delta[name]
+            case "content_block_stop":
+                block = message["content"][event["index"]]
+                if block["type"] == "tool_use" and "text" in block:
+                    block["input"] = json.loads(block.pop("text"))
+            case "message_delta":
+                message |= event["delta"] | {"usage": event["usage"]}
+    return message
+
+
+@pytest.mark.parametrize("shows_thinking", [True, False])
+@pytest.mark.parametrize("answers", ANSWERS.values(), ids=ANSWERS)
+def test_stream_folds_to_the_whole(answers: Answers, *, shows_thinking: bool) -> None:
+    """What a stream's events add up to is the unstreamed answer, which is of the type that the description tells."""
+    events = told(answers["StreamChat"], AnthropicEncoder(100, shows_thinking=shows_thinking))
+    whole = AnthropicEncoder(100, shows_thinking=shows_thinking).whole(answers["Chat"][0])  # type: ignore[arg-type]
+    assert folded(events) == json.loads(whole)
+    assert msgspec.json.decode(whole, type=MessageAnswer).id == "msg_0af3"
+
+
+def test_blocks_follow_each_other() -> None:
+    """Each is begun, continued and ended before the next; thinking is signed at its end, calls begin without input."""
+    kinds = [(each["type"], each.get("index")) for each in told(EVERYTHING["StreamChat"])]
+    assert kinds == [
+        ("message_start", None),
+        ("content_block_start", 0),
+        *[("content_block_delta", 0)] * 3,
+        ("content_block_stop", 0),
+        ("content_block_start", 1),
+        *[("content_block_delta", 1)] * 2,
+        ("content_block_stop", 1),
+        ("content_block_start", 2),
+        *[("content_block_delta", 2)] * 2,
+        ("content_block_stop", 2),
+        ("content_block_start", 3),
+        ("content_block_stop", 3),
+        ("message_delta", None),
+        ("message_stop", None),
+    ]
+
+
+def test_usage_is_cumulative_and_without_what_was_cached() -> None:
+    """The first event has the prompt's length, the last but one all."""
+    started, *events = said.chat(*said.TEXT, said.finished())["StreamChat"]
+    started.started.prompt_tokens = 12  # type: ignore[union-attr]
+    first, *_, last, _ = told([started, *events])
+    assert first["message"]["usage"] | {"output_tokens_details": None} == {
+        "input_tokens": 12,
+        "output_tokens": 0,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens_details": None,
+        "service_tier": "standard",
+    }
+    assert last["usage"] == {
+        "input_tokens": 4,
+        "output_tokens": 9,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 8,
+        "output_tokens_details": {"thinking_tokens": 2},
+        "service_tier": "standard",
+    }
+
+
+@pytest.mark.parametrize(
+    ("end", "max_tokens", "reason", "sequence"),
+    [
+        (said.finished("STOP"), 100, "end_turn", None),
+        ('choice_finished { finish_reason: FINISH_REASON_STOP stop_sequence: "END" }', 100, "stop_sequence", "END"),
+        (said.finished("LENGTH"), 9, "max_tokens", None),
+        (said.finished("LENGTH"), 10, "model_context_window_exceeded", None),
+        (said.finished("TOOL_CALLS"), 9, "tool_use", None),
+        (said.finished("CONTENT_FILTER"), 9, "refusal", None),
+    ],
+)
+def test_stop_reasons(end: str, max_tokens: int, reason: str, sequence: str | None) -> None:
+    """Nine tokens were generated: fewer than asked for, and cut off, means that the context was full."""
+    answers = said.chat('content_delta { text: "a" }', end)
+    assert told(answers["StreamChat"], AnthropicEncoder(max_tokens))[-2]["delta"] == {
+        "stop_reason": reason,
+        "stop_sequence": sequence,
+    }
+
+
+@pytest.mark.parametrize("arguments", ['{\\"x\\": ', "[1]", "nothing"])
+def test_input_that_is_no_object(arguments: str) -> None:
+    """What the model wrote is told all the same, as the value of one key."""
+    call = f'tool_call_delta {{ tool_call_index: 0 id: "call_1" name: "look" arguments: "{arguments}" }}'
+    whole = json.loads(AnthropicEncoder(9).whole(said.chat(call, said.finished("LENGTH"))["Chat"][0]))  # type: ignore[arg-type]
+    assert whole["content"][0]["input"] == {"INVALID_JSON": arguments.replace("\\", "")}
+
+
+def test_stream_that_fails_has_one_last_event() -> None:
+    """After the cost of it no reason of an end is told, for there is none."""
+    encoder = AnthropicEncoder(9)
+    events = told(said.CUT_OFF["StreamChat"][:-1], encoder)
+    assert [each["type"] for each in events] == ["message_start", "content_block_start", "content_block_delta"]
+    failure = Failure(500, Reason.INTERNAL, "internal error; r-1")
+    failure.request_id = "r-1"
+    name, data, *_ = encoder.error(failure).decode().split("\n")
+    assert (name, json.loads(data.removeprefix("data: "))) == (
+        "event: error",
+        {"type": "error", "error": {"type": "api_error", "message": "internal error; r-1"}, "request_id": "r-1"},
+    )
+
+
+def test_errors() -> None:
+    """The field stands before the text; a thread's refusal says so to the SDK, a long prompt's to those that cut it."""
+
+    def error(failure: Failure) -> dict[str, Any]:
+        refusal = AnthropicErrors().refuse(failure)
+        assert msgspec.json.decode(refusal.body, type=AnthropicError).type == "error"
+        found: dict[str, Any] = json.loads(refusal.body)["error"]
+        return found
+
+    bad = Failure.of_field("top_p", "must be at most 1")
+    assert error(bad) == {"type": "invalid_request_error", "message": "top_p: must be at most 1"}
+    thread = Failure.of_field("thread", "not supported", Reason.UNSUPPORTED_FIELD)
+    assert error(thread)["details"] == {"error_code": "thread_unsupported_request"}
+    values = {"num_prompt_tokens": "3000", "limit": "2047"}
+    long = Failure(400, Reason.PROMPT_TOO_LONG, "the prompt has 3000 tokens; the limit is 2047", values=values)
+    assert error(long)["message"] == (
+        "prompt is too long: 3000 tokens > 2047 maximum; the prompt has 3000 tokens; the limit is 2047"
+    )
+    full = Failure(429, Reason.QUEUE_FULL, "the queue is full", retry_after_s=1)
+    assert (AnthropicErrors().refuse(full).status, error(full)["type"]) == (529, "overloaded_error")
+
+
+@pytest.mark.parametrize(("duration", "seconds"), [("0s", 0), ("20ms", 0), ("1.5s", 2), ("6m0s", 360), ("1m0.6s", 61)])
+def test_limits_are_told_in_its_names(duration: str, seconds: float) -> None:
+    """What is left of each limit, and the instant at which it is whole again."""
+    limits = {
+        b"x-ratelimit-limit-requests": b"60",
+        b"x-ratelimit-remaining-input-tokens": b"7",
+        b"x-ratelimit-reset-requests": duration.encode(),
+        b"x-ratelimit-of-another-kind": b"1",
+    }
+    headers = dict(response_headers("r-1", limits))
+    reset = datetime.fromisoformat(headers.pop(b"anthropic-ratelimit-requests-reset").decode())
+    assert abs(reset.timestamp() - time.time() - seconds) < 3
+    assert headers == {
+        b"request-id": b"r-1",
+        b"anthropic-ratelimit-requests-limit": b"60",
+        b"anthropic-ratelimit-input-tokens-remaining": b"7",
+    }
+
+
+MODELS = [Model(name=name, created=Timestamp(seconds=1_700_000_000), max_model_len=9) for name in "abcd"]
+
+
+@pytest.mark.parametrize(
+    ("query", "names", "has_more"),
+    [
+        ({}, "abcd", False),
+        ({"limit": "2"}, "ab", True),
+        ({"limit": "2", "after_id": "b"}, "cd", False),
+        ({"limit": "1", "after_id": "b"}, "c", True),
+        ({"after_id": "d"}, "", False),
+        ({"limit": "2", "before_id": "d"}, "bc", True),
+        ({"limit": "3", "before_id": "d"}, "abc", False),
+    ],
+)
+def test_models_come_in_pages(query: dict[str, str], names: str, *, has_more: bool) -> None:
+    """After one name, or before another."""
+    page = msgspec.json.decode(to_model_page(MODELS, query), type=ModelPageAnswer)
+    assert ("".join(model.id for model in page.data), page.has_more) == (names, has_more)
+    assert (page.first_id, page.last_id) == ((names[0], names[-1]) if names else (None, None))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("limit", "0"), ("limit", "1001"), ("limit", "x"), ("after_id", "x"), ("before_id", "x")]
+)
+def test_page_that_is_not_there(name: str, value: str) -> None:
+    """The parameter at fault is named."""
+    with pytest.raises(Failure) as caught:
+        to_model_page(MODELS, {name: value})
+    assert (caught.value.status, caught.value.field) == (400, name)
+
+
+def test_model_and_count() -> None:
+    """A model has its limits and the time when it was loaded."""
+    model = msgspec.json.decode(to_model(MODELS[0]), type=ModelInfoAnswer)
+    assert (model.id, model.created_at, model.max_input_tokens) == ("a", "2023-11-14T22:13:20Z", 9)
+    assert to_count(CountTokensResponse(num_tokens=7)) == b'{"input_tokens":7}'
+    assert chat_pb2.StreamChatResponse().WhichOneof("event") is None
+    assert AnthropicEncoder(9).chunk(chat_pb2.StreamChatResponse()) == b""

@@ -1,0 +1,314 @@
+"""Requests in Anthropic's dialect: what they ask of the service, and whose fault is told by which name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from google.protobuf import text_format
+from sluice.v1 import chat_pb2, content_pb2
+
+from gateway.dialects.anthropic.messages import AnthropicTranslator, parse_count
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.translator import ParsedRequest
+
+HI: dict[str, Any] = {"role": "user", "content": "hi"}
+CALL: dict[str, Any] = {"type": "tool_use", "id": "c1", "name": "look", "input": {"x": 1.0}}
+CALLED: dict[str, Any] = {"role": "assistant", "content": [CALL]}
+RESULT: dict[str, Any] = {"type": "tool_result", "tool_use_id": "c1", "content": "seen"}
+SCHEMA: dict[str, Any] = {"type": "object", "maximum": 1.0}
+TOOL: dict[str, Any] = {"name": "look", "input_schema": SCHEMA}
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+def parse(**fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
+    """The call for a valid body changed by `fields`."""
+    body = {"model": "m", "max_tokens": 100, "messages": [HI], **fields}
+    return AnthropicTranslator().parse(Arrival(json.dumps(body).encode()))
+
+
+def messages(*said: dict[str, Any], **fields: Any) -> list[str]:
+    """The contract's messages, a line each."""
+    asked = parse(messages=list(said), **fields).request.messages
+    return [text_format.MessageToString(message, as_one_line=True, as_utf8=True) for message in asked]
+
+
+def refused(**fields: Any) -> Failure:
+    with pytest.raises(Failure) as caught:
+        parse(**fields)
+    return caught.value
+
+
+def test_everything_that_is_asked() -> None:
+    """Each field that has an effect is a field of the contract, a schema to the letter."""
+    call = parse(
+        system="Be brief.",
+        stop_sequences=["END"],
+        stream=True,
+        temperature=0.5,
+        top_p=0.9,
+        top_k=7,
+        tools=[{**TOOL, "description": "Looks.", "strict": True, "type": "custom"}],
+        tool_choice={"type": "tool", "name": "look", "disable_parallel_tool_use": True},
+        thinking={"type": "enabled", "budget_tokens": 2048},
+        max_tokens=4096,
+        output_config={"format": {"type": "json_schema", "schema": SCHEMA}},
+        seed=7,
+        priority=3,
+        ignore_eos=True,
+    )
+    assert call.stream
+    wanted = """
+        model: "m"
+        messages { role: ROLE_SYSTEM content { text: "Be brief." } }
+        messages { role: ROLE_USER content { text: "hi" } }
+        sampling { temperature: 0.5 top_p: 0.9 top_k: 7 seed: 7 }
+        stopping { max_tokens: 4096 stop: "END" ignore_eos: true }
+        output_constraint { json_schema { name: "output" schema: '{"type": "object", "maximum": 1.0}' } }
+        tools { function { name: "look" description: "Looks." strict: true
+                           parameters: '{"type": "object", "maximum": 1.0}' } }
+        tool_choice { function_name: "look" }
+        parallel_tool_calls: false
+        reasoning_effort: REASONING_EFFORT_HIGH
+        serving { priority: 3 }
+        reasoning_budget: 2048
+    """
+    assert call.request == text_format.Parse(wanted, chat_pb2.ChatRequest())
+
+
+def test_least_that_is_asked() -> None:
+    """What is left out is the service's to decide, but for the thinking, which callers ask for; 0 is no top_k."""
+    wanted = """model: "m" messages { role: ROLE_USER content { text: "hi" } } stopping { max_tokens: 100 }
+        reasoning_effort: REASONING_EFFORT_NONE"""
+    least = text_format.Parse(wanted, chat_pb2.ChatRequest())
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("system", "tools", "tool_choice", "thinking", "output_config", "stop_sequences", "top_k", "metadata", "stream",
+         "cache_control", "container", "mcp_servers", "thread", "speed", "service_tier")
+    )  # fmt: skip
+    for given in ({}, nothing, {"top_k": 0, "mcp_servers": [], "service_tier": "auto", "speed": "standard"}):
+        assert parse(**given).request == least
+
+
+@pytest.mark.parametrize(
+    ("thinking", "effort", "asked"),
+    [
+        ({"type": "disabled"}, "max", (chat_pb2.REASONING_EFFORT_NONE, 0)),
+        ({"type": "adaptive"}, None, (chat_pb2.REASONING_EFFORT_HIGH, 0)),
+        ({"type": "adaptive", "display": "summarized"}, "low", (chat_pb2.REASONING_EFFORT_LOW, 0)),
+        ({"type": "adaptive"}, "medium", (chat_pb2.REASONING_EFFORT_MEDIUM, 0)),
+        ({"type": "adaptive"}, "xhigh", (chat_pb2.REASONING_EFFORT_HIGH, 0)),
+        ({"type": "enabled", "budget_tokens": 1024}, "low", (chat_pb2.REASONING_EFFORT_HIGH, 1024)),
+    ],
+)
+def test_thinking(thinking: dict[str, Any], effort: str | None, asked: tuple[int, int]) -> None:
+    """A budget is the budget; `adaptive` goes by the effort, and is high without one."""
+    request = parse(thinking=thinking, output_config={"effort": effort}, max_tokens=2000).request
+    assert (request.reasoning_effort, request.reasoning_budget) == asked
+
+
+@pytest.mark.parametrize(
+    ("choice", "wanted"),
+    [
+        ({"type": "auto"}, "tool_choice { mode: TOOL_CHOICE_MODE_AUTO }"),
+        ({"type": "any", "disable_parallel_tool_use": True},
+         "tool_choice { mode: TOOL_CHOICE_MODE_REQUIRED } parallel_tool_calls: false"),
+        ({"type": "any", "disable_parallel_tool_use": False},
+         "tool_choice { mode: TOOL_CHOICE_MODE_REQUIRED } parallel_tool_calls: true"),
+        ({"type": "none"}, "tool_choice { mode: TOOL_CHOICE_MODE_NONE }"),
+    ],
+)  # fmt: skip
+def test_tool_choice(choice: dict[str, Any], wanted: str) -> None:
+    """The four choices, and one call or several."""
+    asked = parse(tools=[TOOL], tool_choice=choice).request
+    for name in ("tool_choice", "parallel_tool_calls"):
+        expected = text_format.Parse(wanted, chat_pb2.ChatRequest())
+        assert getattr(asked, name) == getattr(expected, name)
+        assert asked.HasField(name) == expected.HasField(name)
+
+
+def test_turns_of_one_role_are_one() -> None:
+    """Blocks of callers' texts are parted by a blank line, the assistant's are not; a system's first are one."""
+    assert messages(
+        {"role": "system", "content": "B."},
+        HI,
+        {"role": "user", "content": [text("you\n"), text("there")]},
+        {"role": "assistant", "content": [text("He"), text("llo")]},
+        {"role": "assistant", "content": "!"},
+        {"role": "system", "content": "C."},
+        HI,
+        system=[text("A."), {**text(""), "cache_control": {"type": "ephemeral"}}],
+    ) == [
+        'role: ROLE_SYSTEM content { text: "A.\\n\\n" } content { text: "" } content { text: "B." }',
+        'role: ROLE_USER content { text: "hi\\n\\n" } content { text: "you\\n" } content { text: "there" }',
+        'role: ROLE_ASSISTANT content { text: "He" } content { text: "llo" } content { text: "!" }',
+        'role: ROLE_USER content { text: "C.\\n\\n" } content { text: "hi" }',
+    ]
+
+
+def test_results_are_messages_of_their_own() -> None:
+    """Each answers its call, before what the user says beside; an error says so, and nothing is an empty text."""
+    failed = {"type": "tool_result", "tool_use_id": "c2", "is_error": True, "content": [text("no"), text("sky")]}
+    silent = {"type": "tool_result", "tool_use_id": "c3"}
+    told = {"role": "user", "content": [RESULT, failed, silent, text("Well?")]}
+    assert messages(HI, CALLED, told)[1:] == [
+        'role: ROLE_ASSISTANT tool_calls { id: "c1" function { name: "look" arguments: "{\\"x\\":1.0}" } }',
+        'role: ROLE_TOOL content { text: "seen" } tool_call_id: "c1"',
+        'role: ROLE_TOOL content { text: "Error: no\\n\\n" } content { text: "sky" } tool_call_id: "c2"',
+        'role: ROLE_TOOL content { text: "" } tool_call_id: "c3"',
+        'role: ROLE_USER content { text: "Well?" }',
+    ]
+
+
+def test_answers_come_back_as_they_went() -> None:
+    """Thinking goes to templates that take it, what is redacted nowhere; fields that nobody reads do no harm."""
+    answer = {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "redacted_thinking", "data": "?"},
+            {**text("Let me see."), "citations": None, "parsed_output": None},
+            {**CALL, "caller": {"type": "direct"}, "input": {"INVALID_JSON": '{"x": 1'}},
+        ],
+        "id": "msg_1",
+    }
+    assert messages(HI, answer)[1] == (
+        'role: ROLE_ASSISTANT content { text: "Let me see." } '
+        'tool_calls { id: "c1" function { name: "look" arguments: "{\\"x\\": 1" } } reasoning: "hm"'
+    )
+    for empty in ([], [{"type": "thinking", "thinking": "hm"}]):
+        assert 'content { text: "" }' in messages(HI, {"role": "assistant", "content": empty}, HI)[1]
+
+
+@pytest.mark.parametrize(
+    ("block", "part"),
+    [
+        ({"type": "image", "source": {"type": "url", "url": "https://a/b"}}, 'image_url { url: "https://a/b" }'),
+        ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+         'image_url { url: "data:image/png;base64,aGk=" }'),
+        ({"type": "image", "source": {"type": "file", "file_id": "f"}}, 'file { file_id: "f" }'),
+        ({"type": "document", "title": "t", "source": {"type": "text", "media_type": "text/plain", "data": "d"}},
+         'text: "t\\nd"'),
+        ({"type": "document", "context": "c", "source": {"type": "content", "content": [text("d")]}},
+         'text: "c\\nd"'),
+        ({"type": "document", "source": {"type": "content", "content": "d"}}, 'text: "d"'),
+        ({"type": "document", "title": "t", "source": {"type": "url", "url": "https://a/b.pdf"}},
+         'file { url: "https://a/b.pdf" filename: "t" }'),
+        ({"type": "document", "source": {"type": "file", "file_id": "f"}}, 'file { file_id: "f" }'),
+        ({"type": "search_result", "source": "https://a", "title": "t", "content": [{"type": "text", "text": "d"}]},
+         'text: "t\\nhttps://a\\nd"'),
+    ],
+)  # fmt: skip
+def test_blocks(block: dict[str, Any], part: str) -> None:
+    """Pictures and files are for models that take them, texts in other clothes for all; in a tool's result, too."""
+    wanted = text_format.Parse(part, content_pb2.ContentPart())
+    (said,) = parse(messages=[{"role": "user", "content": [block]}]).request.messages
+    assert list(said.content) == [wanted]
+    told = {"role": "user", "content": [{**RESULT, "content": [block]}]}
+    assert list(parse(messages=[HI, CALLED, told]).request.messages[2].content) == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "reason"),
+    [
+        ({"max_tokens": "5"}, "max_tokens", Reason.INVALID_TYPE),
+        ({"temperature": 1.01}, "temperature", Reason.INVALID_FIELD),
+        ({"top_k": -1}, "top_k", Reason.INVALID_FIELD),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1023}}, "thinking.budget_tokens", Reason.INVALID_FIELD),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking.budget_tokens", Reason.INVALID_FIELD),
+        ({"thinking": {"type": "sometimes"}}, "thinking.type", Reason.INVALID_FIELD),
+        ({"container": "c"}, "container", Reason.UNSUPPORTED_FIELD),
+        ({"mcp_servers": [{}]}, "mcp_servers", Reason.UNSUPPORTED_FIELD),
+        ({"thread": {"type": "create"}}, "thread", Reason.UNSUPPORTED_FIELD),
+        ({"speed": "fast"}, "speed", Reason.INVALID_FIELD),
+        ({"wings": 2}, "wings", Reason.UNKNOWN_FIELD),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools.0.type", Reason.UNSUPPORTED_FIELD),
+        ({"tools": [{"name": "look"}]}, "tools.0.input_schema", Reason.MISSING_FIELD),
+        ({"tools": [{**TOOL, "wings": 2}]}, "tools.0.wings", Reason.UNKNOWN_FIELD),
+        ({"tools": [TOOL] * 129}, "tools", Reason.INVALID_FIELD),
+        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema", Reason.MISSING_FIELD),
+        ({"stop_sequences": ["x"] * 17}, "stop_sequences", Reason.INVALID_FIELD),
+        ({"messages": [{"role": "user", "content": [CALL]}]}, "messages.0.content.0.type", Reason.INVALID_FIELD),
+        ({"messages": [HI, {"role": "assistant", "content": [RESULT]}]}, "messages.1.content.0.type",
+         Reason.INVALID_FIELD),
+        ({"messages": [{"role": "user", "content": [text("x")] * 1025}]}, "messages.0.content", Reason.INVALID_FIELD),
+        ({"messages": [HI, {"role": "assistant", "content": [CALL] * 129}]}, "messages.1.content",
+         Reason.INVALID_FIELD),
+        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages.0.content.0.type",
+         Reason.INVALID_FIELD),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role", Reason.INVALID_FIELD),
+    ],
+)  # fmt: skip
+def test_what_is_refused_at_the_door(fields: dict[str, Any], name: str, reason: Reason) -> None:
+    """By its name, and for its reason."""
+    failure = refused(**fields)
+    assert (failure.status, failure.reason, failure.field) == (400, reason, name)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("messages[0].content[0].text", "system"),
+        ("messages[1].content", "messages.0.content"),
+        ("messages[1].content[0].text", "messages.0.content"),
+        ("messages[2].content[0]", "messages.1.content.0"),
+        ("messages[2].tool_calls[0].function.name", "messages.1.content.1.name"),
+        ("messages[2].tool_calls[0].id", "messages.1.content.1.id"),
+        ("messages[3].tool_call_id", "messages.2.content.0.tool_use_id"),
+        ("messages[3].content[0]", "messages.2.content.0.content"),
+        ("messages[4].content[0].image_url", "messages.2.content.1"),
+        ("messages[5]", "messages.4"),
+        ("messages", "messages"),
+        ("sampling.top_p", "top_p"),
+        ("stopping.max_tokens", "max_tokens"),
+        ("stopping.stop[1]", "stop_sequences.1"),
+        ("output_constraint.json_schema.schema", "output_config.format.schema"),
+        ("tools[3].function.name", "tools.3.name"),
+        ("tools[3].function.parameters", "tools.3.input_schema"),
+        ("tool_choice", "tool_choice"),
+        ("tool_choice.function_name", "tool_choice.name"),
+        ("reasoning_budget", "thinking.budget_tokens"),
+        ("reasoning_effort", "thinking"),
+        ("serving.priority", "priority"),
+    ],
+)
+def test_fields_have_the_callers_names(path: str, name: str) -> None:
+    """The way back, past the system prompt, results that became messages, and turns that became one."""
+    picture = {"type": "image", "source": {"type": "url", "url": "https://a/b.png"}}
+    said = [
+        HI,
+        {"role": "assistant", "content": [text("a"), CALL]},
+        {"role": "user", "content": [RESULT, picture]},
+        {"role": "user", "content": "more"},
+        {"role": "assistant", "content": "b"},
+    ]
+    body = {
+        "system": "s",
+        "messages": said,
+        "tools": [TOOL],
+        "output_config": {"format": {"type": "json_schema", "schema": {}}},
+    }
+    assert parse(**body).caller_name(path) == name
+    arrival = Arrival(json.dumps({"model": "m", **body}).encode())
+    assert parse_count(arrival).caller_name(f"chat.{path}") == name
+
+
+def test_older_name_of_the_format() -> None:
+    """`output_format` is `output_config.format`, also in errors."""
+    call = parse(output_format={"type": "json_schema", "schema": SCHEMA})
+    assert call.request.output_constraint.json_schema.schema == json.dumps(SCHEMA)
+    assert call.caller_name("output_constraint.json_schema.schema") == "output_format.schema"
+
+
+def test_count_asks_for_the_same_prompt() -> None:
+    """What is counted is what would be asked, without what shapes its answer."""
+    body = {"model": "m", "messages": [HI], "system": "s", "tools": [TOOL], "thinking": {"type": "adaptive"}}
+    counted = parse_count(Arrival(json.dumps(body).encode())).request.chat
+    asked = parse(**body).request
+    for name in ("stopping", "sampling", "serving"):
+        asked.ClearField(name)
+    assert counted == asked
