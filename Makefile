@@ -4,7 +4,7 @@ BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 MINUTES ?= 30
 
-.PHONY: help run test test-fast soak check sanitize generate envoy-filter release-contract bench dist clean
+.PHONY: help run test test-fast soak fuzz check sanitize generate envoy-filter release-contract bench dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
@@ -15,6 +15,8 @@ test-fast:  ## run the tests that need neither npm nor a browser nor the whole p
 	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
 soak:  ## run mixed load for MINUTES (30), and the faults that take long to show; fails if anything leaks or is lost
 	@tools/install.sh dev native && $(PY) -m pytest -m soak tests/e2e && $(PY) -m tests.soak $(MINUTES)
+fuzz:  ## try random bodies and messages against the whole product, EXAMPLES (300) of each kind
+	@tools/install.sh dev native && FUZZ_EXAMPLES=$(or $(EXAMPLES),300) $(PY) -m pytest tests/e2e/test_fuzz.py
 check:  ## lint, types, import contracts, protobuf contract, generated code, Envoy's configuration, scripts
 	@tools/install.sh dev npm validate shell && BASE=$(BASE) tools/check.sh
 sanitize:  ## run the native step's fuzzer with sanitizers of memory, undefined behaviour and threads

@@ -51,15 +51,20 @@ def behaviour_of(handler: Handler) -> Any:
     return handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
 
 
-def with_behaviour(handler: Handler, behaviour: Behaviour) -> Handler:
-    """A handler of the same kind and messages that calls `behaviour`, a coroutine function."""
+def with_behaviour(
+    handler: Handler, behaviour: Behaviour, deserialize: Callable[[bytes], Any] | None = None
+) -> Handler:
+    """A handler of the same kind and messages that calls `behaviour`, a coroutine function.
+
+    `deserialize` is what reads the requests' bytes, if it isn't the handler's own.
+    """
     make: Any = {
         (False, False): grpc.unary_unary_rpc_method_handler,
         (False, True): grpc.unary_stream_rpc_method_handler,
         (True, False): grpc.stream_unary_rpc_method_handler,
         (True, True): grpc.stream_stream_rpc_method_handler,
     }[handler.request_streaming, handler.response_streaming]
-    made: Handler = make(behaviour, handler.request_deserializer, handler.response_serializer)
+    made: Handler = make(behaviour, deserialize or handler.request_deserializer, handler.response_serializer)
     return made
 
 

@@ -8,25 +8,40 @@ It knows no rule itself: they are in the .proto files.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
 import protovalidate
 from buf.validate import validate_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from service.errors import InvalidMessage, Violation
-from service.interceptors.policy import Behaviour, Context, Policy
+from service.interceptors.policy import (
+    API,
+    Behaviour,
+    Context,
+    Continuation,
+    Handler,
+    Policy,
+    behaviour_of,
+    with_behaviour,
+)
 
 _MAX_VIOLATIONS = 8  # they travel in trailers, whose size is limited
 _MAX_VALUE_CHARACTERS = 256
 _MAX_SEARCHED_ITEMS = 4096  # of a request with more, the first violation is told alone
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """What stands for a request that is no message. gRPC itself would end the call with UNKNOWN and Python's words."""
+
+
 class Validation(Policy):
-    """Raises InvalidMessage for a request that breaks a rule; a stream of requests is its servicer's to check."""
+    """Raises InvalidMessage for a request that breaks a rule, or is none; a stream of requests is its servicer's."""
 
     def __init__(self, request_types: Iterable[type[Message]]) -> None:
         """The rules of `request_types` are compiled now, not by the first caller."""
@@ -34,12 +49,33 @@ class Validation(Policy):
         for request_type in request_types:
             self._validator.collect_violations(request_type())
 
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        handler = await super().intercept_service(continuation, handler_call_details)
+        if handler is None or handler.request_streaming or not handler_call_details.method.startswith(API):
+            return handler
+        return with_behaviour(handler, behaviour_of(handler), _forgiving(handler.request_deserializer))
+
     async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  all alike
+        if isinstance(request, Unreadable):
+            raise InvalidMessage([Violation("", "the bytes are no message of the method's request", "protobuf")])
         if isinstance(request, Message):
             fail_fast = _count_items(request, "") > _MAX_SEARCHED_ITEMS
             if found := self._validator.collect_violations(request, fail_fast=fail_fast):
                 raise InvalidMessage([_violation(each) for each in found[:_MAX_VIOLATIONS]])
         return await proceed(request, context)
+
+
+def _forgiving(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any]:
+    def read(data: bytes) -> Any:
+        assert deserialize is not None  # noqa: S101  generated code has one for each method
+        try:
+            return deserialize(data)
+        except DecodeError:
+            return Unreadable()
+
+    return read
 
 
 def _count_items(message: Message, path: str) -> int:
