@@ -297,5 +297,4 @@ class Scheduler:
 
 def _share(sequence: Sequence, num_left: int) -> int:
     """How many of the tokens that the sequence lacks it gets, if there is room for `num_left`."""
-    most = _MAX_PROMPT_LOGPROBS if sequence.needs_prompt_logprobs else num_left
-    return min(sequence.num_lacking, num_left, most)
+    return min(sequence.num_lacking, num_left, _MAX_PROMPT_LOGPROBS if sequence.needs_prompt_logprobs else num_left)

@@ -21,6 +21,7 @@ _MIN_CHUNK = 2  # tokens of a prompt: it moves on, whatever that takes
 _MAX_MIXED_STEPS = 32  # in a row, before a step without prefill shows again what decodes alone take
 _MIN_TOKENS = 256  # of a step that shows how fast prefill is at best; fewer are dominated by what every step costs
 _NEWS = 0.03  # of the slowdown of steps, the part that the newest one makes up
+_FEW_DECODES = 4  # until it is known what they cost
 _MIN_DECODES = 1.5  # in steps, on average, that show what each further one costs
 _MIN_SPEEDUP = 2.0  # over the best that was measured, for a prompt to be called too late
 
@@ -41,6 +42,7 @@ class StepTimes:
         self.max_decodes = math.inf  # of a step
         self._decode_s: dict[int, float] = {}  # of steps without prefill, by the bit length of the number of decodes
         self._slowdown = 1.0  # of steps with decodes, prompts included, against one that decodes a single sequence
+        self._knows_company = False  # whether it was measured what each further sequence costs
         self._num_decodes = 1.0  # in those steps; both on average, the older the less
         self._prefill_s = 0.0  # what prefills added to steps, the older the less,
         self._num_prompt_tokens = 0.0  # and the number of their tokens likewise
@@ -99,7 +101,10 @@ class StepTimes:
         self._slowdown += _NEWS * (seconds / alone_s - self._slowdown)
         self._num_decodes += _NEWS * (num_decodes - self._num_decodes)
         if self._num_decodes < _MIN_DECODES:
+            if not self._knows_company:
+                self.max_decodes = _FEW_DECODES
             return
+        self._knows_company = True
         each = max(self._slowdown - 1, 0.0) / (self._num_decodes - 1)
         self.max_decodes = 1 + (self._max_decode_slowdown - 1) / each if each else math.inf
 

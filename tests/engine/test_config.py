@@ -32,8 +32,9 @@ def test_config_names_the_field_of_a_bad_size(name: str, value: object) -> None:
 @pytest.mark.parametrize("value", [1, 0.5, -2, float("nan")])
 def test_config_refuses_a_slowdown_without_room_for_prompts(value: float) -> None:
     """At 1 or less no prompt could ever be computed beside decodes."""
-    with pytest.raises(ValueError, match="max_slowdown"):
-        EngineConfig(max_slowdown=value)
+    for name in ("max_slowdown", "max_decode_slowdown"):
+        with pytest.raises(ValueError, match=name):
+            EngineConfig(**{name: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["num_blocks", "max_model_len", "num_threads"])
@@ -54,3 +55,11 @@ def test_config_refuses_a_context_without_room_for_an_answer() -> None:
     """A context of one token holds a prompt and no answer."""
     with pytest.raises(ValueError, match="max_model_len"):
         EngineConfig(max_model_len=1)
+
+
+@pytest.mark.parametrize("value", [0, -1.0, float("nan")])
+def test_config_refuses_a_wait_of_nothing(value: float) -> None:
+    """Nobody could be let in; infinity leaves the bound to the queue's size."""
+    with pytest.raises(ValueError, match="max_queue_wait_s must be above 0"):
+        EngineConfig(max_queue_wait_s=value)
+    assert EngineConfig(max_queue_wait_s=float("inf")).max_queue_wait_s == float("inf")

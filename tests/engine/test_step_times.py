@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from service.engine.step_times import StepTimes
@@ -114,3 +116,35 @@ def test_step_times_call_nothing_too_late_before_it_has_seen_a_large_prompt() ->
     times = StepTimes(3.0)
     times.record(0, 100, 50.0)
     assert not times.is_too_late(2000, 0.001)
+
+
+def test_so_many_decodes_as_keep_steps_short() -> None:
+    """Each further sequence makes a step a tenth longer, so six make it 1.5 times as long; prompts count with them."""
+    times = StepTimes(3.0, 1.5)
+    times.record(1, 0, DECODE_S)
+    for _ in range(40):
+        times.record(5, 0, 1.4 * DECODE_S)
+    assert times.max_decodes == pytest.approx(6)
+    for _ in range(200):
+        times.record(5, 20, 3 * DECODE_S)
+    assert times.max_decodes == pytest.approx(2, abs=0.1)
+
+
+def test_a_few_sequences_show_what_company_costs() -> None:
+    """When only single ones were measured, a crowd doesn't begin all at once."""
+    times = StepTimes(3.0, 1.5)
+    for _ in range(2):
+        times.record(1, 0, DECODE_S)
+    assert times.max_decodes == 4
+
+
+def test_the_number_of_decodes_is_not_bounded_before_a_single_one_was_measured() -> None:
+    """Nor without a slowdown to keep to, nor where company costs nothing."""
+    times, unbounded, cheap = StepTimes(3.0, 1.5), StepTimes(3.0), StepTimes(3.0, 1.5)
+    for each in (unbounded, cheap):
+        each.record(1, 0, DECODE_S)
+    for _ in range(40):
+        times.record(5, 0, 9 * DECODE_S)
+        unbounded.record(5, 0, 9 * DECODE_S)
+        cheap.record(5, 0, DECODE_S)
+    assert times.max_decodes == unbounded.max_decodes == cheap.max_decodes == math.inf

@@ -99,3 +99,27 @@ def test_a_preempted_request_goes_on_up_to_its_deadline() -> None:
     assert bench.core.stats().num_preemptions > 0
     assert bench.errors == {}
     assert len(bench.tokens(1)) == 200
+
+
+class CrowdedRunner(TimedRunner):
+    """Each sequence of a step makes it 10 ms longer."""
+
+    def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
+        self.clock.now += STEP_S * (len(step.items) - 1)
+        return super().run(step)
+
+
+def test_no_more_sequences_run_than_let_a_step_be_short() -> None:
+    """Answers may take four times as long as alone, so four of twenty run at a time, and all end."""
+    clock = Clock()
+    config = config_of(num_blocks=1400, max_model_len=5000, max_decode_slowdown=4.0)
+    bench = Bench(config, runner=CrowdedRunner(clock), clock=clock)
+    bench.add(request("alone", max_tokens=5, ignore_eos=True))
+    bench.run()
+    for index in range(20):
+        bench.add(request(f"{index}", max_tokens=200, ignore_eos=True))
+    while bench.core.has_work:
+        bench.step()
+    assert {len(step) for step in bench.runner.steps[200:2000]} <= {2, 3, 4, 5}
+    assert all(len(bench.tokens(serial)) == 200 for serial in range(1, 21))
+    bench.assert_idle()
