@@ -114,7 +114,7 @@ class Charge:
         """Give back what wasn't used, and return what was. `error` is what the request ended by, if it failed."""
         used = self._usage() if self._usage is not None else Usage(0)
         num_requests = 1
-        if isinstance(error, _OURS) and not used.completion_tokens:
+        if isinstance(error, _OURS):  # an answer that goes on elsewhere is charged there
             used, num_requests = Usage(0), 0
         by_measure = {
             Measure.REQUESTS: num_requests,

@@ -119,7 +119,7 @@ async def test_requests_at_a_time() -> None:
     [
         (LATER, 0, ("10", "100", "100")),  # refused: it costs nothing at all
         (EngineFailed("died"), 0, ("10", "100", "100")),
-        (EngineFailed("died"), 7, ("9", "60", "93")),  # some of it came
+        (EngineFailed("died"), 7, ("10", "100", "100")),  # though some of it came
         (asyncio.CancelledError(), 0, ("9", "60", "100")),  # the caller left while the prompt was computed
         (asyncio.CancelledError(), 7, ("9", "60", "93")),
     ],
