@@ -17,7 +17,7 @@ from service.quota.store import Demand, Reading, StoreLost
 
 _PREFIX = "{sluice-quota}:"  # in braces: a cluster then keeps all of it at one server, as the scripts need
 _MAX_CONNECTIONS = 64
-_LEASE_S = 10.0  # how long a place is held for a process that died
+_LEASE_S = 5.0  # how long a place is held for a process that died
 _RENEWALS = 3  # of a lease in its time
 _MAX_RENEWED = 500  # in one script, which holds up all others
 _PROBE_MS = 1000

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -225,6 +228,22 @@ def test_hang_up_frees_the_place(guarded: Guarded, *, after_first_token: bool) -
     while guarded.post("one", "/v1/chat/completions", CHAT).status_code != 200:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_stream_outlasts_its_service_though_its_place_is_the_only_one(guarded: Guarded) -> None:
+    """Redis holds the dead service's place for a while; the stream goes on when that is over."""
+    long = {**CHAT, "max_tokens": 1000, "ignore_eos": True, "stream": True}
+    url, headers = f"{guarded.stack.door}/v1/chat/completions", guarded.bearing("one")
+    pid = guarded.stack.children()["service"]
+    with httpx.Client(timeout=TIMEOUT_S) as client, client.stream("POST", url, json=long, headers=headers) as answer:
+        lines = answer.iter_lines()
+        while '"content":"' not in next(lines).replace('"content":""', ""):
+            pass
+        os.kill(pid, signal.SIGKILL)
+        rest = [line for line in lines if line.startswith("data: ")]
+    assert rest[-1] == "data: [DONE]"
+    assert json.loads(rest[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
+    assert guarded.stack.children()["service"] != pid
 
 
 def test_grpc_callers_see_the_same(guarded: Guarded) -> None:

@@ -203,15 +203,15 @@ async def test_what_the_engine_has_no_room_for_is_free(tmp_path: Path) -> None:
     """A request that is refused for others' sake costs its caller nothing."""
     runner = ScriptedRunner("on and on ", end=False)
     sizes = {**ENDLESS, "max_queue_requests": 1, "max_batch_sequences": 1}
-    async with limited(tmp_path, {"requests_per_minute": 100}, runner, engine=sizes) as team:
+    async with limited(tmp_path, {"requests_per_minute": 3}, runner, engine=sizes) as team:
         running_call = team.stream()
         await running_call.initial_metadata()
         await until(lambda: runner.num_steps > 3)
         waiting = team.stream()
-        await waiting.initial_metadata()
+        await until(lambda: team.run.engine.num_open == 2)
         refusal = await refused(team.stream())
         assert (refusal.code, refusal.info.reason) == (Code.RESOURCE_EXHAUSTED, "QUEUE_FULL")
-        assert limits_in(refusal.error.trailing_metadata())["remaining-requests"] == "98"
+        assert limits_in(refusal.error.trailing_metadata())["remaining-requests"] == "1"
         running_call.cancel()
         waiting.cancel()
         await team.run.until_idle()
