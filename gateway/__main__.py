@@ -12,13 +12,13 @@ import math
 import socket
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import uvicorn
 import uvloop
 from starlette.types import ASGIApp
 
-from gateway.app import build_app
+from gateway.app import Side, build_app
 from gateway.client import ServiceClient
 from gateway.config import PROGRAM, Settings
 from gateway.drain import Drain
@@ -49,15 +49,15 @@ def main() -> None:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
         files = server_files(settings.tls)
-        listener = listen(settings)
+        listeners = listen_all(settings)
     except TlsError as error:
         exit_with(PROGRAM, error, 1)
     except OSError as error:
-        exit_with(PROGRAM, f"{settings.host}:{settings.port} can't be listened on: {error.strerror or error}", 1)
+        exit_with(PROGRAM, error, 1)
     telemetry = Telemetry(settings.otlp_endpoint)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            exposed = runner.run(serve(settings, telemetry, listener, files))
+            exposed = runner.run(serve(settings, telemetry, listeners, files))
     except TlsError as error:
         exit_with(PROGRAM, error, 1)
     finally:
@@ -67,31 +67,38 @@ def main() -> None:
 
 
 async def serve(
-    settings: Settings, telemetry: Telemetry, listener: socket.socket, files: CertificateFiles | None = None
+    settings: Settings,
+    telemetry: Telemetry,
+    listeners: Mapping[Side, socket.socket],
+    files: CertificateFiles | None = None,
 ) -> Exposed | None:
-    """Serve on `listener` until told to stop, then until running requests have ended. Returns why it can't go on."""
+    """Serve on `listeners` until told to stop, then until running requests have ended. Returns why it can't go on."""
     stop, drain = Stop(), Drain()
     telemetry.watch_loop()
     async with ServiceClient.connect(settings, telemetry) as client:
-        host, port = listener.getsockname()[:2]
-        _LOGGER.info("listening", extra={"fields": {"host": host, "port": port, "target": settings.target}})
-        server = build_server(settings, build_app(settings, client, telemetry, drain), files)
-        serving = asyncio.create_task(server.serve([listener]))
+        servers = [
+            build_server(settings, build_app(settings, client, telemetry, drain, side), files) for side in listeners
+        ]
+        bound = zip(servers, listeners.values(), strict=True)
+        serving = [asyncio.create_task(server.serve([each])) for server, each in bound]
+        for side, listener in listeners.items():
+            host, port = listener.getsockname()[:2]
+            told = {"host": host, "port": port, "target": settings.target, "side": side.value}
+            _LOGGER.info("listening", extra={"fields": told})
         stopping = asyncio.create_task(stop.wait())
-        exposure = asyncio.create_task(until_exposed(client, settings.host)) if settings.needs_keys else None
-        watched = {serving, stopping} | ({exposure} if exposure else set())
-        await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        exposure = asyncio.create_task(until_exposed(client, settings))
+        await asyncio.wait({*serving, stopping, exposure}, return_when=asyncio.FIRST_COMPLETED)
         if stopping.done():
             _LOGGER.info("draining", extra={"fields": {"num_running": drain.num_running}})
             await drain.leave(stop.delay_s(settings.drain_delay_s), settings.stop_timeout_s)
-            await server.end_requests()
+            await asyncio.gather(*(server.end_requests() for server in servers))
+        for server in servers:
+            server.should_exit = True
+        await asyncio.gather(*serving)
         stopping.cancel()
-        server.should_exit = True
-        await serving
-        if exposure is not None and exposure.done():
+        if exposure.done():
             return exposure.result()
-        if exposure is not None:
-            exposure.cancel()
+        exposure.cancel()
         return None
 
 
@@ -142,6 +149,23 @@ def reloading_context(files: CertificateFiles) -> ssl.SSLContext:
     first = files.server_context()
     first.sni_callback = on_handshake  # called without a server name, too
     return first
+
+
+def listen_all(settings: Settings) -> Mapping[Side, socket.socket]:
+    """The listener of all, or those of callers and of operators. Raises OSError with the address in its text."""
+    places = {Side.ALL: (settings.host, settings.port)}
+    if settings.admin_port is not None:
+        places = {
+            Side.CALLERS: (settings.host, settings.port),
+            Side.OPERATORS: (settings.admin_host, settings.admin_port),
+        }
+    listeners = {}
+    for side, (host, port) in places.items():
+        try:
+            listeners[side] = listen(settings.model_copy(update={"host": host, "port": port}))
+        except OSError as error:
+            raise OSError(f"{host}:{port} can't be listened on: {error.strerror or error}") from error
+    return listeners
 
 
 def listen(settings: Settings) -> socket.socket:

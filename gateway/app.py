@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -17,19 +18,39 @@ from gateway.client import ServiceClient
 from gateway.config import Settings
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.drain import Drain, DrainGate, Phase
+from gateway.metrics_gate import MetricsGate
 from gateway.observer import RequestObserver
 from gateway.openapi.routes import docs_routes
+from gateway.reply import challenges
+from gateway.routes.serving_endpoints import SERVING_ENDPOINTS
 from gateway.routes.surface import SurfaceMap
 from gateway.routes.surfaces import SURFACES
 from gateway.routes.upstream import Upstream
 from gateway.telemetry import Telemetry
 
 
-def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry, drain: Drain | None = None) -> Starlette:
+class Side(enum.Enum):
+    """Whom a listener is for."""
+
+    ALL = "all"  # callers, and operators, who need the scope `metrics`
+    CALLERS = "callers"
+    OPERATORS = "operators"  # who reaches this one may see metrics; it has everything
+
+
+def build_app(
+    settings: Settings,
+    client: ServiceClient,
+    telemetry: Telemetry,
+    drain: Drain | None = None,
+    side: Side = Side.ALL,
+) -> Starlette:
     """The application over an open client. `drain` is how it leaves, if it is to."""
     upstream = Upstream.of(client)
     drain = drain or Drain()
     refuse = SurfaceMap(SURFACES).refuse
+    gate = MetricsGate(client)
+
+    surfaces = [each.reading() if side is Side.CALLERS and each is SERVING_ENDPOINTS else each for each in SURFACES]
 
     async def healthz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
         if drain.phase is not Phase.SERVING:  # Envoy and other balancers shall look elsewhere
@@ -43,7 +64,11 @@ def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry, d
             return JSONResponse({"status": "ready"})
         return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
 
-    async def metrics(request: Request) -> Response:  # noqa: ARG001  the framework's signature
+    async def metrics(request: Request) -> Response:
+        if side is Side.ALL and (failure := await gate.refusal(request.state.request_id, request.headers)):
+            headers = {name.decode(): value.decode() for name, value in challenges(failure)}
+            refusal = refuse(request.url.path, failure)
+            return Response(refusal.body, refusal.status, headers, "application/json")
         return Response(telemetry.page(), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def unrouted(request: Request, error: Exception) -> Response:
@@ -58,11 +83,10 @@ def build_app(settings: Settings, client: ServiceClient, telemetry: Telemetry, d
 
     app = Starlette(
         routes=[
-            *(route for surface in SURFACES for route in surface.routes(upstream, settings)),
-            *docs_routes(SURFACES),
+            *(route for surface in surfaces for route in surface.routes(upstream, settings)),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
-            Route("/metrics", metrics),
+            *([] if side is Side.CALLERS else [*docs_routes(SURFACES), Route("/metrics", metrics)]),
         ],
         middleware=[
             Middleware(

@@ -36,10 +36,14 @@ _KEY_HEADERS = ("api-key", "x-api-key")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: the request's id, and the caller's credential as `authorization` has it."""
+    """Who asks: the request's id, and the caller's credential as `authorization` has it.
+
+    `scope` is one that a call takes besides its own, for what the gateway itself answers.
+    """
 
     request_id: str
     authorization: str | None = None
+    scope: str = ""
 
     @classmethod
     def of(cls, request_id: str, headers: Mapping[str, str]) -> Caller:
@@ -142,6 +146,8 @@ class ServiceClient:
             # No key has a backslash: one that metadata can't hold arrives as a wrong one, not as none.
             plain = caller.authorization.encode("unicode_escape").decode()
             metadata.append(("authorization", plain[:_MAX_CREDENTIAL_LENGTH]))
+        if caller.scope:
+            metadata.append(("x-sluice-scope", caller.scope))
         if self._settings.needs_keys:
             metadata.append(("x-sluice-auth", "required"))
         if model := getattr(request, "model", ""):

@@ -39,6 +39,10 @@ class Settings(ProcessSettings):
 
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on for HTTP")
     port: Port = Field(8000, description="port to listen on for HTTP; 0: any free one")
+    admin_host: str = Field("127.0.0.1", min_length=1, description="address of admin_port")
+    admin_port: Port | None = Field(
+        None, description="port for /metrics, /docs and changes of endpoints; unset: on port, with all the rest"
+    )
     target: str = Field("127.0.0.1:50051", min_length=1, description="host:port of the service's gRPC")
 
     target_tls: TargetTlsSettings = Field(TargetTlsSettings(), description="TLS towards the service")
@@ -67,4 +71,5 @@ class Settings(ProcessSettings):
     @property
     def needs_keys(self) -> bool:
         """Whether the service must ask for keys: others than this machine can send requests."""
-        return not self.auth.allow_anonymous and not is_loopback(self.host)
+        hosts = [self.host] if self.admin_port is None else [self.host, self.admin_host]
+        return not self.auth.allow_anonymous and not all(map(is_loopback, hosts))

@@ -42,9 +42,7 @@ async def send_refusal(send: Send, refusal: Refusal, failure: Failure) -> None:
 
     One about the caller's credential has a challenge, by RFC 6750.
     """
-    headers = refusal.headers
-    if failure.status in _CHALLENGED:
-        headers += ((b"www-authenticate", _challenge(failure)),)
+    headers = refusal.headers + challenges(failure)
     if failure.retry_after_s is not None:
         seconds = failure.retry_after_s
         headers += (
@@ -52,6 +50,11 @@ async def send_refusal(send: Send, refusal: Refusal, failure: Failure) -> None:
             (b"retry-after-ms", b"%d" % math.ceil(seconds * 1000)),
         )
     await send_json(send, refusal.status, refusal.body, headers)
+
+
+def challenges(failure: Failure) -> tuple[tuple[bytes, bytes], ...]:
+    """The header that says which credential is wanted, if the failure is about one."""
+    return ((b"www-authenticate", _challenge(failure)),) if failure.status in _CHALLENGED else ()
 
 
 def _challenge(failure: Failure) -> bytes:

@@ -44,6 +44,10 @@ class Surface:
     headers: TellHeaders = tell_nothing
     marked_by: str = ""
 
+    def reading(self) -> Surface:
+        """The surface without what changes anything."""
+        return replace(self, operations=[each for each in self.operations if each.method == "GET"])
+
     def routes(self, upstream: Upstream, settings: Settings) -> list[Route]:
         """The operations' routes over a service."""
         return [

@@ -49,6 +49,7 @@ SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
 _OTHERWISE: Final = frozenset({Scope.ADMIN})  # an RPC without a row here
 
 _REQUIRED: Final = ("x-sluice-auth", "required")  # says a gateway that others than its machine can reach
+_NAMED_SCOPE: Final = "x-sluice-scope"
 _BEARER: Final = "bearer "
 _KEY_NAMES: Final = ("api-key", "x-api-key")
 
@@ -71,6 +72,7 @@ class Auth(aio.ServerInterceptor):
         try:
             caller = await self._authenticator.identify(credential(metadata))
             check_scope(handler_call_details.method.removeprefix("/"), caller)
+            _check_named_scope(metadata, caller)
         except AuthError as error:
             return _refusing(error)
         return _of(caller, handler)
@@ -93,6 +95,13 @@ def check_scope(method: str, caller: Caller) -> None:
     needed = SCOPES.get(method, _OTHERWISE)
     if needed and caller.scopes.isdisjoint(needed):
         raise ScopeMissing(needed)
+
+
+def _check_named_scope(metadata: Iterable[tuple[str, str | bytes]], caller: Caller) -> None:
+    """The gateway asks so for a scope that no RPC has, of the caller of a page that it answers itself."""
+    for name, value in metadata:
+        if name == _NAMED_SCOPE and value not in caller.scopes:
+            raise ScopeMissing({scope for scope in Scope if scope == value})
 
 
 def _of(caller: Caller, handler: Handler) -> Handler:
