@@ -67,7 +67,7 @@ def build_app(
     async def metrics(request: Request) -> Response:
         if side is Side.ALL and (failure := await gate.refusal(request.state.request_id, request.headers)):
             headers = {name.decode(): value.decode() for name, value in challenges(failure)}
-            refusal = refuse(request.url.path, failure)
+            refusal = refuse(request.scope, failure)
             return Response(refusal.body, refusal.status, headers, "application/json")
         return Response(telemetry.page(), headers={"content-type": CONTENT_TYPE_LATEST})
 
