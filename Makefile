@@ -4,7 +4,7 @@ BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 MINUTES ?= 30
 
-.PHONY: help run test test-fast soak fuzz check sanitize generate envoy-filter release-contract bench dist clean
+.PHONY: help run test test-fast soak fuzz check sanitize generate pins audit envoy-filter release-contract bench dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
@@ -27,6 +27,10 @@ release-contract:  ## keep the contract of this version, which later ones must n
 	@tools/install.sh dev npm validate && tools/release_contract.sh
 bench:  ## measure against llama.cpp's server and transformers serve, then the parts; see bench/README.md
 	@tools/install.sh bench native llama redis && for part in serving engine_step step_overhead long_prompt native_step speculation start quantization load_memory sampler_rows engine_worker gateway_stream way_out quota; do $(PY) -m bench.$$part || exit; done
+pins:  ## make constraints.txt, the clients' and npm's pins anew; versions that fit stay
+	@tools/install.sh dev npm pins && $(PY) tools/pins.py lock .venvs/tool-pins/bin/uv
+audit:  ## look for known vulnerabilities in what is pinned
+	@tools/install.sh dev npm audit && $(PY) tools/audit.py
 envoy-filter:  ## build envoy/connections_by_address.c into envoy/envoy.yaml
 	@tools/install.sh run zig && $(PY) tools/envoy_filter.py .cache/zig/ziglang/zig
 dist:  ## build wheels of the product and of the step in C++ into dist/, so that others need no compiler

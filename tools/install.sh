@@ -12,6 +12,8 @@
 #   clients   other vendors' SDKs for the tests, each in an environment of its own, since their dependencies disagree
 #   browser   headless Chromium, for the tests of pages
 #   shell     shellcheck
+#   pins      what makes the pins anew
+#   audit     what looks for known vulnerabilities
 #   zig       PyPI's C compiler, for Envoy's filter
 #   redis     Redis' server, for the tests of limits that replicas share
 # A part that is installed already is skipped, until a file that pins its versions changes.
@@ -35,9 +37,23 @@ python_part() {  # python_part NAME EXTRAS: an editable install of this checkout
     python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "Python 3.11 or newer is required, but python3 is $(python3 -V)"
     [ -x .venv/bin/pip ] || python3 -m venv .venv 2>/dev/null || { apt python3-venv; python3 -m venv .venv; }
     say "installing Python packages ($1) into .venv; about 1 GB the first time"
-    .venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$2]"
+    pinned .venv "build,$2"
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
     .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-embedding.txt
     touch "$stamp"
+}
+
+pinned() {  # pinned ENVIRONMENT EXTRAS [pip's OPTIONS]: what these extras need, by version and hash
+    local environment=$1 extras=$2 tmp; shift 2
+    local -a pip=("$environment/bin/pip" install --quiet --disable-pip-version-check)
+    tmp=$(mktemp -d)
+    # shellcheck disable=SC2086  # each is a word of its own
+    "$environment/bin/python" tools/pins.py needed ${extras//,/ } >"$tmp/needed.txt"
+    "$environment/bin/python" tools/pins.py versions >"$tmp/versions.txt"
+    "${pip[@]}" --dry-run --ignore-installed --report "$tmp/report.json" -c "$tmp/versions.txt" -r "$tmp/needed.txt"
+    "$environment/bin/python" tools/pins.py hashed "$tmp/report.json" >"$tmp/hashed.txt"
+    "${pip[@]}" --no-deps --require-hashes -r "$tmp/hashed.txt" "$@"
+    rm -rf "$tmp"
 }
 
 native_part() {
@@ -76,8 +92,17 @@ native_compiler() {  # native_compiler c++|zig: what CMake needs to find that co
 zig_part() {
     [ .cache/zig/.installed -nt constraints.txt ] && return
     say "installing the compiler zig into .cache/zig; about 400 MB"
-    .venv/bin/pip install --quiet --disable-pip-version-check --upgrade --target .cache/zig -c constraints.txt ziglang
+    pinned .venv zig --upgrade --target .cache/zig
     touch .cache/zig/.installed
+}
+
+tool_part() {  # tool_part EXTRA: a tool in an environment of its own, for `make pins` and `make audit`
+    local folder=.venvs/tool-$1
+    [ "$folder/.installed" -nt constraints.txt ] && return
+    say "installing $1 into $folder"
+    [ -x "$folder/bin/pip" ] || .venv/bin/python -m venv "$folder"
+    pinned "$folder" "$1"
+    touch "$folder/.installed"
 }
 
 dist_part() {
@@ -120,11 +145,11 @@ llama_part() {  # the sdist of its Python bindings holds llama.cpp whole
 
 npm_part() {
     local stamp=.cache/npm/.installed
-    [ -f "$stamp" ] && [ "$stamp" -nt tools/package.json ] && return
+    [ -f "$stamp" ] && [ "$stamp" -nt tools/package.json ] && [ "$stamp" -nt tools/package-lock.json ] && return
     command -v npm >/dev/null || apt nodejs npm
-    mkdir -p .cache/npm && cp tools/package.json .cache/npm/
+    mkdir -p .cache/npm && cp tools/package{,-lock}.json .cache/npm/
     say "installing npm packages into .cache/npm"
-    npm install --prefix .cache/npm --silent --no-audit --no-fund --no-package-lock
+    npm ci --prefix .cache/npm --silent --no-audit --no-fund
     touch "$stamp"
 }
 
@@ -147,7 +172,7 @@ clients_part() {
         say "installing the client $name into $folder"
         rm -rf "$folder"
         .venv/bin/python -m venv --without-pip "$folder"
-        .venv/bin/pip --python "$folder/bin/python" install --quiet --disable-pip-version-check --no-deps -r "$pins"
+        .venv/bin/pip --python "$folder/bin/python" install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$pins"
         touch "$folder/.installed"
     done
 }
@@ -179,7 +204,8 @@ for part in "$@"; do
         browser) browser_part ;;
         shell) shell_part ;;
         zig) zig_part ;;
+        pins | audit) tool_part "$part" ;;
         redis) redis_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients browser shell redis zig" ;;
+        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients browser shell redis zig pins audit" ;;
     esac
 done

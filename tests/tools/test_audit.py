@@ -1,0 +1,23 @@
+"""What the audit makes of its tools' answers."""
+
+from tools.audit import NO_ANSWER, npm_findings, python_findings
+
+
+def test_findings_are_told() -> None:
+    """A line for each, with the version that mends it."""
+    vulnerable = {"name": "alpha", "version": "1.0", "vulns": [{"id": "X-1", "fix_versions": ["1.1"]}]}
+    skipped = {"name": "gamma", "skip_reason": "not found"}
+    audit = {"dependencies": [vulnerable, {"name": "beta", "version": "2.0", "vulns": []}, skipped]}
+    findings, summary = python_findings(audit)
+    assert findings == ["alpha 1.0: X-1, mended in ['1.1']"]
+    assert summary == "known vulnerabilities: 1 in 2 packages; not answered for 1"
+    metadata = {"dependencies": {"total": 7}}
+    found = {"vulnerabilities": {"gamma": {"range": "<2", "severity": "high"}}, "metadata": metadata}
+    assert npm_findings(found) == (["gamma <2: high"], "known vulnerabilities: 1 in 7 packages")
+
+
+def test_no_answer_is_no_all_clear() -> None:
+    """A registry that doesn't know, or says no, is told as such."""
+    skipped = {"dependencies": [{"name": "alpha", "skip_reason": "not found"}]}
+    assert python_findings(skipped) == ([], NO_ANSWER)
+    assert npm_findings({"error": {"code": "E405"}}) == ([], NO_ANSWER)

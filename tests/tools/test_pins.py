@@ -1,0 +1,85 @@
+"""Pins: nothing is installed that has no version and no hash."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools.pins import LOCK, PinError, hashed, needed, pins, versions
+
+ROOT = Path(__file__).resolve().parents[2]
+SHA = "sha256:" + "0" * 64
+TEXT = f"""# made
+alpha==1.0 \\
+    --hash={SHA} \\
+    --hash={SHA.replace("0", "1")}
+Beta_two==2.0 ; sys_platform == 'linux' \\
+    --hash={SHA}
+"""
+
+
+def report(*packages: tuple[str, str]) -> dict[str, Any]:
+    """pip's, as far as it is read."""
+    return {"install": [{"metadata": {"name": name, "version": version}} for name, version in packages]}
+
+
+def test_every_package_has_hashes() -> None:
+    """In constraints.txt, in the clients' files, and in npm's."""
+    files = [LOCK, *sorted((ROOT / "tests" / "clients" / "requirements").glob("*.txt"))]
+    for file in files:
+        found = pins(file.read_text())
+        assert found
+        assert [pin for pin, hashes in found.items() if not hashes] == []
+        assert len(versions(file.read_text())) == len(re.findall(r"^[^#\s]", file.read_text(), re.MULTILINE))
+    packages = json.loads((ROOT / "tools" / "package-lock.json").read_text())["packages"]
+    without = [package for name, package in packages.items() if name and not package.get("integrity")]
+    assert [
+        package for package in without if not package.get("os")
+    ] == []  # those of other platforms aren't fetched here
+    assert {"linux"} & {system for package in without if "x64" in package["cpu"] for system in package["os"]} == set()
+
+
+def test_all_that_is_asked_for_is_pinned() -> None:
+    """Of each extra of pyproject.toml; else `make pins` was forgotten."""
+    known = {name for name, _ in pins(LOCK.read_text())}
+    asked = {
+        re.split(r"[\[><=;]", each)[0].lower().replace("_", "-")
+        for each in needed("bench", "build", "zig", "pins", "audit")
+    }
+    assert asked - known == set()
+
+
+def test_hashes_are_those_of_the_version() -> None:
+    """Names in any spelling; a local build of a version is that version."""
+    lines = hashed(report(("Alpha", "1.0+cpu"), ("beta-two", "2.0")), TEXT)
+    assert lines == [f"Alpha==1.0+cpu --hash={SHA} --hash={SHA.replace('0', '1')}", f"beta-two==2.0 --hash={SHA}"]
+
+
+@pytest.mark.parametrize("package", [("alpha", "1.1"), ("gamma", "1.0")])
+def test_what_is_not_pinned_is_refused(package: tuple[str, str]) -> None:
+    """Another version, or another package."""
+    with pytest.raises(PinError, match=r"is not in constraints.txt; run: make pins"):
+        hashed(report(package), TEXT)
+
+
+def test_versions_keep_their_conditions() -> None:
+    """And lose their hashes."""
+    assert [line.strip() for line in versions(TEXT)] == ["alpha==1.0", "Beta_two==2.0 ; sys_platform == 'linux'"]
+
+
+def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
+    """The pins are enforced by pip: it refuses what they don't know."""
+    wheel = tmp_path / "alpha-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"not what was pinned")
+    (tmp_path / "hashed.txt").write_text("\n".join(hashed(report(("alpha", "1.0")), TEXT)))
+    command = [sys.executable, "-m", "pip", "install", "--no-index", "--find-links", str(tmp_path), "--no-deps"]
+    command += ["--target", str(tmp_path / "to"), "--require-hashes", "-r", str(tmp_path / "hashed.txt")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr

@@ -1,0 +1,174 @@
+"""Pins: the exact version of each package, and the hashes of its files.
+
+    pins.py needed EXTRA...   what pyproject.toml asks for, for pip to resolve
+    pins.py versions          what it may resolve that to
+    pins.py hashed REPORT     of what pip resolved, versions and hashes, for pip to install
+    pins.py lock UV           constraints.txt, tests/clients/requirements/ and tools/package-lock.json anew
+
+pip decides which packages a machine needs, since that differs: PyPI's torch for Linux needs CUDA's libraries, a build
+for CPUs doesn't. constraints.txt says which versions, and the hashes without which nothing is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = ROOT / "constraints.txt"
+NPM_LOCK = ROOT / "tools" / "package-lock.json"
+HEADER = """\
+# The version of everything that is installed, tried together, with its files' hashes. Made by `make pins`, which keeps
+# the versions that are here, from pyproject.toml; every installation goes by it (tools/install.sh).
+"""
+PINNED = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?P<rest>(?:.*\\\n)*.*)$", re.MULTILINE)
+_PROCESSORS = {"aarch64": "arm64", "armv7": "arm"}  # where a package's name doesn't have npm's word
+HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
+
+
+class PinError(Exception):
+    """Something isn't pinned; the text is one line that says what to do."""
+
+
+def needed(*extras: str) -> list[str]:
+    """The requirements of the project with these extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional: dict[str, list[str]] = project["optional-dependencies"]
+
+    def of(extra: str) -> Iterator[str]:
+        for requirement in optional[extra]:
+            if (own := re.fullmatch(r"sluice\[(.*)\]", requirement)) is not None:
+                for other in own[1].split(","):
+                    yield from of(other)
+            else:
+                yield requirement
+
+    return sorted({*project["dependencies"], *(each for extra in extras for each in of(extra))})
+
+
+def pins(text: str) -> dict[tuple[str, str], list[str]]:
+    """The hashes of a file of pins, by name and version."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for match in PINNED.finditer(text):
+        key = (_plain(match["name"]), match["version"])
+        found.setdefault(key, []).extend(HASH.findall(match["rest"]))
+    return found
+
+
+def versions(text: str) -> list[str]:
+    """A file of pins without its hashes: given those, pip would ask for hashes of what it has yet to resolve."""
+    return [
+        f"{match['name']}=={match['version']}{match['rest'].partition(chr(92))[0]}" for match in PINNED.finditer(text)
+    ]
+
+
+def hashed(report: dict[str, Any], text: str) -> list[str]:
+    """A line with version and hashes for each package of pip's report. Raises PinError for one that isn't pinned."""
+    known, lines = pins(text), []
+    for package in report["install"]:
+        name, version = package["metadata"]["name"], package["metadata"]["version"]
+        hashes = known.get((_plain(name), version.partition("+")[0]))
+        if not hashes:
+            raise PinError(f"{name} {version} is not in constraints.txt; run: make pins")
+        lines.append(" ".join([f"{name}=={version}", *(f"--hash={each}" for each in hashes)]))
+    return sorted(lines)
+
+
+def lock(uv: str) -> None:
+    """Write all pins anew. Versions that are there and fit stay."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, "lock.txt")
+        made.write_text(LOCK.read_text())
+        _compile(uv, ROOT / "pyproject.toml", made, "--all-extras", "--universal", "--python-version", "3.11")
+        text = made.read_text()
+        LOCK.write_text(HEADER + _with_own_files(text, _report(text, sorted(extras))))
+    for client in sorted((ROOT / "tests" / "clients" / "requirements").glob("*.txt")):
+        _compile(uv, client, client, "--no-deps", "--python-version", "3.11")
+    subprocess.run(
+        ["npm", "install", "--package-lock-only", "--omit-lockfile-registry-resolved", "--no-audit", "--no-fund"],
+        cwd=NPM_LOCK.parent, check=True,
+    )  # fmt: skip
+    NPM_LOCK.write_text(json.dumps(with_other_platforms(json.loads(NPM_LOCK.read_text())), indent=2) + "\n")
+
+
+def with_other_platforms(lock: dict[str, Any]) -> dict[str, Any]:
+    """Npm's pins with the packages of other platforms, which some registries don't have, and `npm ci` asks for."""
+    packages: dict[str, Any] = lock["packages"]
+    for package in list(packages.values()):
+        for name, version in package.get("optionalDependencies", {}).items():
+            system, _, processor = name.rpartition("/")[2].partition("-")[2].partition("-")
+            other = {
+                "version": version,
+                "optional": True,
+                "os": [system],
+                "cpu": [_PROCESSORS.get(processor, processor)],
+            }
+            packages.setdefault(f"node_modules/{name}", other)
+    return lock
+
+
+def _compile(uv: str, source: Path, to: Path, *options: str) -> None:
+    command: list[str | Path] = [uv, "pip", "compile", source, "-o", to, "--generate-hashes", "--no-config", "--quiet"]
+    subprocess.run([*command, "--no-annotate", "--no-header", *options], check=True, cwd=ROOT)
+
+
+def _report(text: str, extras: list[str]) -> dict[str, Any]:
+    """What pip would install on this machine by these pins, from its own sources."""
+    with tempfile.TemporaryDirectory() as folder:
+        report, wanted, pinned = (Path(folder, name) for name in ("report.json", "needed.txt", "versions.txt"))
+        wanted.write_text("\n".join(needed(*extras)))
+        pinned.write_text("\n".join(versions(text)))
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--dry-run"]
+        command += ["--ignore-installed", "--report", str(report), "-c", str(pinned), "-r", str(wanted)]
+        subprocess.run(command, check=True)
+        content: dict[str, Any] = json.loads(report.read_text())
+        return content
+
+
+def _with_own_files(text: str, report: dict[str, Any]) -> str:
+    """The pins, and the hashes of this machine's own builds of the same versions, such as torch's for CPUs."""
+    known = pins(text)
+    for package in report["install"]:
+        name, version = _plain(package["metadata"]["name"]), package["metadata"]["version"].partition("+")[0]
+        place = urlparse(package["download_info"]["url"])
+        if place.scheme != "file":
+            continue
+        own = f"sha256:{hashlib.sha256(Path(unquote(place.path)).read_bytes()).hexdigest()}"
+        if own not in known.get((name, version), []):
+            print(f"{name} {version}: a build of this machine's own, {own}")
+            line = re.compile(rf"^({re.escape(name)}=={re.escape(version)}.*?) \\\n", re.MULTILINE | re.IGNORECASE)
+            text = line.sub(rf"\1 \\\n    --hash={own} \\\n", text, count=1)
+    return text
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def main(command: str, *arguments: str) -> None:
+    """Carry out one of the four."""
+    if command == "needed":
+        print("\n".join(needed(*arguments)))
+    elif command == "versions":
+        print("\n".join(versions(LOCK.read_text())))
+    elif command == "hashed":
+        print("\n".join(hashed(json.loads(Path(arguments[0]).read_text()), LOCK.read_text())))
+    else:
+        lock(arguments[0])
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except PinError as error:
+        sys.exit(f"pins: {error}")
