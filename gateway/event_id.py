@@ -58,10 +58,10 @@ class EventId:
 class EventMarks:
     """What stands before the events of one stream, and which of them are sent."""
 
-    def __init__(self, headers: Mapping[str, str], *, by_default: bool) -> None:
-        """By the request's headers: without a word about ids there are some `by_default`. Raises Failure (400)."""
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        """By the request's headers. Raises Failure (400)."""
         self.last = EventId.of(headers)
-        self._has_ids = _is_on(headers.get(SWITCH, ""), by_default=by_default)
+        self._has_ids = self.last is not None or _is_on(headers.get(SWITCH, ""))
         self._head = b""  # of each id
         self._unsent = self.last  # until what comes is new
 
@@ -88,13 +88,11 @@ class EventMarks:
         return b"".join(mark + event + _END for mark, event in zip([*before, last], events, strict=True))
 
 
-def _is_on(switch: str, *, by_default: bool) -> bool:
+def _is_on(switch: str) -> bool:
     match switch.strip().lower():
-        case "":
-            return by_default
         case "true":
             return True
-        case "false":
+        case "" | "false":
             return False
     raise Failure.of_field(SWITCH, "must be true or false")
 

@@ -61,7 +61,7 @@ class GenerationEndpoint:
             body = await read_json_body(headers, receive, self.settings.max_body_bytes)
             arrival = Arrival(body, dict(headers), dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
             parsed = await aside(len(body), partial(translator.parse, arrival))
-            marks = EventMarks(arrival.headers, by_default=bool(parsed.encoder.ping))
+            marks = EventMarks(arrival.headers)
             if parsed.stream and marks.last is not None:
                 marks.last.ask(parsed.request)
         except CallerLeft:

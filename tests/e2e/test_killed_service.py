@@ -122,7 +122,7 @@ async def read_sse(
 ) -> Told:
     """Read a chat to its end, and take it up again by the last id whenever the connection breaks."""
     while not told.is_done:
-        headers = {"last-event-id": told.last_id} if told.last_id else {}
+        headers = {"x-sluice-event-ids": "true"} | ({"last-event-id": told.last_id} if told.last_id else {})
         told.event = {}
         try:
             async with http.stream("POST", "/v1/chat/completions", json=body, headers=headers) as answer:

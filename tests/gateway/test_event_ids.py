@@ -30,8 +30,11 @@ def messages() -> list[chat_pb2.StreamChatResponse]:
     return events
 
 
+ASKED = {"x-sluice-event-ids": "true"}
+
+
 def sent(headers: dict[str, str], told: list[chat_pb2.StreamChatResponse]) -> bytes:
-    marks, encoder = EventMarks(headers, by_default=True), ChatEncoder(include_usage=True)
+    marks, encoder = EventMarks(headers), ChatEncoder(include_usage=True)
     return b"".join(marks.put(encoder.chunk(message), message) for message in told)
 
 
@@ -41,14 +44,14 @@ def ids_of(stream: bytes) -> list[str]:
 
 def test_every_event_has_an_id_of_its_own() -> None:
     """The role, which comes with the first text, too."""
-    stream = sent({}, messages())
+    stream = sent(ASKED, messages())
     assert stream.count(b"\n\n") == len(ids_of(stream)) == len(set(ids_of(stream))) == 6
     assert stream.startswith(b"id: ")
 
 
 def test_stream_goes_on_after_any_id() -> None:
     """What the service tells again is left out up to the last event that was sent."""
-    stream = sent({}, messages())
+    stream = sent(ASKED, messages())
     for place, event_id in enumerate(ids_of(stream), 1):
         parts = stream.split(b"\n\n")
         rest = sent({"last-event-id": event_id}, messages())
@@ -56,7 +59,7 @@ def test_stream_goes_on_after_any_id() -> None:
 
 
 def test_id_asks_for_the_place_after_its_event() -> None:
-    last = EventId.of({"last-event-id": ids_of(sent({}, messages()))[2]})
+    last = EventId.of({"last-event-id": ids_of(sent(ASKED, messages()))[2]})
     assert last == EventId(b"who", b"at2", 2)
     request = chat_pb2.ChatRequest()
     last.ask(request)
@@ -68,12 +71,12 @@ def test_stream_that_can_t_be_resumed_has_no_ids() -> None:
     told = messages()
     for message in told:
         message.ClearField("stream")
-    assert not ids_of(sent({}, told))
+    assert not ids_of(sent(ASKED, told))
 
 
 @pytest.mark.parametrize(("switch", "has_ids"), [("true", True), ("false", False), ("", False)])
 def test_callers_may_switch_ids(switch: str, has_ids: bool) -> None:  # noqa: FBT001  a row
-    marks = EventMarks({"x-sluice-event-ids": switch}, by_default=False)
+    marks = EventMarks({"x-sluice-event-ids": switch})
     encoder = ChatEncoder()
     stream = b"".join(marks.put(encoder.chunk(message), message) for message in messages())
     assert bool(ids_of(stream)) is has_ids
@@ -93,7 +96,7 @@ def test_callers_may_switch_ids(switch: str, has_ids: bool) -> None:  # noqa: FB
 )
 def test_broken_headers_are_refused_by_their_names(headers: dict[str, str]) -> None:
     with pytest.raises(Failure) as caught:
-        EventMarks(headers, by_default=True)
+        EventMarks(headers)
     assert (caught.value.status, caught.value.field) == (400, *headers)
 
 

@@ -63,7 +63,8 @@ def script(service: fakes.FakeService, *tries: Try) -> None:
 
 
 async def stream(gateway: Gateway) -> str:
-    answer = await gateway.chat(stream=True, stream_options={"include_usage": True})
+    body = chat_body(stream=True, stream_options={"include_usage": True})
+    answer = await gateway.http.post("/v1/chat/completions", json=body, headers={"x-sluice-event-ids": "true"})
     assert answer.status_code == 200
     return answer.text
 

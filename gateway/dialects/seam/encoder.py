@@ -22,10 +22,7 @@ class Encoder(Protocol):
 
     @property
     def ping(self) -> bytes:
-        """What goes out while a stream is silent; nothing where the dialect's clients raise on lines that aren't data.
-
-        There its events have no ids either, unless the caller asks for them.
-        """
+        """What goes out while a stream is silent; nothing where clients raise on lines that aren't data."""
 
     def chunk(self, event: Any) -> bytes:
         """What goes out for one event: whole SSE events, or nothing."""
