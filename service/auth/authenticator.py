@@ -30,7 +30,11 @@ _log = logging.getLogger(__name__)
 class Authenticator:
     """Tells who calls."""
 
-    def __init__(self, settings: AuthSettings, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        settings: AuthSettings,
+        clock: Callable[[], float] = time.time,  # noqa: TID251  keys expire by the date
+    ) -> None:
         """`clock` gives seconds since the epoch. Raises KeysError or SignersError for a file that can't be used."""
         self._clock = clock
         self._file: WatchedFile[list[KeyEntry]] | None = None

@@ -59,13 +59,14 @@ async def test_the_runner_drains_all() -> None:
     assert load.num(DONE) - num_before > load.num_callers  # it served on for a while
 
 
-@pytest.mark.timeout(300)  # four processes start twice
-async def test_replicas_are_restarted_without_a_loss() -> None:
+@pytest.mark.timeout(600)  # four processes start twice, or five times
+@pytest.mark.parametrize("num_rounds", [1, pytest.param(4, marks=pytest.mark.soak)])
+async def test_replicas_are_restarted_without_a_loss(num_rounds: int) -> None:
     """SIGTERM, and a new process, of one gateway and one service after the other: no request is lost or refused."""
     with Replicas() as replicas:
         load = Load(replicas.door, num_callers=8)
         async with under(load):
-            for pair in (("gateway-1", "service-1"), ("gateway-2", "service-2")):
+            for pair in (("gateway-1", "service-1"), ("gateway-2", "service-2")) * num_rounds:
                 codes = await asyncio.gather(*(asyncio.to_thread(replicas.restart, name) for name in pair))
                 assert codes == [0, 0]
     print(f"{load.outcomes.total()} requests")  # noqa: T201 a figure of docs/reliability.md
