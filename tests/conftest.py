@@ -14,8 +14,15 @@ SLOW_FIXTURES = {"stack", "redis", "shared_redis"}  # the whole product; a Redis
 SLOW_FOLDERS = {TESTS / "e2e", TESTS / "clients"}  # they need npm, a browser or environments of other clients
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what is in these folders, and what uses servers of its own; single tests say it by a decorator."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark as slow what is in these folders, and what uses servers of its own; single tests say it by a decorator.
+
+    What is marked `soak` runs only where `-m` names it.
+    """
+    if "soak" not in config.option.markexpr:
+        long = [item for item in items if item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
     for item in items:
         if SLOW_FOLDERS.intersection(item.path.parents) or SLOW_FIXTURES.intersection(
             getattr(item, "fixturenames", ())

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 VERSION: Final = "anthropic-version"  # which every request of its clients has
@@ -29,4 +28,5 @@ def _when(duration: bytes) -> bytes:
     if (parts := _DURATION.fullmatch(duration)) is not None:
         minutes, rest, milliseconds = (float(part or 0) for part in parts.groups())
         seconds = 60 * minutes + rest + milliseconds / 1000
-    return datetime.fromtimestamp(round(time.time() + seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
+    then = datetime.now(UTC) + timedelta(seconds=seconds)
+    return datetime.fromtimestamp(round(then.timestamp()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
