@@ -1,6 +1,8 @@
 """Who is let in, to what, over gRPC."""
 
+import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +20,7 @@ from service.interceptors.auth import SCOPES, credential
 from service.server import SERVICES, Server, StartError
 from service.telemetry import Telemetry
 from tests.engine.fakes import until
+from tests.service.auth.issuers import AUTH, Signer, key_set
 from tests.service.auth.key_files import write
 from tests.service.fakes import Running, refused, request, running, settings_of
 
@@ -150,6 +153,48 @@ async def test_keys_are_read_again_while_serving(path: Path, caplog: pytest.LogC
             assert refusal == "INVALID_KEY"
         assert await outcome(run.chat.Chat(request(), metadata=first)) == "INVALID_KEY"
     assert sum("can't be used" in record.message for record in caplog.records) == 1
+
+
+async def test_tokens_and_keys_side_by_side(path: Path, tmp_path: Path) -> None:
+    """Both are let in, each by its own rules; where there is no key set, a token is no key."""
+    keys, signer, place = write(path, team={}), Signer("one"), tmp_path / "jwks.json"
+    await asyncio.to_thread(place.write_text, key_set(signer))
+    good = signer.token(scope="generate")
+    async with running(auth={"keys_file": path, "jwks": str(place), **AUTH}) as run:
+        for credential_ in (keys["team"], good):
+            assert (await run.chat.Chat(request(), metadata=bearing(credential_))).choices
+        for token, reason in (
+            (signer.token(aud="other"), "INVALID_TOKEN"),
+            (signer.token(exp=time.time() - 60), "EXPIRED_TOKEN"),
+            (Signer("two").token(), "INVALID_TOKEN"),
+            (signer.token(scope="embed"), "SCOPE_MISSING"),
+        ):
+            assert await outcome(run.chat.Chat(request(), metadata=bearing(token))) == reason
+    async with running(auth={"keys_file": path}) as run:
+        assert await outcome(run.chat.Chat(request(), metadata=bearing(good))) == "INVALID_KEY"
+
+
+async def test_call_marked_by_an_open_gateway_needs_keys(path: Path) -> None:
+    """A service without keys refuses it; one with keys takes it as any other."""
+    mark = ("x-sluice-auth", "required")
+    async with running() as run:
+        assert await outcome(run.chat.Chat(request(), metadata=(mark,))) == "AUTH_OFF"
+        assert await outcome(run.chat.Chat(request())) is None
+    async with guarded(path, team={}) as (run, keys):
+        assert await outcome(run.chat.Chat(request(), metadata=(mark, *bearing(keys["team"])))) is None
+
+
+async def test_named_scope_is_needed_besides(path: Path) -> None:
+    """The gateway asks so for a page's scope; one that doesn't exist nobody has."""
+    async with guarded(path, team={}, operator={"scopes": ["metrics"]}) as (run, keys):
+        for key_id, scope, reason in (
+            ("team", "metrics", "SCOPE_MISSING"),
+            ("operator", "metrics", None),
+            ("operator", "nonsense", "SCOPE_MISSING"),
+        ):
+            metadata = (("x-sluice-scope", scope), *bearing(keys[key_id]))
+            call = run.models.ListModels(model_pb2.ListModelsRequest(), metadata=metadata)
+            assert await outcome(call) == reason
 
 
 def spoil(path: Path) -> None:
