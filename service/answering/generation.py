@@ -125,7 +125,8 @@ async def _parts(
             yield answer.begin()
             async for output in outputs:
                 has_tokens = True
-                yield await answer.read(output)
+                for part in await answer.read(output):
+                    yield part
     except Exception:
         if has_tokens:
             yield answer.break_off()

@@ -37,6 +37,8 @@ class Rendering(Generic[Message]):
         self._renderer = renderer
         self._observation = observation
         self.requests = prepared.requests
+        self._lacks_prompt = {index for index, each in enumerate(self.requests) if each.prompt_logprobs is not None}
+        self._early: list[GenerationOutput] = []
         self._n = prepared.requests[0].n
         self._started = _started(model, prepared, identity)
         if point is not None:
@@ -47,8 +49,24 @@ class Rendering(Generic[Message]):
         """What the outputs so far cost."""
         return self._reader.usage()
 
-    async def read(self, output: GenerationOutput) -> Part[Message]:
-        """What an output adds; a long prompt's logprobs are written by another thread."""
+    async def read(self, output: GenerationOutput) -> list[Part[Message]]:
+        """What an output adds.
+
+        The prompt's logprobs come with its first choice, and stand at the beginning of each: the others wait for them.
+        """
+        prompt_index = output.request_index
+        if prompt_index not in self._lacks_prompt:
+            return [await self._part(output)]
+        if output.choice_index:
+            self._early.append(output)
+            return []
+        self._lacks_prompt.remove(prompt_index)
+        waiting = [each for each in self._early if each.request_index == prompt_index]
+        self._early = [each for each in self._early if each.request_index != prompt_index]
+        return [await self._part(each) for each in (output, *waiting)]
+
+    async def _part(self, output: GenerationOutput) -> Part[Message]:
+        """A long prompt's logprobs are written by another thread."""
         if len(output.prompt_logprobs) > _MAX_PROMPT_LOGPROBS:
             messages = await asyncio.to_thread(self._read, output)
         else:

@@ -1,0 +1,160 @@
+"""Streams of each dialect that go on after any event's id, through Envoy."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.stack import Stack
+
+Event = dict[str, str]
+NUM_CUTS = 6
+COMMON: dict[str, Any] = {"model": "sluice-demo", "stream": True, "seed": 5, "temperature": 1.5}
+QUESTION = {"role": "user", "content": "Tell me of the house, the water and the moon."}
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+def events_of(lines: Iterable[str]) -> list[Event]:
+    """The events of a stream, comments left out."""
+    events: list[Event] = [{}]
+    for line in lines:
+        name, _, value = line.partition(":")
+        if line and name:
+            events[-1][name] = value.removeprefix(" ")
+        elif not line and events[-1]:
+            events.append({})
+    return [event for event in events if event]
+
+
+def data_of(events: Iterable[Event]) -> list[Any]:
+    return [json.loads(event["data"]) for event in events if event["data"] != "[DONE]"]
+
+
+def completion(events: list[Event]) -> Any:
+    """Texts and logprobs by choice, with the places of the tokens in the text."""
+    told: dict[int, dict[str, Any]] = {}
+    for chunk in data_of(events):
+        for choice in chunk["choices"]:
+            one = told.setdefault(choice["index"], {"text": "", "ends": []})
+            one["text"] += choice["text"]
+            one["ends"] += [choice["finish_reason"]] if choice["finish_reason"] else []
+            for name, values in (choice["logprobs"] or {}).items():
+                one.setdefault(name, []).extend(values or [])
+    return told, {(chunk["id"], chunk["created"]) for chunk in data_of(events)}, events[-1]["data"]
+
+
+def response(events: list[Event]) -> Any:
+    """All events but deltas as they are, deltas put together; numbers rise by one."""
+    told = data_of(events)
+    assert [each.pop("sequence_number") for each in told] == list(range(len(told)))
+    rest: list[Any] = []
+    for each in told:
+        usage = each.get("response", {}).get("usage") or {}
+        usage.pop("input_tokens_details", None)  # of a prompt that had not begun, what is found in the cache is new
+        if each["type"].endswith(".delta") and rest and rest[-1]["type"] == each["type"]:
+            rest[-1]["delta"] += each["delta"]
+            rest[-1].get("logprobs", []).extend(each.get("logprobs", []))
+        else:
+            rest.append(each)
+    return rest
+
+
+def text_generation(events: list[Event]) -> Any:
+    told = data_of(events)
+    end = told[-1]["details"]
+    return "".join(each["text_output"] for each in told), end["finish_reason"], end["generated_tokens"], told[0]["id"]
+
+
+def chat(events: list[Event]) -> Any:
+    """Roles, texts, reasoning, calls with their ids, usage."""
+    told: dict[Any, Any] = {}
+    for chunk in data_of(events):
+        told[chunk["id"], chunk["created"]] = chunk.get("usage")
+        for choice in chunk["choices"]:
+            delta = dict(choice["delta"])
+            for call in delta.pop("tool_calls", None) or []:
+                place = (choice["index"], "call", call["index"])
+                told[place] = told.get(place, "") + call.get("id", "") + call["function"]["arguments"]
+            for name, value in delta.items():
+                told[choice["index"], name] = told.get((choice["index"], name), "") + (value or "")
+            if choice["finish_reason"]:
+                told[choice["index"], "end"] = choice["finish_reason"]
+    return told, events[-1]["data"]
+
+
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}]
+CASES: dict[str, tuple[str, dict[str, Any], Callable[[list[Event]], Any]]] = {
+    "chat": (
+        "/v1/chat/completions",
+        {"messages": [QUESTION], "tools": TOOLS, "tool_choice": "required", "n": 2, "max_tokens": 60},
+        chat,
+    ),
+    "completion": (
+        "/v1/completions",
+        {"prompt": ["The house", "The moon"], "n": 2, "logprobs": 2, "echo": True, "max_tokens": 30},
+        completion,
+    ),
+    "response": (
+        "/v1/responses",
+        {"input": "Tell me of the house.", "max_output_tokens": 40, "top_logprobs": 1},
+        response,
+    ),
+    "response that calls": (
+        "/v1/responses",
+        {
+            "input": "Tell me of the house.",
+            "tools": [{"type": "function", "name": "weather", "parameters": PARAMETERS}],
+            "tool_choice": "required",
+        },
+        response,
+    ),
+    "databricks": (
+        "/serving-endpoints/sluice-demo/invocations",
+        {"messages": [QUESTION], "max_tokens": 50, "stream_options": {"include_usage": True}},
+        chat,
+    ),
+    "azure": ("/chat/completions?api-version=2024-05-01-preview", {"messages": [QUESTION], "max_tokens": 50}, chat),
+    "mindie": (
+        "/v2/models/sluice-demo/generate_stream",
+        {
+            "text_input": "The house",
+            "parameters": {"max_new_tokens": 40, "details": True, "do_sample": True, "seed": 5},
+        },
+        text_generation,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_stream_goes_on_after_any_event(stack: Stack, name: str) -> None:
+    """What was read and what follows are together what a stream that didn't break has told."""
+    path, fields, fold = CASES[name]
+    body = fields if name == "mindie" else COMMON | fields
+    headers = {"x-sluice-event-ids": "true"} if name in {"azure", "databricks"} else {}
+    draw = random.Random(name)
+    async with httpx.AsyncClient(base_url=stack.door, timeout=100) as http:
+
+        async def read(**more: str) -> list[Event]:
+            async with http.stream("POST", path, json=body, headers=headers | more) as answer:
+                lines = [line async for line in answer.aiter_lines()]
+                assert answer.status_code == 200, lines
+                return events_of(lines)
+
+        events = await read()
+        assert len({event["id"] for event in events}) == len(events)
+        for cut in [1, *(draw.randint(2, len(events) - 1) for _ in range(NUM_CUTS))]:
+            joined = events[:cut] + await read(**{"last-event-id": events[cut - 1]["id"]})
+            assert fold(joined) == fold(events), cut
+
+
+async def test_streams_of_azure_have_no_ids_by_themselves(stack: Stack) -> None:
+    """Its client raises on lines that aren't data."""
+    async with httpx.AsyncClient(base_url=stack.door, timeout=100) as http:
+        body = COMMON | {"messages": [QUESTION], "max_tokens": 5}
+        answer = await http.post("/chat/completions?api-version=2024-05-01-preview", json=body)
+    assert all("id" not in event for event in events_of(answer.text.splitlines()))
