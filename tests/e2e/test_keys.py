@@ -256,6 +256,60 @@ def test_openais_sdk_raises_its_own_errors(guarded: Guarded) -> None:
         assert [model.id for model in asking.models.list()] == [MODEL]
 
 
+# What each vendor's client, in an environment of its own, does with a key: (how it asks, what it raises).
+SDKS = {
+    "azure": (
+        """
+from azure.ai.inference import ChatCompletionsClient
+from azure.ai.inference.models import UserMessage
+from azure.core.credentials import AzureKeyCredential
+ask = lambda url, key: ChatCompletionsClient(url, AzureKeyCredential(key), retry_total=0).complete(
+    messages=[UserMessage("Hello!")], model="sluice-demo", max_tokens=4)
+""",
+        ["none", "ClientAuthenticationError", "HttpResponseError"],
+    ),
+    "databricks": (
+        """
+from databricks.sdk import WorkspaceClient
+from databricks.sdk.config import Config
+from databricks.sdk.service.serving import ChatMessage, ChatMessageRole
+ask = lambda url, key: WorkspaceClient(config=Config(host=url, token=key, retry_timeout_seconds=3)) \\
+    .serving_endpoints.query("sluice-demo", messages=[ChatMessage(role=ChatMessageRole.USER, content="Hello!")],
+                             max_tokens=4)
+""",
+        ["none", "Unauthenticated", "PermissionDenied"],
+    ),
+    "anthropic": (
+        """
+from anthropic import Anthropic
+ask = lambda url, key: Anthropic(base_url=url, api_key=key, max_retries=0).messages.create(
+    model="sluice-demo", max_tokens=4, messages=[{"role": "user", "content": "Hello!"}])
+""",
+        ["none", "AuthenticationError", "PermissionDeniedError"],
+    ),
+}
+ASK_WITH_EACH = """
+import sys
+for key in sys.argv[2:]:
+    try:
+        ask(sys.argv[1], key)
+        print("none")
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize("vendor", SDKS)
+def test_vendors_clients_raise_their_own_errors(guarded: Guarded, vendor: str) -> None:
+    """A good key answers, a wrong one and one without the scope are the client's exceptions for 401 and 403."""
+    script, raised = SDKS[vendor]
+    keys = [guarded.keys["team"], new_key("team"), guarded.keys["embedder"]]
+    python = ROOT / ".venvs" / vendor / "bin" / "python"
+    command = [str(python), "-W", "ignore", "-c", script + ASK_WITH_EACH, guarded.base, *keys]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.split() == raised, done.stderr
+
+
 def reason_of(error: Any) -> str:
     """The reason in the details of a call's error."""
     status = status_pb2.Status.FromString(dict(error.trailing_metadata())["grpc-status-details-bin"])
