@@ -18,7 +18,7 @@ from process.settings import read_settings
 from process.stop import Stop
 from service.config import PROGRAM, ModelSettings, Settings
 from service.engine.port import StepObserver
-from service.engine.settle import settle
+from service.engine.settle import bound_primitives, settle
 from service.engine.worker_process import start_ahead
 from service.generation.errors import ModelLoadError
 from service.loading import load_model
@@ -41,6 +41,7 @@ def main(load: LoadModel = load_from_folder) -> None:
     except ConfigError as error:
         exit_with(PROGRAM, error, 2)
     configure_logs(settings.log_level, call_context)
+    bound_primitives()  # here, so that the engines' processes have it from the beginning
     if load is load_from_folder:
         start_ahead(sum(model.engine.worker == "process" for model in settings.served_models() if model.engine))
     try:

@@ -61,10 +61,16 @@ class Answering:
                 folding.add(message)
                 num_bytes += message.ByteSize()
                 if num_bytes > self._max_answer_bytes:
-                    num_bytes = folding.response.ByteSize()  # less than the messages, some of which say things again
-                    if num_bytes > self._max_answer_bytes:
-                        raise InvalidRequest("logprobs", _TOO_LARGE.format(self._max_answer_bytes))
+                    num_bytes = self._size(folding.response)  # less than the messages, some of which say things again
+        self._size(folding.response)
         return folding.response
+
+    def _size(self, answer: Answer) -> int:
+        """In bytes. Raises InvalidRequest for too many."""
+        num_bytes = answer.ByteSize()
+        if num_bytes > self._max_answer_bytes:
+            raise InvalidRequest("logprobs", _TOO_LARGE.format(self._max_answer_bytes))
+        return num_bytes
 
     async def stream(
         self, kind: Kind[Request, Message, Answer], request: Request, context: Context

@@ -4,6 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
+
+_NUM_PRIMITIVES = 8  # as many as a step of a model has kinds of products
+
+
+def bound_primitives() -> None:
+    """Keep few of oneDNN's compiled products, unless the environment says how many; to be called before torch is used.
+
+    It makes one for each number of rows, and keeps 1,024 by default: hundreds of megabytes after minutes of batches
+    that are of another size each step.
+    """
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_NUM_PRIMITIVES))
 
 
 def settle() -> None:

@@ -142,3 +142,15 @@ async def test_stream_chat_merges_for_a_slow_reader() -> None:
         events = [event async for event in rest_of(call)]
     assert text_of(events) == text
     assert len(events) < len(text)
+
+
+async def test_a_whole_answer_above_the_largest_message_is_refused_by_its_reason() -> None:
+    """It frees what it held; streamed, the same request is answered."""
+    words = ["words " * 9] * 4
+    async with running(ScriptedRunner(*words), max_response_bytes=250) as run:
+        refusal = await refused(run.chat.Chat(request(n=4)))
+        assert refusal.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert refusal.text.startswith("logprobs: the answer has more than 250 bytes, which is the limit;")
+        await run.until_idle()
+        events = [event async for event in run.chat.StreamChat(request(n=4))]
+    assert kinds_of(events)[-1] == "completed"

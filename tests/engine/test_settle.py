@@ -1,0 +1,23 @@
+"""What a process does about memory that libraries would keep."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from service.engine.settle import bound_primitives
+
+NAME = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "8"), ("200", "200")])
+def test_few_primitives_are_kept_unless_the_environment_says_how_many(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, found: str
+) -> None:
+    monkeypatch.delenv(NAME, raising=False)
+    if given is not None:
+        monkeypatch.setenv(NAME, given)
+    bound_primitives()
+    assert os.environ[NAME] == found
+    monkeypatch.setenv(NAME, "")  # so that it is taken back as it was
