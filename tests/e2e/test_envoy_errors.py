@@ -25,6 +25,7 @@ from tests.e2e.test_chat import grpc_request
 PATHS = [
     "/v1/chat/completions",
     "/v1/messages?beta=true",
+    "/v1/messages?beta=true",
     "/openai/deployments/sluice-demo/chat/completions?api-version=2024-10-21",
     "/chat/completions?api-version=2024-05-01-preview",
     "/serving-endpoints/sluice-demo/invocations",
@@ -65,6 +66,12 @@ def health(target: str, entries: list[tuple[str, str]] | None = None) -> str:
         return "OK"
 
 
+def with_id(body: bytes, answer: httpx.Response) -> dict[str, Any]:
+    """A body with the answer's own request id, if its dialect has a place for one."""
+    expected: dict[str, Any] = json.loads(body)
+    return expected | ({"request_id": answer.headers["x-request-id"]} if "request_id" in expected else {})
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_its_errors_are_the_dialects(closed_door: Door, path: str) -> None:
     """503 has the body that the gateway would have sent, and says when to come back."""
@@ -72,8 +79,15 @@ def test_its_errors_are_the_dialects(closed_door: Door, path: str) -> None:
     expected = told(path, answer, Failure(503, Reason.UNAVAILABLE, "the service is not available"))
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.headers["content-type"] == "application/json"
-    assert answer.json() == json.loads(expected.body)
+    assert answer.json() == with_id(expected.body, answer)
     assert [answer.headers[name.decode()] for name, _ in expected.headers] == [v.decode() for _, v in expected.headers]
+
+
+def test_each_surface_is_tried() -> None:
+    """A dialect that is new has a path here."""
+    tried = [path.partition("?")[0] for path in PATHS]
+    surfaces = [surface for surface in SURFACES if surface.prefixes]
+    assert all(any(path.startswith(tuple(surface.prefixes)) for path in tried) for surface in surfaces)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -82,7 +96,7 @@ def test_a_body_that_is_too_large_for_it(stack: Stack, path: str) -> None:
     answer = httpx.post(stack.door + path, content=TOO_LARGE)
     expected = told(path, answer, Failure(413, Reason.BODY_TOO_LARGE, "the request exceeds the limit of 21 MiB"))
     assert answer.status_code == 413
-    assert answer.json() == json.loads(expected.body)
+    assert answer.json() == with_id(expected.body, answer)
 
 
 def test_grpc_callers_get_a_status(stack: Stack, closed_door: Door) -> None:
