@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from service.constraints.grammar import ToolRules, tool_grammar
 from service.engine.tokenizer import Tokenizer
-from service.generation.constraint import Constraint, Grammar, ReasoningMarkers
+from service.generation.constraint import Constraint, Grammar, ReasoningMarkers, ReasoningStart
 from service.generation.conversation import Conversation, ToolMode
 from service.generation.errors import InvalidRequest, UnsupportedFeature
 from service.output.choice import AnswerForm
@@ -80,7 +80,7 @@ class ChatModel:
         that are no schema.
         """
         rules = self._tool_rules(conversation)
-        start = self._effort.start(prompt.text)
+        start = ReasoningStart.NONE if conversation.continues else self._effort.start(prompt.text)
         grammar = self._grammar(rules, content)
         limit = self._effort.limit(
             conversation.reasoning_effort,

@@ -42,6 +42,7 @@ def to_conversation(request: chat_pb2.ChatRequest) -> Conversation:
         parallel_tool_calls=not request.HasField("parallel_tool_calls") or request.parallel_tool_calls,
         reasoning_effort=to_reasoning_effort(request.reasoning_effort),
         reasoning_budget=request.reasoning_budget if request.HasField("reasoning_budget") else None,
+        continues=request.continue_final_message,
     )
 
 

@@ -115,10 +115,10 @@ class ReasoningEffort(enum.Enum):
 class Conversation:
     """Messages to answer. `reasoning_effort` None leaves it to the model's chat template.
 
-    `reasoning_budget` is the tokens of reasoning at most; None leaves it to the effort.
-
-    `template_field` is what in the request asks for the chat template. `cuts_text` lets a truncated conversation lose
-    the beginning of its last message's text, not its oldest messages.
+    `reasoning_budget` is the tokens of reasoning at most; None leaves it to the effort. `continues` lets the answer go
+    on where the last message's text ends, in place of a turn of its own. `template_field` is what in the request asks
+    for the chat template. `cuts_text` lets a truncated conversation lose the beginning of its last message's text, not
+    its oldest messages.
     """
 
     messages: Sequence[Message]
@@ -127,6 +127,7 @@ class Conversation:
     parallel_tool_calls: bool = True
     reasoning_effort: ReasoningEffort | None = None
     reasoning_budget: int | None = None
+    continues: bool = False
     field: str = "messages"
     template_field: str = "model"
     cuts_text: bool = False

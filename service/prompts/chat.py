@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import ReasoningMarkers
 from service.generation.conversation import Conversation, Message
-from service.generation.errors import TemplateRefused
+from service.generation.errors import TemplateRefused, UnsupportedFeature
 from service.prompts.control_tokens import ControlTokens
 from service.prompts.template import ChatTemplate
 from service.prompts.template_input import template_messages, template_tools
@@ -98,16 +98,22 @@ class ChatPrompts:
         )
         tools = template_tools(conversation.tools) if with_tools else None
         marks = self.control_tokens.draw_marks([plain, tools], conversation.field)
+        marked = self.control_tokens.mark(plain, marks)
+        if conversation.continues:
+            marked[-1]["content"] += marks.end
+            variables = variables | {"add_generation_prompt": False}
         try:
             text = self._template.render(
-                self.control_tokens.mark(plain, marks),
-                self.control_tokens.mark(tools, marks),
-                variables,
-                field=conversation.field,
+                marked, self.control_tokens.mark(tools, marks), variables, field=conversation.field
             )
         except TemplateRefused as error:
             words = re.sub("|".join(marks), "", error.message)
             raise TemplateRefused(error.field, words) from error
+        if conversation.continues:
+            text, found, _ = text.rpartition(marks.end)
+            if not found:
+                words = "the model's chat template doesn't show the end of the last message"
+                raise UnsupportedFeature("continue_final_message", words)
         if room is not None:
             room.check_length(len(text) - sum(map(text.count, marks)), conversation.field)
         return RenderedPrompt(text, self.control_tokens.encode(text, marks))

@@ -3,7 +3,7 @@
 Each control token that is spelled in a caller's string is put between two marks before the chat template sees it, and
 what stands between two marks of the rendered text is encoded as plain text.
 
-The marks are two characters from a private-use plane, drawn anew for each render among those that its input doesn't
+The marks are characters from a private-use plane, drawn anew for each render among those that its input doesn't
 have, so that nobody can forge one and no character of the input is lost. A template that cuts a string apart leaves
 single marks behind; they still keep the text on their two sides from joining into a token.
 """
@@ -25,10 +25,14 @@ _MAX_TRIALS = 4096  # of marks: whoever spells more of them means harm
 
 
 class Marks(NamedTuple):
-    """What stands before and after a control token that a caller spelled; `close` alone keeps its two sides apart."""
+    """What stands before and after a control token that a caller spelled; `close` alone keeps its two sides apart.
+
+    `end` may be put where a prompt is to be cut.
+    """
 
     open: str
     close: str
+    end: str
 
 
 class ControlTokens:
@@ -56,8 +60,8 @@ class ControlTokens:
         """
         text = "\0".join(_strings(value))
         marks = map(chr, _PRIVATE_USE[:_MAX_TRIALS])
-        unused = [*islice((mark for mark in marks if not any(form in text for form in (mark, *_escaped(mark)))), 2)]
-        if len(unused) < 2:
+        unused = [*islice((mark for mark in marks if not any(form in text for form in (mark, *_escaped(mark)))), 3)]
+        if len(unused) < 3:
             raise InvalidRequest(field, f"must not have all characters from U+{_PRIVATE_USE[0]:X} on")
         return Marks(*unused)
 

@@ -89,6 +89,8 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             messages=turns.messages,
             tools=[to_tool(tool, f"tools.{i}") for i, tool in enumerate(self.tools or ())],
         )
+        if turns.is_open:
+            request.continue_final_message = True
         if self.tool_choice is not None:
             request.tool_choice.CopyFrom(to_tool_choice(self.tool_choice))
         if (parallel := is_parallel(self.tool_choice)) is not None:

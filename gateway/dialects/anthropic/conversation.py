@@ -59,6 +59,12 @@ class Turns:
         if system:
             self._say(content_pb2.ROLE_SYSTEM, "system", system, "system")
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the assistant has the last word, which an answer goes on with."""
+        last = self.messages[-1] if self.messages else content_pb2.Message()
+        return last.role == content_pb2.ROLE_ASSISTANT and not last.tool_calls
+
     def add(self, message: TurnMessage, path: str) -> None:
         """Take the next message. Raises Failure naming `path` for a block that has no place in it."""
         if message.role == "assistant":

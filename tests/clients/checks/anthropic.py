@@ -71,6 +71,16 @@ def check_answer_is_sent_back(url: str, _: str) -> None:
     assert len({second.content[0].text for second in seconds}) == 1
 
 
+def check_last_message_is_continued(url: str, _: str) -> None:
+    """The first half of an answer, sent back as the assistant's last word, is answered by the second."""
+    messages = client(url).messages
+    whole: Any = messages.create(messages=QUESTION, **GREEDY).content[0]
+    half = whole.text[: len(whole.text) // 2].rpartition(" ")[0]
+    assert half
+    rest: Any = messages.create(messages=[*QUESTION, {"role": "assistant", "content": half}], **GREEDY).content[0]
+    assert half + rest.text == whole.text
+
+
 def check_stream_helper(url: str, _: str) -> None:
     """`messages.stream` gives text by pieces and the whole message, which is the unstreamed one."""
     messages = client(url).messages

@@ -297,6 +297,16 @@ def test_fields_have_the_callers_names(path: str, name: str) -> None:
     assert parse_count(arrival).caller_name(f"chat.{path}") == name
 
 
+@pytest.mark.parametrize(
+    ("said", "continues"),
+    [([HI], False), ([HI, {"role": "assistant", "content": "I"}], True), ([HI, CALLED], False),
+     ([HI, {"role": "assistant", "content": []}], True)],
+)  # fmt: skip
+def test_last_word_of_the_assistant_is_continued(said: list[dict[str, Any]], *, continues: bool) -> None:
+    """Unless it is a call, which waits for its result."""
+    assert parse(messages=said).request.continue_final_message == continues
+
+
 def test_older_name_of_the_format() -> None:
     """`output_format` is `output_config.format`, also in errors."""
     call = parse(output_format={"type": "json_schema", "schema": SCHEMA})

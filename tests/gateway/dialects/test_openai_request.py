@@ -15,7 +15,7 @@ from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.translator import ParsedRequest
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-ELSEWHERE = {"reasoning_budget", "resume"}  # fields that only other doors have
+ELSEWHERE = {"continue_final_message", "reasoning_budget", "resume"}  # fields that only other doors have
 
 
 def parse(**fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:

@@ -50,6 +50,7 @@ def test_every_field_is_asked() -> None:
         "parallelToolCalls": False,
         "reasoningEffort": "REASONING_EFFORT_HIGH",
         "reasoningBudget": 1024,
+        "continueFinalMessage": True,
         "serving": {
             "priority": -3,
             "cacheSalt": "s",
@@ -68,6 +69,7 @@ def test_every_field_is_asked() -> None:
         parallel_tool_calls=False,
         reasoning_effort=ReasoningEffort.HIGH,
         reasoning_budget=1024,
+        continues=True,
     )
     assert to_answer_request(request) == AnswerRequest(
         model="m",

@@ -7,13 +7,22 @@ import time
 
 import pytest
 
-from service.generation.conversation import FunctionCall, Role
-from service.generation.errors import PromptTooLong, TemplateRefused
+from service.generation.conversation import FunctionCall, ReasoningEffort, Role
+from service.generation.errors import PromptTooLong, TemplateRefused, UnsupportedFeature
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.preparation import Preparation
 from tests.engine.constraints.fakes import ADDED, END, token_id
 from tests.service.output.fakes import outputs_of
-from tests.service.preparation.fakes import END_ID, TOKENIZER, chat, preparation_of, prompt_of, reader_of, request_of
+from tests.service.preparation.fakes import (
+    END_ID,
+    TOKENIZER,
+    answer_to,
+    chat,
+    preparation_of,
+    prompt_of,
+    reader_of,
+    request_of,
+)
 from tests.service.preparation.tools import function
 from tests.service.prompts.fakes import message, user
 
@@ -50,6 +59,33 @@ async def test_generation_has_what_the_request_asks_for(preparation: Preparation
     plain = request_of(await preparation.prepare(chat(logprobs=LogprobsOptions()), "r"))
     assert (plain.n, plain.logprobs, plain.deadline) == (1, LogprobsOptions(0), None)
     assert request_of(await preparation.prepare(chat(), "r")).logprobs is None
+
+
+@pytest.mark.parametrize("text", ["I am", " I\n", "", "a<|im_end|>b", "<|im_"])
+@pytest.mark.parametrize("effort", [None, ReasoningEffort.HIGH])
+async def test_answer_goes_on_where_the_last_message_ends(
+    preparation: Preparation, text: str, effort: ReasoningEffort | None
+) -> None:
+    """No end of the turn, no new one and no reasoning; the text is whole, and no control token."""
+    said = (user("hello"), message(Role.ASSISTANT, text))
+    prepared = await preparation.prepare(chat(*said, continues=True, reasoning_effort=effort), "r")
+    closed = prompt_of(await preparation.prepare(chat(*said), "r"))
+    assert closed.startswith(prompt_of(prepared) + "<|im_end|>")
+    assert prompt_of(prepared).endswith(f"assistant\n{text}")
+    ended = request_of(prepared).prompt_token_ids.count(token_id(TOKENIZER, "<|im_end|>"))
+    assert ended == 2  # the system's turn and the user's
+    assert request_of(prepared).constraint is None
+    assert answer_to(prepared, "<think>so</think>").text == "<think>so</think>"
+
+
+@pytest.mark.parametrize("source", ["{{ messages[0].content }}", "{{ messages | tojson(ensure_ascii=True) }}"])
+async def test_template_that_does_not_show_the_end_of_the_last_message(source: str) -> None:
+    """What can't be continued is refused by the field that asks for it."""
+    preparation = preparation_of(source)
+    with pytest.raises(UnsupportedFeature) as caught:
+        await preparation.prepare(chat(user("a"), message(Role.ASSISTANT, "b"), continues=True), "r")
+    assert caught.value.field == "continue_final_message"
+    preparation.close()
 
 
 @pytest.mark.parametrize("token", [END, *ADDED])

@@ -146,5 +146,5 @@ def test_text_that_has_every_mark_is_refused(form: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"U\+F0000") as refusal:
         CONTROL.draw_marks([{"role": "user", "content": "".join(plane)}])
     assert refusal.value.field == "messages"
-    marks = CONTROL.draw_marks([{"role": "user", "content": "".join(plane[:-2])}])
-    assert [ord(mark) for mark in marks] == [0xF0000 + 4094, 0xF0000 + 4095]
+    marks = CONTROL.draw_marks([{"role": "user", "content": "".join(plane[:-3])}])
+    assert [ord(mark) for mark in marks] == [0xF0000 + 4093, 0xF0000 + 4094, 0xF0000 + 4095]
