@@ -202,10 +202,12 @@ def test_openai_client_waits_as_long_as_it_is_told(guarded: Guarded) -> None:
         texts = ["word " * 58] * 48  # 60 tokens each
         used = client.embeddings.create(model=ENCODER, input=texts).usage.prompt_tokens
         assert 2700 <= used <= 3000
-        seen.clear()
         answer = client.embeddings.with_raw_response.create(model=ENCODER, input=["word " * 58] * 6)
-    assert [status for status, _ in seen] == [429, 200]
-    assert int(seen[0][1] or 0) > 0
+        while 429 not in dict(seen):  # on a slow machine enough has come in meanwhile
+            answer = client.embeddings.with_raw_response.create(model=ENCODER, input=["word " * 58] * 6)
+    assert [status for status, _ in seen[-2:]] == [429, 200]
+    assert [status for status, _ in seen].count(429) == 1
+    assert int(seen[-2][1] or 0) > 0
     assert answer.headers["x-ratelimit-limit-tokens"] == "3000"
     assert answer.headers["x-ratelimit-remaining-tokens"] == answer.headers["x-ratelimit-remaining-input-tokens"]
 
@@ -228,22 +230,6 @@ def test_hang_up_frees_the_place(guarded: Guarded, *, after_first_token: bool) -
     while guarded.post("one", "/v1/chat/completions", CHAT).status_code != 200:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def test_a_stream_outlasts_its_service_though_its_place_is_the_only_one(guarded: Guarded) -> None:
-    """Redis holds the dead service's place for a while; the stream goes on when that is over."""
-    long = {**CHAT, "max_tokens": 1000, "ignore_eos": True, "stream": True}
-    url, headers = f"{guarded.stack.door}/v1/chat/completions", guarded.bearing("one")
-    pid = guarded.stack.children()["service"]
-    with httpx.Client(timeout=TIMEOUT_S) as client, client.stream("POST", url, json=long, headers=headers) as answer:
-        lines = answer.iter_lines()
-        while '"content":"' not in next(lines).replace('"content":""', ""):
-            pass
-        os.kill(pid, signal.SIGKILL)
-        rest = [line for line in lines if line.startswith("data: ")]
-    assert rest[-1] == "data: [DONE]"
-    assert json.loads(rest[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
-    assert guarded.stack.children()["service"] != pid
 
 
 def test_grpc_callers_see_the_same(guarded: Guarded) -> None:
@@ -294,3 +280,19 @@ def test_callers_are_served_while_redis_is_away(guarded: Guarded) -> None:
     assert statuses() == [200, 200, 429]
     assert guarded.stack.output.count("the quota store is lost") == 1
     assert guarded.stack.output.count("the quota store is back") == 1
+
+
+def test_a_stream_outlasts_its_service_though_its_place_is_the_only_one(guarded: Guarded) -> None:
+    """Redis holds the dead service's place for a while; the stream goes on when that is over."""
+    long = {**CHAT, "max_tokens": 1000, "ignore_eos": True, "stream": True}
+    url, headers = f"{guarded.stack.door}/v1/chat/completions", guarded.bearing("one")
+    pid = guarded.stack.children()["service"]
+    with httpx.Client(timeout=TIMEOUT_S) as client, client.stream("POST", url, json=long, headers=headers) as answer:
+        lines = answer.iter_lines()
+        while '"content":"' not in next(lines).replace('"content":""', ""):
+            pass
+        os.kill(pid, signal.SIGKILL)
+        rest = [line for line in lines if line.startswith("data: ")]
+    assert rest[-1] == "data: [DONE]"
+    assert json.loads(rest[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
+    assert guarded.stack.children()["service"] != pid
