@@ -53,9 +53,14 @@ class Door:
              "-l", "warning", "--file-flush-interval-msec", "50"],
             stdout=log, stderr=subprocess.STDOUT,
         )  # fmt: skip
-        self.until(self._is_live)
-        if healthy:
-            self.until_healthy("service", "gateway")
+        try:
+            self.until(self._is_live)
+            if healthy:
+                self.until_healthy("service", "gateway")
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
 
     def __enter__(self) -> Self:
         return self
