@@ -1,5 +1,6 @@
 """The whole product as `make run` starts it, on free ports of the loopback address."""
 
+import contextlib
 import os
 import re
 import signal
@@ -31,11 +32,11 @@ def free_ports(count: int) -> list[int]:
 
 def child_pids(pid: int) -> list[int]:
     """The children of a process, the oldest first."""
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        return sorted(int(each) for task in tasks for each in (task / "children").read_text().split())
-    except (FileNotFoundError, ProcessLookupError):
-        return []
+    pids: list[int] = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            pids += map(int, children.read_text().split())
+    return sorted(pids)
 
 
 def words_of(pid: int) -> list[str]:

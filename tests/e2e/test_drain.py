@@ -62,7 +62,10 @@ async def test_the_runner_drains_all() -> None:
 @pytest.mark.timeout(600)  # four processes start twice, or five times
 @pytest.mark.parametrize("num_rounds", [1, pytest.param(4, marks=pytest.mark.soak)])
 async def test_replicas_are_restarted_without_a_loss(num_rounds: int) -> None:
-    """SIGTERM, and a new process, of one gateway and one service after the other: no request is lost or refused."""
+    """SIGTERM, and a new process, of one gateway and one service after the other: no request is lost.
+
+    None is refused either but for want of room: half of the replicas have less.
+    """
     with Replicas() as replicas:
         load = Load(replicas.door, num_callers=8)
         async with under(load):
@@ -70,7 +73,9 @@ async def test_replicas_are_restarted_without_a_loss(num_rounds: int) -> None:
                 codes = await asyncio.gather(*(asyncio.to_thread(replicas.restart, name) for name in pair))
                 assert codes == [0, 0]
     print(f"{load.outcomes.total()} requests")  # noqa: T201 a figure of docs/reliability.md
-    assert load.num(DONE) == load.outcomes.total(), load.outcomes
+    crowded = load.num("refused 429") + load.num("refused RESOURCE_EXHAUSTED")
+    assert load.num(DONE) + crowded == load.outcomes.total(), load.outcomes
+    assert crowded * 50 < load.outcomes.total(), load.outcomes
 
 
 async def test_envoy_alone_is_drained() -> None:
