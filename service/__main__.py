@@ -21,10 +21,11 @@ from service.engine.port import StepObserver
 from service.engine.settle import bound_primitives, settle
 from service.engine.worker_process import start_ahead
 from service.generation.errors import ModelLoadError
+from service.listener import StartError
 from service.loading import load_model
 from service.logs import call_context
 from service.registry.models import ServedModel
-from service.server import EngineDied, LoadModel, StartError, serve
+from service.server import EngineDied, LoadModel, serve
 
 
 async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:

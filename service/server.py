@@ -7,38 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import grpc
 from grpc import aio
-from grpc_health.v1 import health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
-from sluice.v1 import (
-    chat_pb2,
-    chat_pb2_grpc,
-    completion_pb2,
-    completion_pb2_grpc,
-    embedding_pb2,
-    embedding_pb2_grpc,
-    endpoint_pb2,
-    endpoint_pb2_grpc,
-    model_pb2,
-    model_pb2_grpc,
-    response_pb2,
-    response_pb2_grpc,
-    text_generation_pb2,
-    text_generation_pb2_grpc,
-    token_pb2,
-    token_pb2_grpc,
-    watermark_pb2,
-    watermark_pb2_grpc,
-)
 
 from process.stop import Stop
-from process.tls import CertificateFiles, TlsError, server_files
 from service.answering.generation import Answering
 from service.auth.authenticator import Authenticator
 from service.auth.key_entry import KeysError
@@ -59,69 +34,22 @@ from service.interceptors.request_log import RequestLog
 from service.interceptors.sending import Sending
 from service.interceptors.tracing import Tracing
 from service.interceptors.validation import Validation
+from service.listener import StartError, check_free, connection_options, listen
 from service.prompts.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, ServedEntity
 from service.registry.endpoint_file import EndpointFile, EndpointFileError
 from service.registry.endpoint_table import EndpointTable
 from service.registry.models import Registry, ServedModel
-from service.servicers.chat import ChatServicer
-from service.servicers.completion import CompletionServicer
-from service.servicers.embedding import EmbeddingServicer
-from service.servicers.endpoint import EndpointServicer
-from service.servicers.model import ModelServicer
-from service.servicers.response import ResponseServicer
-from service.servicers.text_generation import TextGenerationServicer
-from service.servicers.token import TokenServicer
-from service.servicers.watermark import WatermarkServicer
+from service.services import REQUESTS, SERVICES, add_services
 from service.telemetry import MetricsPage, Telemetry
 
 LoadModel: TypeAlias = Callable[[ModelSettings, StepObserver], Awaitable[ServedModel]]
 
-SERVICES = tuple(
-    file.services_by_name[name].full_name
-    for file in (
-        chat_pb2.DESCRIPTOR,
-        completion_pb2.DESCRIPTOR,
-        embedding_pb2.DESCRIPTOR,
-        endpoint_pb2.DESCRIPTOR,
-        model_pb2.DESCRIPTOR,
-        response_pb2.DESCRIPTOR,
-        text_generation_pb2.DESCRIPTOR,
-        token_pb2.DESCRIPTOR,
-        watermark_pb2.DESCRIPTOR,
-    )
-    for name in file.services_by_name
-)
-HEALTH_SERVICE = "grpc.health.v1.Health"
-
-_REQUESTS = (
-    chat_pb2.ChatRequest,
-    completion_pb2.CompleteRequest,
-    embedding_pb2.EmbedRequest,
-    endpoint_pb2.CreateEndpointRequest,
-    endpoint_pb2.DeleteEndpointRequest,
-    endpoint_pb2.GetEndpointRequest,
-    endpoint_pb2.ListEndpointsRequest,
-    endpoint_pb2.UpdateEndpointRequest,
-    model_pb2.ListModelsRequest,
-    model_pb2.GetModelRequest,
-    response_pb2.CreateResponseRequest,
-    text_generation_pb2.GenerateTextRequest,
-    token_pb2.CountTokensRequest,
-    token_pb2.DetokenizeTextRequest,
-    token_pb2.TokenizeTextRequest,
-    watermark_pb2.DetectWatermarkRequest,
-)
-_MAX_METADATA_BYTES = 24 << 10
 _HEARTBEAT_CHECK_S = 1.0
 _MAX_READING_S = 60.0  # of the longest text that the contract takes, several times what it needs on a small machine
 _LAST_WORDS_S = 2.0  # for statuses on their way out; health watchers would stay for ever
 
 _log = logging.getLogger(__name__)
-
-
-class StartError(Exception):
-    """The service can't start; the text is the one line that says why."""
 
 
 class EngineDied(Exception):  # noqa: N818 - it says what happened
@@ -150,10 +78,10 @@ class Server:
                 PlainText(),
                 Auth(self._authenticator),
                 self._admission,
-                Validation(_REQUESTS),
+                Validation(REQUESTS),
                 Sending(settings.send_stall_timeout_s),
             ],
-            options=_options(settings),
+            options=connection_options(settings),
         )
         self.quota = open_quota(settings.quota, telemetry)
         answering = Answering(
@@ -163,41 +91,22 @@ class Server:
             capture_content=settings.capture_content,
             max_answer_bytes=settings.max_response_bytes,
         )
-        server, registry, readers = self._server, self.registry, self.readers
-        chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering), server)
-        completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
-        response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering), server)
-        text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
-        embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(
-            EmbeddingServicer(registry, telemetry, self.quota), server
+        add_services(
+            self._server,
+            health=self.health,
+            answering=answering,
+            registry=self.registry,
+            readers=self.readers,
+            quota=self.quota,
+            telemetry=telemetry,
         )
-        endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry), server)
-        model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry), server)
-        token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, self.quota), server)
-        watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(
-            WatermarkServicer(registry, readers, self.quota), server
-        )
-        health_pb2_grpc.add_HealthServicer_to_server(self.health.servicer, self._server)
-        names = [*SERVICES, HEALTH_SERVICE, reflection.SERVICE_NAME]
-        reflection.enable_server_reflection(names, self._server)
 
     async def start(self) -> int:
         """Listen, with health NOT_SERVING, and return the port. Raises StartError if it can't be listened on."""
-        host, port = self._settings.host, self._settings.port
-        check_free(host, port)
+        check_free(self._settings.host, self._settings.port)
         await self.health.enter(Phase.STARTING)
         await self.quota.start()
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
-            files = server_files(self._settings.tls)
-            if files is None:
-                bound = self._server.add_insecure_port(address)
-            else:
-                bound = self._server.add_secure_port(address, _credentials(files))
-        except TlsError as error:
-            raise StartError(str(error)) from error
-        except RuntimeError as error:
-            raise StartError(f"{host}:{port} can't be listened on") from error
+        bound = listen(self._server, self._settings)
         await self._server.start()
         if self._authenticator is not None:
             self._watching = asyncio.create_task(self._authenticator.watch())
@@ -330,46 +239,3 @@ async def _unless(stopping: asyncio.Task[None], work: Awaitable[None]) -> bool:
         return False
     finally:
         task.cancel()
-
-
-def check_free(host: str, port: int) -> None:
-    """Raise StartError if nobody can listen there. gRPC's own words about it are many and go past the log."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-    except OSError as error:
-        raise StartError(f"{host}:{port} can't be listened on: {error.strerror}") from error
-
-
-def _credentials(files: CertificateFiles) -> grpc.ServerCredentials:
-    """Those of the files as they are at each new connection."""
-
-    def configuration() -> grpc.ServerCertificateConfiguration:
-        now = files.current
-        assert now.key is not None and now.chain is not None  # noqa: S101,PT018  a server's files have both
-        return grpc.ssl_server_certificate_configuration([(now.key, now.chain)], now.authorities)
-
-    def changed() -> grpc.ServerCertificateConfiguration | None:
-        return configuration() if files.refresh() else None
-
-    clients_need_one = files.current.authorities is not None
-    fetch: Any = changed  # None is for "as before", which its stub doesn't know
-    return grpc.dynamic_ssl_server_credentials(configuration(), fetch, clients_need_one)
-
-
-def _options(settings: Settings) -> list[tuple[str, int]]:
-    return [
-        ("grpc.so_reuseport", 0),  # a port in use is an error, not a shared port
-        ("grpc.max_receive_message_length", settings.max_request_bytes),
-        ("grpc.max_send_message_length", settings.max_response_bytes),
-        # Two equal limits: between the first and the second, gRPC refuses at random.
-        ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
-        ("grpc.absolute_max_metadata_size", _MAX_METADATA_BYTES),
-        ("grpc.keepalive_time_ms", round(settings.keepalive_time_s * 1000)),
-        ("grpc.keepalive_timeout_ms", round(settings.keepalive_timeout_s * 1000)),
-        ("grpc.keepalive_permit_without_calls", 1),
-        # A long prefill sends nothing: without this, callers who ping through it would be sent away.
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
-    ]

@@ -10,10 +10,10 @@ import pytest
 from sluice.v1 import endpoint_pb2, model_pb2
 
 from service.contract.model import EndpointJson, endpoint_message
+from service.listener import StartError
 from service.registry.description import Endpoint, Task
 from service.registry.endpoint_file import EndpointFile
 from service.registry.endpoint_table import EndpointTable
-from service.server import StartError
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import both, entities_of, serving
 from tests.service.fakes import refused, request

@@ -10,7 +10,8 @@ from grpc import aio
 from grpc_health.v1 import health_pb2
 
 from service.health import Phase
-from service.server import SERVICES, EngineDied
+from service.server import EngineDied
+from service.services import SERVICES
 from tests.engine.fakes import until
 from tests.service.fakes import ScriptedRunner, refused, request, running
 

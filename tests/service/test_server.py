@@ -10,7 +10,9 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from sluice.v1 import chat_pb2, model_pb2
 
 from service.health import Phase
-from service.server import SERVICES, Server, StartError
+from service.listener import StartError
+from service.server import Server
+from service.services import SERVICES
 from service.telemetry import Telemetry
 from tests.engine.fakes import until
 from tests.service.fakes import (

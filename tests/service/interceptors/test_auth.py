@@ -17,7 +17,9 @@ from sluice.v1 import model_pb2
 from service.auth.key import digest, new_key
 from service.generation.caller import Scope
 from service.interceptors.auth import SCOPES, credential
-from service.server import SERVICES, Server, StartError
+from service.listener import StartError
+from service.server import Server
+from service.services import SERVICES
 from service.telemetry import Telemetry
 from tests.engine.fakes import until
 from tests.service.auth.issuers import AUTH, Signer, key_set

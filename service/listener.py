@@ -1,0 +1,77 @@
+"""Where the service listens: its port, its certificates, and what gRPC does with connections."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from process.tls import CertificateFiles, TlsError, server_files
+from service.config import Settings
+
+_MAX_METADATA_BYTES = 24 << 10
+
+
+class StartError(Exception):
+    """The service can't start; the text is the one line that says why."""
+
+
+def listen(server: aio.Server, settings: Settings) -> int:
+    """Let a server listen where the settings say, and return the port. Raises StartError."""
+    host, port = settings.host, settings.port
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        files = server_files(settings.tls)
+        if files is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, _credentials(files))
+    except TlsError as error:
+        raise StartError(str(error)) from error
+    except RuntimeError as error:
+        raise StartError(f"{host}:{port} can't be listened on") from error
+
+
+def check_free(host: str, port: int) -> None:
+    """Raise StartError if nobody can listen there. gRPC's own words about it are many and go past the log."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise StartError(f"{host}:{port} can't be listened on: {error.strerror}") from error
+
+
+def connection_options(settings: Settings) -> list[tuple[str, int]]:
+    """What gRPC holds of messages, metadata and pings."""
+    return [
+        ("grpc.so_reuseport", 0),  # a port in use is an error, not a shared port
+        ("grpc.max_receive_message_length", settings.max_request_bytes),
+        ("grpc.max_send_message_length", settings.max_response_bytes),
+        # Two equal limits: between the first and the second, gRPC refuses at random.
+        ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
+        ("grpc.absolute_max_metadata_size", _MAX_METADATA_BYTES),
+        ("grpc.keepalive_time_ms", round(settings.keepalive_time_s * 1000)),
+        ("grpc.keepalive_timeout_ms", round(settings.keepalive_timeout_s * 1000)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # A long prefill sends nothing: without this, callers who ping through it would be sent away.
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ]
+
+
+def _credentials(files: CertificateFiles) -> grpc.ServerCredentials:
+    """Those of the files as they are at each new connection."""
+
+    def configuration() -> grpc.ServerCertificateConfiguration:
+        now = files.current
+        assert now.key is not None and now.chain is not None  # noqa: S101,PT018  a server's files have both
+        return grpc.ssl_server_certificate_configuration([(now.key, now.chain)], now.authorities)
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        return configuration() if files.refresh() else None
+
+    clients_need_one = files.current.authorities is not None
+    fetch: Any = changed  # None is for "as before", which its stub doesn't know
+    return grpc.dynamic_ssl_server_credentials(configuration(), fetch, clients_need_one)

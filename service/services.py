@@ -1,0 +1,104 @@
+"""The services of the contract: their names, their requests, and who answers them."""
+
+from __future__ import annotations
+
+from grpc import aio
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from sluice.v1 import (
+    chat_pb2,
+    chat_pb2_grpc,
+    completion_pb2,
+    completion_pb2_grpc,
+    embedding_pb2,
+    embedding_pb2_grpc,
+    endpoint_pb2,
+    endpoint_pb2_grpc,
+    model_pb2,
+    model_pb2_grpc,
+    response_pb2,
+    response_pb2_grpc,
+    text_generation_pb2,
+    text_generation_pb2_grpc,
+    token_pb2,
+    token_pb2_grpc,
+    watermark_pb2,
+    watermark_pb2_grpc,
+)
+
+from service.answering.generation import Answering
+from service.health import Health
+from service.prompts.workers import Workers
+from service.quota.quota import Quota
+from service.registry.models import Registry
+from service.servicers.chat import ChatServicer
+from service.servicers.completion import CompletionServicer
+from service.servicers.embedding import EmbeddingServicer
+from service.servicers.endpoint import EndpointServicer
+from service.servicers.model import ModelServicer
+from service.servicers.response import ResponseServicer
+from service.servicers.text_generation import TextGenerationServicer
+from service.servicers.token import TokenServicer
+from service.servicers.watermark import WatermarkServicer
+from service.telemetry import Telemetry
+
+SERVICES = tuple(
+    file.services_by_name[name].full_name
+    for file in (
+        chat_pb2.DESCRIPTOR,
+        completion_pb2.DESCRIPTOR,
+        embedding_pb2.DESCRIPTOR,
+        endpoint_pb2.DESCRIPTOR,
+        model_pb2.DESCRIPTOR,
+        response_pb2.DESCRIPTOR,
+        text_generation_pb2.DESCRIPTOR,
+        token_pb2.DESCRIPTOR,
+        watermark_pb2.DESCRIPTOR,
+    )
+    for name in file.services_by_name
+)
+HEALTH_SERVICE = "grpc.health.v1.Health"
+
+REQUESTS = (
+    chat_pb2.ChatRequest,
+    completion_pb2.CompleteRequest,
+    embedding_pb2.EmbedRequest,
+    endpoint_pb2.CreateEndpointRequest,
+    endpoint_pb2.DeleteEndpointRequest,
+    endpoint_pb2.GetEndpointRequest,
+    endpoint_pb2.ListEndpointsRequest,
+    endpoint_pb2.UpdateEndpointRequest,
+    model_pb2.ListModelsRequest,
+    model_pb2.GetModelRequest,
+    response_pb2.CreateResponseRequest,
+    text_generation_pb2.GenerateTextRequest,
+    token_pb2.CountTokensRequest,
+    token_pb2.DetokenizeTextRequest,
+    token_pb2.TokenizeTextRequest,
+    watermark_pb2.DetectWatermarkRequest,
+)
+
+
+def add_services(
+    server: aio.Server,
+    *,
+    health: Health,
+    answering: Answering,
+    registry: Registry,
+    readers: Workers,
+    quota: Quota,
+    telemetry: Telemetry,
+) -> None:
+    """Put all of them onto a server, with health and reflection."""
+    chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering), server)
+    completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
+    response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering), server)
+    text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
+    embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry, quota), server)
+    endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry), server)
+    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry), server)
+    token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, quota), server)
+    watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers, quota), server)
+    health_pb2_grpc.add_HealthServicer_to_server(health.servicer, server)
+    names = [*SERVICES, HEALTH_SERVICE, reflection.SERVICE_NAME]
+    reflection.enable_server_reflection(names, server)
