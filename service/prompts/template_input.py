@@ -70,14 +70,18 @@ def _text(parts: Iterable[Part]) -> str:
 
 
 def _reasoning(message: Message, content: str, markers: ReasoningMarkers | None) -> dict[str, str]:
-    """An assistant's reasoning and content, also where a caller sent them back in one text."""
+    """An assistant's reasoning, by both names that templates have for it, and its content.
+
+    A caller may have sent them back in one text.
+    """
     if message.reasoning is not None:
-        return {"reasoning_content": message.reasoning}
+        return {"reasoning_content": message.reasoning, "reasoning": message.reasoning}
     if markers is None or markers.close not in content:
         return {}
     reasoning, _, answer = content.partition(markers.close)
     reasoning = reasoning.partition(markers.open)[2] or reasoning
-    return {"reasoning_content": reasoning.strip(), "content": answer.lstrip("\r\n")}
+    reasoning = reasoning.strip()
+    return {"reasoning_content": reasoning, "reasoning": reasoning, "content": answer.lstrip("\r\n")}
 
 
 def _tool_call(call: FunctionCall, *, parse_arguments: bool) -> dict[str, Any]:

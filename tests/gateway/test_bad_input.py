@@ -131,7 +131,22 @@ CASES = [
     message({"content": "x"}, "messages.0.role", "required", "missing_required_parameter"),
     message({"role": "king", "content": "x"}, "messages.0.role", "'king' is not supported", "invalid_value"),
     message({"role": "user", "content": 5}, "messages.0.content", "must be a string or a list, not an integer"),
-    message({"role": "user", "content": "x", "mood": 1}, "messages.0.mood", "unknown field", "unknown_parameter"),
+    fields(
+        "tools", [{"type": "function", "function": {"name": "f"}, "mood": 1}], "unknown field", "unknown_parameter",
+        "tools.0.mood",
+    ),
+    fields(
+        "tools", [{"type": "function", "function": {"name": "f", "mood": 1}}], "unknown field", "unknown_parameter",
+        "tools.0.function.mood",
+    ),
+    fields(
+        "response_format", {"type": "json_object", "mood": 1}, "unknown field", "unknown_parameter",
+        "response_format.mood",
+    ),
+    fields(
+        "tool_choice", {"type": "function", "function": {"name": "f"}, "mood": 1}, "unknown field",
+        "unknown_parameter", "tool_choice.mood",
+    ),
     message(
         {"role": "user", "content": [{"type": "input_audio"}]}, "messages.0.content.0.type",
         "'input_audio' is not supported", "invalid_value",

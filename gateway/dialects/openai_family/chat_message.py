@@ -1,6 +1,8 @@
 """Messages of a conversation, as OpenAI's family writes them, and their mapping to the contract.
 
-Cache marks (`cache_control`, `prompt_cache_breakpoint`) have no effect: every prompt's prefix is cached.
+What comes back from an earlier answer may have fields of this server's, of another's or of a client: those that are not
+read here are ignored. Cache marks (`cache_control`, `prompt_cache_breakpoint`) are among them: every prompt's
+prefix is cached.
 """
 
 from __future__ import annotations
@@ -28,56 +30,51 @@ _DETAILS = {
 }
 
 
-class TextPart(msgspec.Struct, tag_field="type", tag="text", forbid_unknown_fields=True):
+class TextPart(msgspec.Struct, tag_field="type", tag="text"):
     """A piece of text."""
 
     text: str
-    prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    cache_control: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
-class RefusalPart(msgspec.Struct, tag_field="type", tag="refusal", forbid_unknown_fields=True):
+class RefusalPart(msgspec.Struct, tag_field="type", tag="refusal"):
     """What an assistant said instead of an answer."""
 
     refusal: str
 
 
-class Image(msgspec.Struct, forbid_unknown_fields=True):
+class Image(msgspec.Struct):
     """A picture's address."""
 
     url: str
     detail: Literal["auto", "low", "high"] | None = None
 
 
-class ImagePart(msgspec.Struct, tag_field="type", tag="image_url", forbid_unknown_fields=True):
+class ImagePart(msgspec.Struct, tag_field="type", tag="image_url"):
     """A picture."""
 
     image_url: Image
-    prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    cache_control: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 JsonObject: TypeAlias = dict[str, msgspec.Raw]
 
 
-class FunctionCall(msgspec.Struct, forbid_unknown_fields=True):
+class FunctionCall(msgspec.Struct):
     """A function's name and its arguments: a JSON text, or the object itself, as Databricks documents it."""
 
     name: str
     arguments: str | JsonObject
 
 
-class ToolCall(msgspec.Struct, forbid_unknown_fields=True):
+class ToolCall(msgspec.Struct):
     """A call that the assistant made."""
 
     id: str
     function: FunctionCall
-    type: Literal["function"] = "function"
-    cache_control: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    type: Literal["function"] | None = None
 
 
-class ChatMessage(msgspec.Struct, forbid_unknown_fields=True):
-    """One turn. An answer of this server can be sent back as it came, its null fields included."""
+class ChatMessage(msgspec.Struct):
+    """One turn. `reasoning` is what other servers call `reasoning_content`, where it is a text."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[TextPart | ImagePart | RefusalPart] | None = None
@@ -85,8 +82,8 @@ class ChatMessage(msgspec.Struct, forbid_unknown_fields=True):
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
+    reasoning: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     refusal: str | None = None
-    annotations: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     audio: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     function_call: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
@@ -101,7 +98,7 @@ def to_message(message: ChatMessage, path: str) -> content_pb2.Message:
     for name in ("audio", "function_call"):
         if is_given(getattr(message, name)):
             raise Failure.of_field(f"{path}.{name}", "not supported", Reason.UNSUPPORTED_FIELD)
-    result = content_pb2.Message(role=_ROLES[message.role], name=message.name, reasoning=message.reasoning_content)
+    result = content_pb2.Message(role=_ROLES[message.role], name=message.name, reasoning=_reasoning(message))
     if isinstance(message.content, str):
         result.content.add(text=message.content)
     elif message.content is not None:
@@ -116,6 +113,13 @@ def to_message(message: ChatMessage, path: str) -> content_pb2.Message:
         function = tool_pb2.FunctionCall(name=call.function.name, arguments=json_text(call.function.arguments))
         result.tool_calls.add(id=call.id, function=function)
     return result
+
+
+def _reasoning(message: ChatMessage) -> str | None:
+    """What the assistant thought, by the one name or the other."""
+    if message.reasoning_content is not None or message.role != "assistant":
+        return message.reasoning_content
+    return msgspec.json.decode(message.reasoning, type=str) if bytes(message.reasoning).startswith(b'"') else None
 
 
 def _to_part(part: TextPart | ImagePart | RefusalPart) -> content_pb2.ContentPart:

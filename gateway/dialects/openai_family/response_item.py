@@ -1,6 +1,7 @@
 """Items of a response's input, as callers write them, and their mapping to the contract.
 
-An item of an answer can be sent back as it came.
+An item of an answer can be sent back as it came, whatever a client has added to it: fields that its type doesn't have
+are ignored.
 """
 
 from __future__ import annotations
@@ -37,33 +38,21 @@ _REQUIRED: Final = {
     "function_call_output": ("call_id", "output"),
     "reasoning": (),
 }
-_OPTIONAL: Final = {
-    "message": ("phase",),
-    "function_call": ("namespace",),
-    "function_call_output": ("name", "namespace"),
-    "reasoning": ("content", "summary", "encrypted_content"),
-}
-_SHARED: Final = frozenset({"type", "id", "status"})
 _ITEM: Final = re.compile(r"^(input\.\d+)(?:\.(message|function_call|function_call_output|reasoning))?(?:\.(.*))?$")
 _PART: Final = re.compile(r"^(content\.\d+)\.(image_url|file)(?:\.(\w+))?$")
 
 
-class ResponseItem(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """One item: a message, unless its `type` says otherwise. Which fields it has depends on that."""
+class ResponseItem(msgspec.Struct, kw_only=True):
+    """One item: a message, unless its `type` says otherwise. Which fields are read depends on that."""
 
     type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
-    id: str | None = None
-    status: Literal["in_progress", "completed", "incomplete"] | None = None
     role: Literal["user", "assistant", "system", "developer"] | None = None
     content: str | list[Part] | None = None
-    phase: str | None = None
     call_id: str | None = None
     name: str | None = None
-    namespace: str | None = None
     arguments: str | JsonObject | None = None
     output: str | list[Part] | JsonObject | None = None
     summary: list[SummaryTextPart] | None = None
-    encrypted_content: str | None = None
 
 
 Input: TypeAlias = str | list[ResponseItem]
@@ -120,16 +109,10 @@ def _to_item(item: ResponseItem, path: str) -> response_item_pb2.InputItem:
 
 
 def _check_fields(item: ResponseItem, path: str) -> None:
-    """Raise Failure for a field that the item's type lacks, or needs."""
+    """Raise Failure for a field that the item's type needs."""
     for name in _REQUIRED[item.type]:
         if getattr(item, name) is None:
             raise Failure.of_field(f"{path}.{name}", "required, but missing", Reason.MISSING_FIELD)
-    known = _SHARED.union(_REQUIRED[item.type], _OPTIONAL[item.type])
-    for name in item.__struct_fields__:
-        if name not in known and getattr(item, name) is not None:
-            raise Failure.of_field(
-                f"{path}.{name}", f"not allowed in an item of type {item.type}", Reason.UNKNOWN_FIELD
-            )
 
 
 def _message(role: content_pb2.Role, content: Iterable[content_pb2.ContentPart]) -> response_item_pb2.InputItem:

@@ -1,4 +1,7 @@
-"""Parts of a response's items, as callers write them, and their mapping to the contract."""
+"""Parts of a response's items, as callers write them, and their mapping to the contract.
+
+Fields that are not read here are ignored: what comes back from an earlier answer may have them.
+"""
 
 from __future__ import annotations
 
@@ -17,49 +20,45 @@ _DETAILS: Final = {
 }
 
 
-class InputTextPart(msgspec.Struct, tag_field="type", tag="input_text", forbid_unknown_fields=True):
+class InputTextPart(msgspec.Struct, tag_field="type", tag="input_text"):
     """Text that goes to the model."""
 
     text: str
-    prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
-class OutputTextPart(msgspec.Struct, tag_field="type", tag="output_text", forbid_unknown_fields=True):
+class OutputTextPart(msgspec.Struct, tag_field="type", tag="output_text"):
     """Text that the model wrote."""
 
     text: str
-    annotations: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    logprobs: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
-class OutputRefusalPart(msgspec.Struct, tag_field="type", tag="refusal", forbid_unknown_fields=True):
+class OutputRefusalPart(msgspec.Struct, tag_field="type", tag="refusal"):
     """What the model said instead of an answer."""
 
     refusal: str
 
 
-class ReasoningTextPart(msgspec.Struct, tag_field="type", tag="reasoning_text", forbid_unknown_fields=True):
+class ReasoningTextPart(msgspec.Struct, tag_field="type", tag="reasoning_text"):
     """Reasoning of the model."""
 
     text: str
 
 
-class SummaryTextPart(msgspec.Struct, tag_field="type", tag="summary_text", forbid_unknown_fields=True):
+class SummaryTextPart(msgspec.Struct, tag_field="type", tag="summary_text"):
     """A summary of the model's reasoning."""
 
     text: str
 
 
-class InputImagePart(msgspec.Struct, tag_field="type", tag="input_image", forbid_unknown_fields=True):
+class InputImagePart(msgspec.Struct, tag_field="type", tag="input_image"):
     """A picture, by its address."""
 
     image_url: str | None = None
     file_id: str | None = None
     detail: Literal["auto", "low", "high", "original"] | None = None
-    prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
-class InputFilePart(msgspec.Struct, tag_field="type", tag="input_file", forbid_unknown_fields=True):
+class InputFilePart(msgspec.Struct, tag_field="type", tag="input_file"):
     """A document, by its content, its address or its id."""
 
     file_data: str | None = None
@@ -67,7 +66,6 @@ class InputFilePart(msgspec.Struct, tag_field="type", tag="input_file", forbid_u
     file_id: str | None = None
     filename: str | None = None
     detail: Literal["auto", "low", "high"] | None = None
-    prompt_cache_breakpoint: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 TextualPart: TypeAlias = InputTextPart | OutputTextPart | OutputRefusalPart | ReasoningTextPart | SummaryTextPart

@@ -23,6 +23,59 @@ def both_ways(model: str, **options: Any) -> None:
     assert text == whole.choices[0].message.content, (text, whole)
 
 
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "maxLength": 30}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+def second_turns(model: str, **options: Any) -> None:
+    """An answer's message, and a call with its result, go back as litellm keeps them."""
+    options = {"model": model, "temperature": 0, "max_tokens": 60, "num_retries": 0, **options}
+    message = litellm.completion(messages=MESSAGES, **options).choices[0].message
+    again = litellm.completion(messages=[*MESSAGES, message, MESSAGES[0]], **options)
+    assert again.choices[0].message.content
+    options["_skip_mcp_handler"] = True  # tools would import `mcp`, which isn't installed
+    tools = {"tools": [WEATHER], "tool_choice": "required"}
+    asked = litellm.completion(messages=MESSAGES, **options, **tools).choices[0].message
+    chunks = list(litellm.completion(messages=MESSAGES, stream=True, **options, **tools))
+    streamed: Any = litellm.stream_chunk_builder(chunks, messages=MESSAGES)
+    for kept in (asked, streamed.choices[0].message, asked.model_dump()):
+        result = {"role": "tool", "tool_call_id": kept["tool_calls"][0]["id"], "content": "sunny"}
+        assert litellm.completion(messages=[*MESSAGES, kept, result], tools=[WEATHER], **options).choices
+
+
+def check_second_turns_openai(url: str, _: str) -> None:
+    """Second turns in the OpenAI style, also by the provider for vLLM's servers."""
+    second_turns(f"openai/{MODEL}", api_base=f"{url}/v1", api_key="unused")
+    second_turns(f"hosted_vllm/{MODEL}", api_base=f"{url}/v1", api_key="unused")
+
+
+def check_second_turns_azure(url: str, _: str) -> None:
+    """Second turns in Azure's dialect, and on the paths of its deployments."""
+    foundry: Any = {"api_base": url, "api_version": "2024-05-01-preview", "allowed_openai_params": ["tool_choice"]}
+    second_turns(f"azure_ai/{MODEL}", api_key="unused", **foundry)
+    second_turns(f"azure/{MODEL}", api_base=url, api_key="unused", api_version="2024-10-21")
+
+
+def check_second_turns_databricks(url: str, _: str) -> None:
+    """Second turns in Databricks' dialect."""
+    second_turns(f"databricks/{MODEL}", api_base=f"{url}/serving-endpoints", api_key="unused")
+
+
+def check_second_turns_anthropic(url: str, _: str) -> None:
+    """Second turns in Anthropic's dialect."""
+    second_turns(f"anthropic/{MODEL}", api_base=url, api_key="unused")
+
+
 def check_openai_provider(url: str, _: str) -> None:
     """Chat and embeddings in the OpenAI style."""
     both_ways(f"openai/{MODEL}", api_base=f"{url}/v1", api_key="unused")

@@ -94,6 +94,32 @@ def check_tools(url: str, _: str) -> None:
     assert chats.create(model=MODEL, messages=again, tools=[WEATHER], max_tokens=40).choices[0].finish_reason
 
 
+def check_history_as_the_client_keeps_it(url: str, _: str) -> None:
+    """A parsed message, one put together from a stream, and another server's are the next request's history."""
+    chats = client(url).chat.completions
+    options: Any = {"model": MODEL, "temperature": 0, "max_tokens": 200, "frequency_penalty": 0.5}
+    parsed: Any = chats.parse(messages=MESSAGES, response_format=City, **options).choices[0].message
+    assert isinstance(parsed.parsed, City)
+    assert chats.create(messages=[*MESSAGES, parsed, MESSAGES[0]], **options).choices[0].message.content
+    strict: Any = {**WEATHER, "function": {**WEATHER["function"], "strict": True}}
+    asked: Any = chats.parse(messages=MESSAGES, tools=[strict], tool_choice="required", **options).choices[0].message
+    assert asked.tool_calls[0].function.parsed_arguments
+    chunks = chats.create(messages=MESSAGES, tools=[strict], tool_choice="required", stream=True, **options)
+    calls: dict[int, Any] = {}
+    for piece in (piece for chunk in chunks if chunk.choices for piece in chunk.choices[0].delta.tool_calls or ()):
+        if piece.index in calls:
+            calls[piece.index].function.arguments += piece.function.arguments
+        else:
+            calls[piece.index] = piece
+    streamed = {"role": "assistant", "content": None, "tool_calls": [call.model_dump() for call in calls.values()]}
+    other = {**asked.model_dump(), "reasoning": "Which city?", "annotations": [], "audio": None, "id": "msg_1"}
+    for kept in (asked, streamed, other):
+        called: Any = kept if isinstance(kept, dict) else kept.model_dump()
+        result = {"role": "tool", "tool_call_id": called["tool_calls"][0]["id"], "content": "sunny"}
+        again: Any = [*MESSAGES, kept, result]
+        assert chats.create(messages=again, tools=[strict], **options).choices[0].finish_reason
+
+
 def check_completions(url: str, _: str) -> None:
     """Batches of prompts by text and by tokens, echo, logprobs and streams."""
     completions = client(url).completions
@@ -153,6 +179,8 @@ def check_responses_parse_and_tools(url: str, _: str) -> None:
         model=MODEL, input="Describe Paris.", text_format=City, temperature=0, max_output_tokens=300
     )
     assert isinstance(parsed.output_parsed, City)
+    more: Any = [{"role": "user", "content": "Describe Paris."}, *parsed.output, {"role": "user", "content": "More."}]
+    assert responses.create(model=MODEL, input=more, max_output_tokens=40).id
     tool: Any = {"type": "function", "strict": True, **WEATHER["function"]}
     question: Any = {"role": "user", "content": "What is the weather in Oslo?"}
     first = responses.create(model=MODEL, input=[question], tools=[tool], tool_choice="required", temperature=0)

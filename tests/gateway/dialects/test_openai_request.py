@@ -141,6 +141,39 @@ def test_answer_can_be_sent_back() -> None:
     assert user.content[0].text == "hi"
 
 
+def test_what_others_add_to_history_is_ignored() -> None:
+    """An answer of another server, or one that a client has parsed or put together from a stream, is a turn too."""
+    call = {"index": 0, "id": "c1", "type": None, "custom": None, "provider_specific_fields": {"a": [1]}}
+    function = {"name": "f", "arguments": "{}", "parsed_arguments": {"a": 1}}
+    kept = {
+        "role": "assistant", "id": "msg_1", "parsed": {"n": 1}, "annotations": [{"type": "url_citation"}], "images": [],
+        "content": [{"type": "text", "text": "a", "annotations": [], "index": 0, "id": "lc_1"}],
+        "provider_specific_fields": {"refusal": None}, "thinking_blocks": None,
+        "tool_calls": [call | {"function": function}],
+    }  # fmt: skip
+    bare = {"role": "assistant", "content": [{"type": "text", "text": "a"}]}
+    bare["tool_calls"] = [{"id": "c1", "function": {"name": "f", "arguments": "{}"}}]
+    user = {"role": "user", "content": "hi"}
+    assert parse(messages=[user, kept]).request == parse(messages=[user, bare]).request
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"reasoning": "h\u00e9m"}, "h\u00e9m"),
+        ({"reasoning": "a", "reasoning_content": "b"}, "b"),
+        ({"reasoning": "a", "reasoning_content": None}, "a"),
+        ({"reasoning": None}, None),
+        ({"reasoning": {"effort": "low"}}, None),
+        ({"reasoning": "a", "role": "user"}, None),
+    ],
+)
+def test_reasoning_comes_back_by_either_name(fields: dict[str, Any], text: str | None) -> None:
+    """What is no text, or no assistant's, is not reasoning."""
+    (message,) = parse(messages=[{"role": "assistant", "content": "c", **fields}]).request.messages
+    assert (message.reasoning if message.HasField("reasoning") else None) == text
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [('{"a":  1}', '{"a":  1}'), ({"a": 1.0, "b": {"c": [None]}}, '{"a":1.0,"b":{"c": [null]}}'), ({}, "{}")],

@@ -85,6 +85,7 @@ def test_earlier_reasoning_is_told_apart(sent: Message, reasoning: str | None, c
     """Reasoning that comes back inside an assistant's content is reasoning again; a user's text stays what it is."""
     (turn,) = turns(sent)
     assert (turn.get("reasoning_content"), turn["content"]) == (reasoning, content)
+    assert turn.get("reasoning") == reasoning
 
 
 def test_tools_have_the_templates_form() -> None:
