@@ -6,7 +6,7 @@ ignored. Cache marks (`cache_control`) have no effect: every prompt's prefix is 
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,13 @@ import msgspec
 class TextBlock(msgspec.Struct, tag_field="type", tag="text"):
     """A piece of text."""
 
+    text: str
+
+
+class OnlyText(msgspec.Struct):
+    """A piece of text where there is no other kind of block."""
+
+    type: Literal["text"]
     text: str
 
 
@@ -67,7 +74,7 @@ class SearchResultBlock(msgspec.Struct, tag_field="type", tag="search_result"):
 
     source: str
     title: str
-    content: list[TextBlock]
+    content: list[OnlyText]
 
 
 class ThinkingBlock(msgspec.Struct, tag_field="type", tag="thinking"):

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 from sluice.v1 import chat_pb2, sampling_pb2
 
-from gateway.dialects.anthropic.block import TextBlock
+from gateway.dialects.anthropic.block import OnlyText
 from gateway.dialects.anthropic.conversation import TurnMessage, Turns
 from gateway.dialects.anthropic.thinking import (
     EnabledThinking,
@@ -63,7 +63,7 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     model: str
     messages: list[TurnMessage]
-    system: str | list[TextBlock] | None = None
+    system: str | list[OnlyText] | None = None
     tools: list[Tool] | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None

@@ -19,6 +19,7 @@ from gateway.dialects.anthropic.block import (
     DocumentBlock,
     FileSource,
     ImageBlock,
+    OnlyText,
     PlainTextSource,
     RedactedThinkingBlock,
     SearchResultBlock,
@@ -53,11 +54,12 @@ class Turns:
     `names` has the caller's name of each dotted path of the contract: `messages.2` → `messages.1.content.0`.
     """
 
-    def __init__(self, system: str | Sequence[TextBlock] | None) -> None:
+    def __init__(self, system: str | Sequence[OnlyText] | None) -> None:
         self.messages: list[content_pb2.Message] = []
         self.names: dict[str, str] = {}
         if system:
-            self._say(content_pb2.ROLE_SYSTEM, "system", system, "system")
+            said = system if isinstance(system, str) else [TextBlock(each.text) for each in system]
+            self._say(content_pb2.ROLE_SYSTEM, "system", said, "system")
 
     @property
     def is_open(self) -> bool:

@@ -43,9 +43,10 @@ class DisabledThinking(msgspec.Struct, tag_field="type", tag="disabled", forbid_
 Thinking: TypeAlias = EnabledThinking | AdaptiveThinking | DisabledThinking
 
 
-class JsonFormat(msgspec.Struct, tag_field="type", tag="json_schema", forbid_unknown_fields=True):
+class JsonFormat(msgspec.Struct, forbid_unknown_fields=True):
     """JSON that matches a schema."""
 
+    type: Literal["json_schema"]
     schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 

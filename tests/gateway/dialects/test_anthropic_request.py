@@ -231,6 +231,8 @@ def test_blocks(block: dict[str, Any], part: str) -> None:
         ({"tools": [{**TOOL, "wings": 2}]}, "tools.0.wings", Reason.UNKNOWN_FIELD),
         ({"tools": [TOOL] * 129}, "tools", Reason.INVALID_FIELD),
         ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema", Reason.MISSING_FIELD),
+        ({"output_format": {"schema": {}}}, "output_format.type", Reason.MISSING_FIELD),
+        ({"system": [{"text": "x"}]}, "system.0.type", Reason.MISSING_FIELD),
         ({"stop_sequences": ["x"] * 17}, "stop_sequences", Reason.INVALID_FIELD),
         ({"messages": [{"role": "user", "content": [CALL]}]}, "messages.0.content.0.type", Reason.INVALID_FIELD),
         ({"messages": [HI, {"role": "assistant", "content": [RESULT]}]}, "messages.1.content.0.type",
