@@ -93,6 +93,12 @@ DOORS = [
         too_large=422,
     ),
     Door(
+        "/v1/messages",
+        {"model": MODEL, "messages": HELLO, "max_tokens": 2},
+        {"type": "error", "error": {"type": "rate_limit_error"}},
+        ("max_tokens",),
+    ),
+    Door(
         f"/v2/models/{MODEL}/generate",
         {"text_input": "Hello"},
         {"error_type": "overloaded"},

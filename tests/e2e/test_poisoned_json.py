@@ -30,6 +30,7 @@ HEAVY = {  # which can be served where nothing demands it of an answer
     "an expression that explodes": r'{"type": "string", "pattern": "((a{1000}){1000}){1000}"}',
     "a schema that is itself": '{"$ref": "#"}',
 }
+AS_TEXT = {"tools", "history", "anthropic tools", "anthropic history"}  # places where it is text
 MESSAGES = [{"role": "user", "content": "hi"}]
 
 
@@ -43,7 +44,11 @@ def bodies(schema: str) -> dict[str, tuple[str, str]]:
     called = {"id": "a", "type": "function", "function": {"name": "f", "arguments": schema}}
     history = [*MESSAGES, {"role": "assistant", "tool_calls": [called]}]
     history.append({"role": "tool", "tool_call_id": "a", "content": "x"})
-    openai = "/v1/chat/completions"
+    openai, anthropic = "/v1/chat/completions", "/v1/messages"
+    wanted = f'"output_config": {{"format": {{"type": "json_schema", "schema": {schema}}}}}'
+    offered = f'"tools": [{{"name": "f", "input_schema": {parameters}}}]'
+    used = f'{{"type": "tool_use", "id": "a", "name": "f", "input": {{"a": {schema}}}}}'
+    said = f'{json.dumps(MESSAGES[0])}, {{"role": "assistant", "content": [{used}]}}'
     return {
         "format": (openai, f"{{{chat}, {form}}}"),
         "tools": (openai, f'{{{chat}, {tools}, "tool_choice": "auto"}}'),
@@ -55,6 +60,9 @@ def bodies(schema: str) -> dict[str, tuple[str, str]]:
         ),
         "metadata": ("/v1/responses", f'{{{response}, "metadata": {schema}}}'),
         "databricks": ("/serving-endpoints/sluice-demo/invocations", f"{{{chat}, {form}}}"),
+        "anthropic": (anthropic, f"{{{chat}, {wanted}}}"),
+        "anthropic tools": (anthropic, f"{{{chat}, {offered}}}"),
+        "anthropic history": (anthropic, f'{{"model": "sluice-demo", "max_tokens": 2, "messages": [{said}]}}'),
         "azure": ("/chat/completions?api-version=2024-05-01-preview", f"{{{chat}, {form}}}"),
     }
 
@@ -65,7 +73,7 @@ def test_rest_refuses_it_or_takes_it_as_text(stack: Stack, poison: str) -> None:
         answer = httpx.post(stack.door + path, content=body, headers={"content-type": "application/json"}, timeout=60)
         assert answer.status_code in {200, 400, 422}, (place, answer.text)
         assert answer.is_success or answer.json(), place
-        if place not in {"tools", "history"} and poison not in HEAVY.values():  # there it is text
+        if place not in AS_TEXT and poison not in HEAVY.values():
             assert not answer.is_success, (place, answer.text)
 
 
