@@ -152,6 +152,6 @@ class Registry:
         return model
 
     def __iter__(self) -> Iterator[ServedModel]:
-        """The models in the order of their names."""
+        """The models in the order in which they were added, those that generate first."""
         found = [model for name in self._models if (model := self.find(name)) is not None]
-        return iter(sorted(found, key=lambda model: model.name))
+        return iter(sorted(found, key=lambda model: isinstance(model, ServedEncoder)))

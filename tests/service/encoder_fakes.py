@@ -99,8 +99,8 @@ async def running_encoder(engine: dict[str, Any] | None = None, **settings: Any)
     made: list[EmbedderFront] = []
 
     async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
-        if model.name == MODEL:
-            return served(MODEL, scripted_engine(ScriptedRunner("hello"), observer), PlainPreparation())
+        if model.name != ENCODER:
+            return served(model.name, scripted_engine(ScriptedRunner("hello"), observer), PlainPreparation())
         config = EngineConfig(max_model_len=16, **engine or {})
         link = ThreadLink(EncoderCore(runner, config.max_batch_tokens), name="encoder")
         made.append(EmbedderFront(link, config, vocab_size=VOCAB_SIZE, observer=observer))

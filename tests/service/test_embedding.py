@@ -122,6 +122,14 @@ async def test_embed_with_an_unknown_model_is_not_found() -> None:
     assert (refusal.code, refusal.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")
 
 
+async def test_models_are_listed_in_the_order_of_the_settings() -> None:
+    """Those that generate come first: many clients take the first of the list."""
+    names = ["zebra", ENCODER, "ant"]
+    async with running_encoder(model=dict.fromkeys(names, "nowhere")) as run:
+        listed = await run.models.ListModels(model_pb2.ListModelsRequest())
+    assert [model.name for model in listed.models] == ["zebra", "ant", ENCODER]
+
+
 async def test_chat_with_an_encoder_is_refused() -> None:
     """INVALID_ARGUMENT that names `model`, and the encoder is listed with what it does."""
     async with running_encoder() as run:

@@ -149,7 +149,7 @@ async def test_hidden_name_is_refused_as_one_that_nobody_has(path: Path) -> None
 async def test_lists_have_what_a_key_may_use(path: Path) -> None:
     """And nothing else; who may use everything sees everything."""
     async with guarded(path) as service:
-        assert await service.names("team", "ModelService/ListModels") == ["encoder", "seen1"]
+        assert await service.names("team", "ModelService/ListModels") == ["seen1", "encoder"]
         assert await service.names("team", "EndpointService/ListEndpoints") == ["encoder", "seen1", "seen2"]
         everything = ["encoder", "hidn1", "hidn2", "hidn3", "seen1", "seen2"]
         assert await service.names("operator", "EndpointService/ListEndpoints") == everything
