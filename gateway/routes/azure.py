@@ -22,9 +22,8 @@ _SHARED: Final = (
     Parameter(
         "api-version",
         "query",
-        "A date, or a date and -preview.",
+        "A date, or a date and -preview; all are served alike.",
         "2024-05-01-preview",
-        required=True,
         schema={"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}(-preview)?$"},
     ),
     Parameter("azureml-model-deployment", "header", "The deployment to use, where there are several.", MODEL),

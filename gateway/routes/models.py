@@ -1,4 +1,4 @@
-"""The routes of models, under /v1: in the OpenAI style, and in Anthropic's for its clients."""
+"""The routes of models: in the OpenAI style, and under /v1 in Anthropic's for its clients, too."""
 
 from __future__ import annotations
 
@@ -52,6 +52,14 @@ def _both(own: Answer, other: Answer, answer: type) -> ByHeader:
     return ByHeader(Lookup(own), anthropic)
 
 
+def _of_azure(base: str) -> tuple[Operation, ...]:
+    return (
+        Operation("GET", f"{base}/models", "Lists the models.", Lookup(_list_models), answer=ModelsAnswer),
+        Operation("GET", f"{base}/models/{{model:path}}", "Describes a model.", Lookup(_get_model), answer=ModelAnswer,
+                  parameters=[MODEL_NAME]),
+    )  # fmt: skip
+
+
 MODELS: Final = Surface(
     tag="Models",
     error=ErrorAnswer,
@@ -63,5 +71,7 @@ MODELS: Final = Surface(
         Operation("GET", "/v1/models/{model:path}", "Describes a model.",
                   _both(_get_model, _get_model_info, ModelInfoAnswer), answer=ModelAnswer,
                   parameters=[MODEL_NAME, _VERSION]),
+        *_of_azure("/openai"),
+        *_of_azure("/openai/v1"),
     ),
 )  # fmt: skip

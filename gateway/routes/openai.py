@@ -39,19 +39,32 @@ def _post(route: str, summary: str, handler: Generation, body: Body, *, streams:
     return Operation("POST", route, summary, handler, [body], streams=streams, parameters=parameters)
 
 
+def _responses(base: str) -> Operation:
+    handler = Generation(OpenAIResponseTranslator)
+    return _post(f"{base}/responses", "Creates a response.", handler, RESPONSE, streams=True)
+
+
+def _operations(base: str) -> tuple[Operation, ...]:
+    return (
+        _post(f"{base}/chat/completions", "Creates a chat completion.", Generation(OpenAITranslator),
+              chat(ChatCompletionBody, **BY_MODEL), streams=True),
+        _post(f"{base}/completions", "Creates text completions.", Generation(OpenAICompletionTranslator),
+              completion(OpenAICompletionBody, **BY_MODEL), streams=True),
+        _post(f"{base}/embeddings", "Creates embeddings.", Generation(OpenAIEmbeddingTranslator),
+              embedding(OpenAIEmbeddingBody, **BY_EMBEDDER)),
+        _responses(base),
+    )  # fmt: skip
+
+
 OPENAI: Final = Surface(
     tag="OpenAI style",
     error=ErrorAnswer,
     refuse=OpenAIErrors().refuse,
     prefixes=("/v1", "/openai"),
     operations=(
-        _post("/v1/chat/completions", "Creates a chat completion.", Generation(OpenAITranslator),
-              chat(ChatCompletionBody, **BY_MODEL), streams=True),
-        _post("/v1/completions", "Creates text completions.", Generation(OpenAICompletionTranslator),
-              completion(OpenAICompletionBody, **BY_MODEL), streams=True),
-        _post("/v1/embeddings", "Creates embeddings.", Generation(OpenAIEmbeddingTranslator),
-              embedding(OpenAIEmbeddingBody, **BY_EMBEDDER)),
-        _post("/v1/responses", "Creates a response.", Generation(OpenAIResponseTranslator), RESPONSE, streams=True),
+        *_operations("/v1"),
+        *_operations("/openai/v1"),
+        _responses("/openai"),
         _post(f"{_DEPLOYMENT}/chat/completions", "Creates a chat completion.", Generation(DeploymentChatTranslator),
               chat(DeploymentChatBody), streams=True),
         _post(f"{_DEPLOYMENT}/completions", "Creates text completions.", Generation(DeploymentCompletionTranslator),

@@ -134,7 +134,8 @@ async def test_info(gateway: Gateway, service: fakes_raw.FakeRawService) -> None
         }  # fmt: skip
     answer = await gateway.http.get(f"/info?{QUERY}", headers={"azureml-model-deployment": "embedder"})
     assert (answer.json()["model_name"], answer.json()["model_type"]) == ("embedder", "embeddings")
-    assert (await gateway.http.get("/info")).json()["param"] == "api-version"
+    assert (await gateway.http.get("/info")).json()["model_name"] == "talker"
+    assert (await gateway.http.get("/info?api-version=1")).json()["param"] == "api-version"
     service.endpoints.clear()
 
 

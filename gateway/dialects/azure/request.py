@@ -23,10 +23,8 @@ _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def check_version(arrival: Arrival) -> None:
-    """Raise Failure unless the query has a version of the API; all of them are served alike."""
-    version = arrival.query.get("api-version")
-    if version is None:
-        raise Failure.of_field("api-version", "required in the query, but missing", Reason.MISSING_FIELD)
+    """Raise Failure for a version of the API that can't be one; all of them, and none, are served alike."""
+    version = arrival.query.get("api-version", "2024-05-01-preview")
     if _VERSION.fullmatch(version) is None:
         text = "must have the form YYYY-MM-DD or YYYY-MM-DD-preview"
         raise Failure.of_field("api-version", text, Reason.INVALID_TYPE)

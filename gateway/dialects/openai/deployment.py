@@ -17,25 +17,25 @@ from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.contract_limit import check_text
 from gateway.dialects.seam.translator import ParsedRequest
 
-NameOrNone: TypeAlias = Annotated[str, msgspec.Meta(min_length=0)]  # the contract's least length is 1
+NameOrNone: TypeAlias = Annotated[str, msgspec.Meta(min_length=0)] | None  # the contract's least length is 1
 
 
 class DeploymentChatBody(ChatCompletionBody, kw_only=True):
     """The body of a chat."""
 
-    model: NameOrNone = ""
+    model: NameOrNone = None  # type: ignore[assignment]  # the path's takes its place before the service is asked
 
 
 class DeploymentCompletionBody(OpenAICompletionBody, kw_only=True):
     """The body of a text completion."""
 
-    model: NameOrNone = ""
+    model: NameOrNone = None  # type: ignore[assignment]  # the path's takes its place before the service is asked
 
 
 class DeploymentEmbeddingBody(OpenAIEmbeddingBody, kw_only=True):
     """The body of an embedding request."""
 
-    model: NameOrNone = ""
+    model: NameOrNone = None  # type: ignore[assignment]  # the path's takes its place before the service is asked
 
 
 class DeploymentChatTranslator(OpenAITranslator):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+from langchain_openai import AzureChatOpenAI, ChatOpenAI, OpenAIEmbeddings
 from pydantic import BaseModel, SecretStr
 
 MODEL = "sluice-demo"
@@ -57,6 +57,15 @@ def check_responses(url: str, _: str) -> None:
     """The same over the Responses API."""
     answer = model(url, use_responses_api=True).invoke(QUESTION)
     assert answer.text
+
+
+def check_azure(url: str, _: str) -> None:
+    """The class for Azure's deployments, which sends `"model": null`, is the other's equal."""
+    azure = AzureChatOpenAI(
+        azure_deployment=MODEL, azure_endpoint=url, api_version="2024-10-21", api_key=KEY, temperature=0, max_retries=0
+    )
+    assert azure.invoke(QUESTION).content == model(url).invoke(QUESTION).content
+    assert "".join(piece.text for piece in azure.stream(QUESTION)) == model(url).invoke(QUESTION).content
 
 
 def check_embeddings(url: str, _: str) -> None:

@@ -212,6 +212,10 @@ def check_azure_client(url: str, _: str) -> None:
         azure_endpoint=url, azure_deployment=MODEL, api_version="2024-10-21", api_key="unused", max_retries=0
     )
     assert deployed.chat.completions.create(model="any", messages=MESSAGES, max_tokens=1).model == MODEL
+    for each in (azure, deployed, openai.OpenAI(base_url=f"{url}/openai/v1", api_key="unused", max_retries=0)):
+        assert each.models.list().data[0].id == MODEL
+        assert each.models.retrieve(MODEL).id == MODEL
+        assert each.responses.create(model=MODEL, input="Hello!", max_output_tokens=4).model == MODEL
     try:
         azure.chat.completions.create(model="nobody", messages=MESSAGES)
     except openai.NotFoundError as caught:

@@ -29,9 +29,9 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("kind", "plain", "body"), KINDS)
-@pytest.mark.parametrize("model", [{}, {"model": "another"}], ids=["without model", "another model"])
+@pytest.mark.parametrize("model", [{}, {"model": "another"}, {"model": None}], ids=["without", "another", "null"])
 def test_model_is_the_paths(
-    kind: type[Translator], plain: type[Translator], body: dict[str, Any], model: dict[str, str]
+    kind: type[Translator], plain: type[Translator], body: dict[str, Any], model: dict[str, str | None]
 ) -> None:
     """The request is that of `/v1` for the path's model, whatever the body says of it."""
     call = kind().parse(Arrival(json.dumps(body | model).encode(), path={"name": "org/m"}))
@@ -64,5 +64,12 @@ async def test_paths(gateway: Gateway) -> None:
     )
     assert answer.status_code == 200
     assert gateway.service.requests[0].model == "org/m"
+    body = CHAT | {"stream": False, "model": "a"}
+    answer = await gateway.http.post("/openai/v1/chat/completions", json=body)
+    assert answer.status_code == 200
+    for path in ("/openai/models?api-version=2024-10-21", "/openai/v1/models"):
+        assert [each["id"] for each in (await gateway.http.get(path)).json()["data"]] == ["a", "org/b"]
+    for path in ("/openai/models/org/b", "/openai/v1/models/org/b"):
+        assert (await gateway.http.get(path)).json()["id"] == "org/b"
     missing = await gateway.http.post("/openai/deployments/m", json={})
     assert (missing.status_code, missing.json()["error"]["type"]) == (404, "invalid_request_error")
