@@ -24,6 +24,7 @@ _EVENT: Final = {  # each event's schema, as OpenAPI 3.1 has it for streams
     },
     "required": ["data"],
 }
+_PHRASES: Final = {499: "Client Closed Request", 529: "Overloaded"}  # of statuses that no standard has
 READ_ERRORS: Final = (400, 401, 403, 404, 405, 500, 503, 504)
 BODY_ERRORS: Final = (*READ_ERRORS, 409, 413, 415, 422, 429, 499, 501)
 
@@ -74,7 +75,7 @@ def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]
         "parameters": [_parameter(parameter, each.bodies) for parameter in each.parameters],
         "responses": {
             "200": {"description": "The answer.", "content": content},
-            **{str(status): _error(status, error) for status in BODY_ERRORS if each.bodies},
+            **{str(status): _error(status, error) for status in (*BODY_ERRORS, *surface.statuses) if each.bodies},
             **{str(status): _error(status, error) for status in READ_ERRORS},
         },
     }
@@ -109,5 +110,5 @@ def _any(types: Sequence[type], by_type: Mapping[type, Schema]) -> Schema:
 
 
 def _error(status: int, schema: Schema) -> dict[str, Any]:
-    phrase = "Client Closed Request." if status == 499 else f"{HTTPStatus(status).phrase}."
-    return {"description": phrase, "content": {_JSON: {"schema": schema}}}
+    phrase = _PHRASES.get(status) or HTTPStatus(status).phrase
+    return {"description": f"{phrase}.", "content": {_JSON: {"schema": schema}}}

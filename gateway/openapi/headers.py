@@ -27,5 +27,5 @@ HEADERS: Final = {**_RETRY, **_LEFT}
 
 def header_references(status: int, *, is_limited: bool) -> dict[str, Any]:
     """Those of an answer of that status; `is_limited` where callers' limits hold."""
-    names = [*(_RETRY if status in {429, 503} else ()), *(_LEFT if is_limited and status in {200, 429} else ())]
+    names = [*(_RETRY if status in {429, 503, 529} else ()), *(_LEFT if is_limited and status in {200, 429} else ())]
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}

@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.dialects.anthropic.answer import AnthropicError, MessageAnswer, TokenCountAnswer
 from gateway.dialects.anthropic.body import CountTokensBody, MessagesBody
-from gateway.dialects.anthropic.error import AnthropicErrors
+from gateway.dialects.anthropic.error import OVERLOADED, AnthropicErrors
 from gateway.dialects.anthropic.header import VERSION, response_headers
 from gateway.dialects.anthropic.messages import AnthropicTranslator, parse_count, to_count
 from gateway.routes.example import BY_MODEL
@@ -27,6 +27,7 @@ ANTHROPIC: Final = Surface(
     prefixes=("/v1/messages",),
     headers=response_headers,
     marked_by=VERSION,
+    statuses=(OVERLOADED,),
     operations=(
         Operation("POST", "/v1/messages", "Creates a message.", Generation(AnthropicTranslator),
                   [Body(MessagesBody, _MESSAGES | {"max_tokens": 16}, MessageAnswer)], streams=True,

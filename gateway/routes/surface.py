@@ -33,7 +33,7 @@ class Surface:
     `prefixes` are the beginnings of paths, whole segments each (`/v1`, `/serving-endpoints`), under which `refuse`
     shapes the errors that belong to no route: 404, 405, and what was not foreseen; it does for requests that have the
     header `marked_by`, too, whatever their path. `error` is the type of their bodies, `headers` tells what only this
-    dialect says in headers, and `tag` is its name in the API's description.
+    dialect says in headers, `statuses` are those that only it has, and `tag` is its name in the API's description.
     """
 
     tag: str
@@ -43,6 +43,7 @@ class Surface:
     operations: Sequence[Operation]
     headers: TellHeaders = tell_nothing
     marked_by: str = ""
+    statuses: Sequence[int] = ()
 
     def reading(self) -> Surface:
         """The surface without what changes anything."""

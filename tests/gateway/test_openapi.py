@@ -114,6 +114,8 @@ def test_headers_of_limits_and_retries_are_described(document: dict[str, Any]) -
     assert "x-ratelimit-remaining-tokens" in generates["200"]["headers"]
     assert set(generates["503"]["headers"]) == set(looks_up["503"]["headers"]) == retry
     assert "headers" not in looks_up["200"]
+    full = document["paths"]["/v1/messages"]["post"]["responses"]["529"]
+    assert (set(full["headers"]), full["description"], "529" in generates) == (retry, "Overloaded.", False)
     for name, reference in generates["429"]["headers"].items():
         assert reference == {"$ref": f"#/components/headers/{name}"}
         assert document["components"]["headers"][name]["description"]

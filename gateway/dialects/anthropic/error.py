@@ -13,7 +13,7 @@ import orjson
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.refusal import Refusal
 
-_OVERLOADED: Final = 529
+OVERLOADED: Final = 529
 _TYPES: Final = {  # where the type is not invalid_request_error
     401: "authentication_error",
     403: "permission_error",
@@ -26,7 +26,7 @@ _TYPES: Final = {  # where the type is not invalid_request_error
     501: "api_error",
     503: "api_error",
     504: "timeout_error",
-    _OVERLOADED: "overloaded_error",
+    OVERLOADED: "overloaded_error",
 }
 
 
@@ -56,7 +56,7 @@ def error_body(failure: Failure) -> bytes:
 
 
 def _status(failure: Failure) -> int:
-    return _OVERLOADED if failure.reason is Reason.QUEUE_FULL else failure.status
+    return OVERLOADED if failure.reason is Reason.QUEUE_FULL else failure.status
 
 
 def _message(failure: Failure) -> str:
