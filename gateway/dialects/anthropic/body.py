@@ -107,7 +107,7 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         """The caller's name of the contract's `field`: `sampling.top_k` → `top_k`, `messages[0]` → `system`."""
         path = dotted(field)
         if path.startswith("messages."):
-            return renamed(path, turns.names)
+            return turns.caller_name(path)
         if tool := _TOOL.match(path):
             name = tool[1] + path[tool.end() :]
             return f"{tool[1]}.input_schema" if name == f"{tool[1]}.parameters" else name

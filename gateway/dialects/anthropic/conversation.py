@@ -6,7 +6,9 @@ assistant's follow each other as they are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final, Literal, assert_never
 
 import msgspec
@@ -34,6 +36,7 @@ from gateway.dialects.seam.failure import Failure
 
 INVALID_INPUT: Final = "INVALID_JSON"  # the one key of a call's input whose text is no JSON object
 
+_PLACE: Final = re.compile(r"messages\.(\d+)(?:\.(\w+)(?:\.(\d+)(?:\.(.+))?)?)?$")
 _ROLES: Final = {
     "system": content_pb2.ROLE_SYSTEM,
     "user": content_pb2.ROLE_USER,
@@ -48,23 +51,55 @@ class TurnMessage(msgspec.Struct):
     content: str | list[Block]
 
 
-class Turns:
-    """The contract's messages, as they are made of the caller's.
+@dataclass(slots=True)
+class _Origin:
+    """Where a message of the contract comes from: the caller's names of it, its content, its parts and its calls."""
 
-    `names` has the caller's name of each dotted path of the contract: `messages.2` → `messages.1.content.0`.
-    """
+    path: str
+    content: str
+    parts: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+
+
+class Turns:
+    """The contract's messages, as they are made of the caller's."""
 
     def __init__(self, system: str | Sequence[OnlyText] | None) -> None:
-        self.messages: list[content_pb2.Message] = []
-        self.names: dict[str, str] = {}
+        self._messages: list[content_pb2.Message] = []
+        self._origins: list[_Origin] = []
         if system:
             said = system if isinstance(system, str) else [TextBlock(each.text) for each in system]
             self._say(content_pb2.ROLE_SYSTEM, "system", said, "system")
 
     @property
+    def messages(self) -> list[content_pb2.Message]:
+        """All that were added."""
+        for message, origin in zip(self._messages, self._origins, strict=True):
+            if origin.thoughts:
+                message.reasoning = "".join(origin.thoughts)
+        return self._messages
+
+    def caller_name(self, path: str) -> str:
+        """The caller's name of a dotted path of the contract: `messages.2.tool_call_id` → `messages.1.content.0…`."""
+        found = _PLACE.match(path)
+        if found is None or int(found[1]) >= len(self._origins):
+            return path
+        origin, name, index, rest = self._origins[int(found[1])], found[2] or "", found[3], found[4] or ""
+        if name == "tool_calls":
+            of_call = rest.removeprefix("function.") if rest != "function" else ""
+            place = origin.calls[int(index)] if index and int(index) < len(origin.calls) else origin.content
+            return f"{place}.{of_call}" if of_call else place
+        if name == "content":
+            return origin.parts[int(index)] if index and int(index) < len(origin.parts) else origin.content
+        if name == "tool_call_id":
+            return f"{origin.path}.tool_use_id"
+        return f"{origin.path}.{name}" if name else origin.path
+
+    @property
     def is_open(self) -> bool:
         """Whether the assistant has the last word, which an answer goes on with."""
-        last = self.messages[-1] if self.messages else content_pb2.Message()
+        last = self._messages[-1] if self._messages else content_pb2.Message()
         return last.role == content_pb2.ROLE_ASSISTANT and not last.tool_calls
 
     def add(self, message: TurnMessage, path: str) -> None:
@@ -73,18 +108,18 @@ class Turns:
             self._answer(message.content, path)
         else:
             # Templates have a system prompt in the beginning only: a later one is what a user says.
-            is_first = all(each.role == content_pb2.ROLE_SYSTEM for each in self.messages)
+            is_first = all(each.role == content_pb2.ROLE_SYSTEM for each in self._messages)
             role = _ROLES[message.role] if is_first else content_pb2.ROLE_USER
             self._say(role, path, message.content, f"{path}.content")
 
     def _say(self, role: content_pb2.Role, path: str, content: str | Sequence[Block], inside: str) -> None:
         """What the system or a user says, and results of tools."""
         if isinstance(content, str):
-            self._put(self._turn(role, path), TextBlock(content), inside)
+            self._put(self._turn(role, path, inside), TextBlock(content), inside)
             return
         check_length(content_pb2.Message, "content", content, inside)
         if not content:
-            self._turn(role, path)
+            self._turn(role, path, inside)
         for i, block in enumerate(content):
             place = f"{inside}.{i}"
             match block:
@@ -93,12 +128,12 @@ class Turns:
                 case ThinkingBlock() | RedactedThinkingBlock() | ToolUseBlock() | ToolResultBlock():
                     raise Failure.of_field(f"{place}.type", "is not allowed in a message of this role")
                 case _:
-                    self._put(self._turn(role, path), block, place)
+                    self._put(self._turn(role, path, inside), block, place)
 
     def _answer(self, content: str | Sequence[Block], path: str) -> None:
         """What the assistant said."""
-        message = self._turn(content_pb2.ROLE_ASSISTANT, path)
-        at = len(self.messages) - 1
+        message = self._turn(content_pb2.ROLE_ASSISTANT, path, f"{path}.content")
+        origin = self._origins[-1]
         if isinstance(content, str):
             self._put(message, TextBlock(content), f"{path}.content", between="")
         else:
@@ -107,12 +142,11 @@ class Turns:
                 place = f"{path}.content.{i}"
                 match block:
                     case ThinkingBlock(thought):
-                        message.reasoning += thought
+                        origin.thoughts.append(thought)
                     case RedactedThinkingBlock():
                         pass
                     case ToolUseBlock():
-                        self.names[f"messages.{at}.tool_calls.{len(message.tool_calls)}"] = place
-                        self.names[f"messages.{at}.tool_calls.{len(message.tool_calls)}.function"] = place
+                        origin.calls.append(place)
                         function = tool_pb2.FunctionCall(name=block.name, arguments=_to_arguments(block.input))
                         message.tool_calls.add(id=block.id, function=function)
                     case ToolResultBlock():
@@ -124,11 +158,8 @@ class Turns:
         check_length(content_pb2.Message, "tool_calls", message.tool_calls, f"{path}.content")
 
     def _add_result(self, block: ToolResultBlock, place: str) -> None:
-        message = self._new(content_pb2.ROLE_TOOL, place)
+        message = self._new(content_pb2.ROLE_TOOL, place, f"{place}.content")
         message.tool_call_id = block.tool_use_id
-        at = len(self.messages) - 1
-        self.names[f"messages.{at}.tool_call_id"] = f"{place}.tool_use_id"
-        self.names[f"messages.{at}.content"] = f"{place}.content"
         if isinstance(block.content, str) or block.content is None:
             self._put(message, TextBlock(block.content or ""), f"{place}.content")
         else:
@@ -155,21 +186,19 @@ class Turns:
             last = message.content[-1]
             if last.HasField("text") and last.text and not last.text.endswith("\n"):
                 last.text += between
-        at = f"messages.{len(self.messages) - 1}.content.{len(message.content)}"
-        for inner in ("", ".text", ".image_url", ".image_url.url", ".file", ".file.url"):
-            self.names[at + inner] = place
+        self._origins[-1].parts.append(place)
         message.content.append(part)
 
-    def _turn(self, role: content_pb2.Role, path: str) -> content_pb2.Message:
+    def _turn(self, role: content_pb2.Role, path: str, content: str) -> content_pb2.Message:
         """The last message, if it is of this role, or a new one."""
-        if self.messages and self.messages[-1].role == role:
-            return self.messages[-1]
-        return self._new(role, path)
+        if self._messages and self._messages[-1].role == role:
+            return self._messages[-1]
+        return self._new(role, path, content)
 
-    def _new(self, role: content_pb2.Role, path: str) -> content_pb2.Message:
-        self.names[f"messages.{len(self.messages)}"] = path
-        self.messages.append(content_pb2.Message(role=role))
-        return self.messages[-1]
+    def _new(self, role: content_pb2.Role, path: str, content: str) -> content_pb2.Message:
+        self._origins.append(_Origin(path, content))
+        self._messages.append(content_pb2.Message(role=role))
+        return self._messages[-1]
 
 
 def _to_arguments(given: dict[str, msgspec.Raw]) -> str:
