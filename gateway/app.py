@@ -86,6 +86,7 @@ def build_app(
             *(route for surface in surfaces for route in surface.routes(upstream, settings)),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
+            Route("/health", readyz),  # where clients of other servers ask
             *([] if side is Side.CALLERS else [*docs_routes(SURFACES), Route("/metrics", metrics)]),
         ],
         middleware=[

@@ -92,12 +92,15 @@ async def test_models(gateway: Gateway) -> None:
 
 
 async def test_probes(gateway: Gateway) -> None:
-    """/healthz tells of the process alone, /readyz of the service, and both make no span."""
+    """/healthz tells of the process alone, /readyz and /health of the service, and none makes a span."""
     assert (await gateway.http.get("/readyz")).status_code == 200
+    assert (await gateway.http.get("/health")).status_code == 200
     gateway.service.health = HealthCheckResponse.NOT_SERVING
     unready = await gateway.http.get("/readyz")
     assert unready.status_code == 503
     assert "NOT_SERVING" in unready.json()["reason"]
+    health = await gateway.http.get("/health")
+    assert (health.status_code, health.json()) == (503, unready.json())
     assert (await gateway.http.get("/healthz")).status_code == 200
     assert gateway.spans.get_finished_spans() == ()
 

@@ -23,6 +23,7 @@ async def test_health_says_no_first_and_requests_are_still_served(gateway: Gatew
     assert (health.status_code, health.json()) == (503, {"status": "leaving"})
     ready = await gateway.http.get("/readyz")
     assert (ready.status_code, ready.json()["reason"]) == (503, "the server is shutting down")
+    assert (await gateway.http.get("/health")).status_code == 503
     answer = await gateway.chat()
     assert (answer.status_code, answer.headers["connection"]) == (200, "close")
     leaving.cancel()

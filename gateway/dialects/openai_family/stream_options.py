@@ -8,10 +8,14 @@ from gateway.dialects.seam.failure import Failure, Reason
 
 
 class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
-    """Options of a stream; without one they are refused."""
+    """Options of a stream; without one they are refused.
+
+    `continuous_usage_stats` is vLLM's, and sent by benchmarks; usage is in the last chunk, with it or without.
+    """
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
+    continuous_usage_stats: bool | None = None
 
 
 def wants_usage(options: StreamOptions | None, *, stream: bool | None) -> bool:

@@ -141,6 +141,16 @@ def test_answer_can_be_sent_back() -> None:
     assert user.content[0].text == "hi"
 
 
+def test_statistics_that_benchmarks_ask_for_change_nothing() -> None:
+    """`continuous_usage_stats` is taken beside `include_usage`."""
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    asked, plain = (
+        parse(stream=True, stream_options=options),
+        parse(stream=True, stream_options={"include_usage": True}),
+    )
+    assert (asked.request, asked.stream) == (plain.request, True)
+
+
 def test_what_others_add_to_history_is_ignored() -> None:
     """An answer of another server, or one that a client has parsed or put together from a stream, is a turn too."""
     call = {"index": 0, "id": "c1", "type": None, "custom": None, "provider_specific_fields": {"a": [1]}}
