@@ -20,7 +20,7 @@ from tests.soak.requests import Dice, GrpcRequest, RestRequest
 DONE = "done"
 LEFT = "left"  # by its caller, as it meant to
 AWAY = "not accepted"  # no connection: the server listens no more
-RETRY_STATUSES = {429, 503}
+RETRY_STATUSES = {429, 503, 529}
 
 Kind = Callable[[Dice], RestRequest | GrpcRequest]
 

@@ -126,6 +126,14 @@ def azure(dice: Dice) -> RestRequest:
     return RestRequest(f"/chat/completions{API_VERSION}", body, end="[DONE]")
 
 
+def anthropic(dice: Dice) -> RestRequest:
+    """Anthropic's message, streamed, sometimes with thinking."""
+    body = {"model": MODEL, "messages": messages(dice), "max_tokens": length(dice), "stream": True}
+    if dice.random() < 0.3:
+        body |= {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}
+    return RestRequest("/v1/messages", body, end='"message_stop"')
+
+
 def mindie(dice: Dice) -> RestRequest:
     """MindIE's generation, streamed."""
     body = {"text_input": text(dice), "parameters": {"max_new_tokens": length(dice), "do_sample": True}}
@@ -192,5 +200,5 @@ def grpc_invalid(dice: Dice) -> GrpcRequest:
     return GrpcRequest(chat_pb2_grpc.ChatServiceStub, "StreamChat", message, code="INVALID_ARGUMENT")
 
 
-REST = (chat, chat_whole, tools, completion, response, databricks, azure, mindie, embeddings, invalid)
+REST = (chat, chat_whole, tools, completion, response, databricks, azure, anthropic, mindie, embeddings, invalid)
 GRPC = (grpc_stream, grpc_whole, grpc_completion, grpc_embedding, grpc_count, grpc_invalid)

@@ -62,7 +62,7 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What makes a prompt. The fields of type Raw are looked at, not read."""
 
     model: str
-    messages: list[TurnMessage]
+    messages: Annotated[list[TurnMessage], Meta(min_length=1)]
     system: str | list[OnlyText] | None = None
     tools: list[Tool] | None = None
     tool_choice: ToolChoice | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import orjson
@@ -18,9 +18,13 @@ from sluice.v1.token_pb2 import CountTokensRequest, CountTokensResponse
 from gateway.dialects.anthropic.body import CountTokensBody, MessagesBody
 from gateway.dialects.anthropic.encoder import AnthropicEncoder
 from gateway.dialects.anthropic.error import AnthropicErrors
+from gateway.dialects.anthropic.tool import check_kinds
 from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
+
+_Body = TypeVar("_Body", MessagesBody, CountTokensBody)
 
 _MESSAGES: Final = msgspec.json.Decoder(MessagesBody)
 _COUNT: Final = msgspec.json.Decoder(CountTokensBody)
@@ -31,7 +35,7 @@ class AnthropicTranslator(AnthropicErrors):
 
     def parse(self, arrival: Arrival) -> ParsedRequest[ChatRequest]:
         """Read a request. Raises Failure."""
-        body = decode(arrival.body, _MESSAGES)
+        body = _read(arrival, _MESSAGES)
         request, turns = body.to_request()
         return ParsedRequest(
             request=request,
@@ -51,7 +55,7 @@ class ParsedCount:
 
 def parse_count(arrival: Arrival) -> ParsedCount:
     """Read a request to count. Raises Failure."""
-    body = decode(arrival.body, _COUNT)
+    body = _read(arrival, _COUNT)
     chat, turns = body.to_chat()
 
     def caller_name(field: str) -> str:
@@ -63,3 +67,12 @@ def parse_count(arrival: Arrival) -> ParsedCount:
 def to_count(answer: CountTokensResponse) -> bytes:
     """The body of the answer."""
     return orjson.dumps({"input_tokens": answer.num_tokens})
+
+
+def _read(arrival: Arrival, decoder: msgspec.json.Decoder[_Body]) -> _Body:
+    try:
+        return decode(arrival.body, decoder)
+    except Failure as failure:
+        if (failure.field or "").startswith("tools."):
+            check_kinds(arrival.body)  # what is unknown is a field of a kind of tool that isn't
+        raise

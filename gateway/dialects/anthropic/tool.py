@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from sluice.v1 import tool_pb2
@@ -24,6 +24,14 @@ class Tool(msgspec.Struct, forbid_unknown_fields=True):
     eager_input_streaming: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     defer_loading: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     allowed_callers: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class _AnyTool(msgspec.Struct):
+    type: str | None = None
+
+
+class _Offer(msgspec.Struct):
+    tools: list[_AnyTool] | None = None
 
 
 class AutoChoice(msgspec.Struct, tag_field="type", tag="auto", forbid_unknown_fields=True):
@@ -51,18 +59,33 @@ class NoChoice(msgspec.Struct, tag_field="type", tag="none", forbid_unknown_fiel
 
 ToolChoice: TypeAlias = AutoChoice | AnyChoice | NamedChoice | NoChoice
 
-_MODES = {
+_OFFER: Final = msgspec.json.Decoder(_Offer)
+_MODES: Final = {
     AutoChoice: tool_pb2.TOOL_CHOICE_MODE_AUTO,
     AnyChoice: tool_pb2.TOOL_CHOICE_MODE_REQUIRED,
     NoChoice: tool_pb2.TOOL_CHOICE_MODE_NONE,
 }
 
 
+def check_kinds(body: bytes) -> None:
+    """Raise Failure for the first tool of a body that isn't the caller's own, though it have fields of its own."""
+    try:
+        offer = _OFFER.decode(body)
+    except msgspec.MsgspecError:
+        return  # there is more wrong with the body
+    for i, tool in enumerate(offer.tools or ()):
+        _check_kind(tool.type, f"tools.{i}")
+
+
+def _check_kind(kind: str | None, path: str) -> None:
+    if kind not in {None, "custom"}:
+        text = f"{kind[:256]!r} is not supported: only custom tools are, which have an input_schema"
+        raise Failure.of_field(f"{path}.type", text, Reason.UNSUPPORTED_FIELD)
+
+
 def to_tool(tool: Tool, path: str) -> tool_pb2.Tool:
     """The contract's tool. Raises Failure naming `path` for a tool that isn't the caller's own."""
-    if tool.type not in {None, "custom"}:
-        text = f"{tool.type[:256]!r} is not supported: only custom tools are, which have an input_schema"
-        raise Failure.of_field(f"{path}.type", text, Reason.UNSUPPORTED_FIELD)
+    _check_kind(tool.type, path)
     if not is_given(tool.input_schema):
         raise Failure.of_field(f"{path}.input_schema", "required, but missing", Reason.MISSING_FIELD)
     function = tool_pb2.FunctionDefinition(

@@ -227,6 +227,8 @@ def test_blocks(block: dict[str, Any], part: str) -> None:
         ({"speed": "fast"}, "speed", Reason.INVALID_FIELD),
         ({"wings": 2}, "wings", Reason.UNKNOWN_FIELD),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools.0.type", Reason.UNSUPPORTED_FIELD),
+        ({"tools": [TOOL, {"type": "bash_2", "name": "b", "uses": 3}]}, "tools.1.type", Reason.UNSUPPORTED_FIELD),
+        ({"messages": [], "system": "s"}, "messages", Reason.INVALID_FIELD),
         ({"tools": [{"name": "look"}]}, "tools.0.input_schema", Reason.MISSING_FIELD),
         ({"tools": [{**TOOL, "wings": 2}]}, "tools.0.wings", Reason.UNKNOWN_FIELD),
         ({"tools": [TOOL] * 129}, "tools", Reason.INVALID_FIELD),
