@@ -23,13 +23,15 @@ class AnswerForm:
     """How the answers to one prompt are read.
 
     `markers` is None where no reasoning is looked for, `syntax` where no calls are; `names` are the functions that may
-    be called.
+    be called. `tells_every_token` gives tokens without text their logprobs, too, the one that ends the text among them;
+    only those whose text a stop string cut off have none.
     """
 
     markers: ReasoningMarkers | None = None
     start: ReasoningStart = ReasoningStart.NONE
     syntax: ToolSyntax | None = None
     names: Collection[str] = ()
+    tells_every_token: bool = False
 
 
 class ChoiceReader:
@@ -57,7 +59,7 @@ class ChoiceReader:
         self._num_received = 0  # characters
         self._ranges = TokenRanges(tokenizer, hidden_ids)
         self._starts: list[int] = []  # of the tokens' ranges
-        self._logprobs = ContentLogprobs(tokenizer) if with_logprobs else None
+        self._logprobs = ContentLogprobs(tokenizer, every=form.tells_every_token) if with_logprobs else None
         self._num_calls = 0
 
     @property
@@ -84,8 +86,11 @@ class ChoiceReader:
         self.num_tokens += len(output.token_ids)
         if self._logprobs is None and self._reasoning is None:
             return  # nobody asks where a token stands in the text
+        last = len(output.token_ids) - 1 if output.finish_reason is FinishReason.END_OF_TEXT else None
         for index, (token_id, text_end) in enumerate(zip(output.token_ids, output.text_ends, strict=True)):
             characters = self._ranges.append(token_id, text_end)
+            if index == last and text_end == characters.start:
+                characters = TextRange(text_end, text_end)  # it ended the text, though it be no control token
             self._starts.append(characters.start)
             if self._logprobs is not None and index < len(output.logprobs):
                 self._logprobs.add_token(characters, output.logprobs[index])

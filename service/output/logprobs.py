@@ -19,8 +19,10 @@ from service.output.token_ranges import TextRange
 class ContentLogprobs:
     """Sorts a choice's logprobs into those of content tokens and the others, in order."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, every: bool = False) -> None:
+        """`every` tells tokens that make no text, too."""
         self._tokenizer = tokenizer
+        self._every = every
         self._pending: deque[tuple[TextRange, TokenLogprob]] = deque()
         self._content: deque[TextRange] = deque()  # the told content that pending tokens may have made
 
@@ -39,7 +41,8 @@ class ContentLogprobs:
             (start, end), logprob = self._pending.popleft()
             while self._content and self._content[0].end <= start:
                 self._content.popleft()
-            if self._content and self._content[0].start < end and start < end:
+            is_content = bool(self._content) and self._content[0].start < end
+            if is_content if start < end else self._every:
                 taken.append(_spelled(self._tokenizer, logprob))
         return taken
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from grpc import aio
 from sluice.v1 import chat_pb2, chat_pb2_grpc, completion_pb2_grpc, logprobs_pb2, sampling_pb2
+from transformers import AutoModelForCausalLM
 
 from service.config import DEMO_FOLDER, EngineSettings, ModelSettings
 from service.contract.completion_fold import CompletionFold
@@ -105,6 +106,31 @@ async def test_echo_has_the_logprobs_that_the_tokens_had_when_they_were_generate
         assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
         best = [each.logprob for each in one.top_logprobs]
         assert best == pytest.approx([each.logprob for each in other.top_logprobs], abs=1e-3)
+
+
+async def test_scores_of_a_text_are_those_of_transformers() -> None:
+    """As benchmarks score a continuation: the echoed prompt's logprobs, and one entry more for what is generated.
+
+    The answer ends with the token that ends the turn, which has no text.
+    """
+    ask = logprobs_pb2.LogprobsOptions()
+    async with serving() as channel:
+        stub: Any = completion_pb2_grpc.CompletionServiceStub(channel)
+        whole = (await stub.Complete(complete(CHAT, sampling=GREEDY, logprobs=ask, echo=True))).choices[0]
+        prompt = [each.token_id for each in (*whole.prompt_logprobs, *whole.logprobs)][:-1]
+        again = complete(prompt, sampling=GREEDY, logprobs=ask, echo=True)
+        again.stopping.max_tokens = 1
+        (scored,) = (await stub.Complete(again)).choices
+    assert whole.finish_reason == scored.finish_reason == chat_pb2.FINISH_REASON_STOP
+    token_ids = [*prompt, whole.logprobs[-1].token_id]
+    found = [each.logprob for each in (*scored.prompt_logprobs, *scored.logprobs)]
+    model: Any = AutoModelForCausalLM.from_pretrained(DEMO_FOLDER, dtype=torch.float32)
+    with torch.inference_mode():
+        logits = model(torch.tensor([token_ids[:-1]])).logits[0].log_softmax(-1)
+    expected = logits.gather(1, torch.tensor(token_ids[1:])[:, None])[:, 0]
+    assert len(found) == len(token_ids)
+    assert found[1:] == pytest.approx(expected.tolist(), abs=2e-3)
+    assert sum(found[1:]) == pytest.approx(float(expected.sum()), abs=2e-2)
 
 
 async def test_prompt_in_the_template_is_answered_as_a_chat() -> None:

@@ -80,6 +80,8 @@ class AzureTranslator(AzureErrors):
         return ParsedRequest(
             request=body.to_chat(deployment(arrival)),
             stream=bool(body.stream),
-            encoder=AzureEncoder(include_usage=wants_usage(body.stream_options, stream=body.stream)),
+            encoder=AzureEncoder(
+                include_usage=wants_usage(body.stream_options, stream=body.stream), has_logprobs=bool(body.logprobs)
+            ),
             caller_name=body.caller_name,
         )

@@ -66,7 +66,9 @@ class DatabricksChatTranslator(DatabricksErrors):
         return ParsedRequest(
             request=body.to_request(endpoint_name(arrival, body.model)),
             stream=stream,
-            encoder=encoder(include_usage=wants_usage(body.stream_options, stream=stream)),
+            encoder=encoder(
+                include_usage=wants_usage(body.stream_options, stream=stream), has_logprobs=bool(body.logprobs)
+            ),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )

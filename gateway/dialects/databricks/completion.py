@@ -66,7 +66,9 @@ class DatabricksCompletionTranslator(DatabricksErrors):
             request=body.to_completion(endpoint_name(arrival, body.model)),
             stream=stream,
             encoder=DatabricksCompletionEncoder(
-                include_usage=wants_usage(body.stream_options, stream=stream), index_by_prompt="name" in arrival.path
+                include_usage=wants_usage(body.stream_options, stream=stream),
+                has_logprobs=body.logprobs is not None,
+                index_by_prompt="name" in arrival.path,
             ),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",

@@ -85,7 +85,7 @@ class OpenAITranslator(OpenAIErrors):
         return ParsedRequest(
             request=body.to_chat(),
             stream=bool(body.stream),
-            encoder=OpenAIEncoder(include_usage=include_usage),
+            encoder=OpenAIEncoder(include_usage=include_usage, has_logprobs=bool(body.logprobs)),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )

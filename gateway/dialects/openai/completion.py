@@ -50,7 +50,10 @@ class OpenAICompletionTranslator(OpenAIErrors):
         return ParsedRequest(
             request=body.to_completion(),
             stream=bool(body.stream),
-            encoder=OpenAICompletionEncoder(include_usage=wants_usage(body.stream_options, stream=body.stream)),
+            encoder=OpenAICompletionEncoder(
+                include_usage=wants_usage(body.stream_options, stream=body.stream),
+                has_logprobs=body.logprobs is not None,
+            ),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )

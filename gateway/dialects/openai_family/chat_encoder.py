@@ -18,6 +18,7 @@ from sluice.v1.chat_pb2 import (
     StreamChatResponse,
     ToolCallDelta,
 )
+from sluice.v1.content_pb2 import Message
 
 from gateway.dialects.openai_family.chat_usage import FINISH_REASONS, to_logprobs, to_usage
 from gateway.dialects.seam.encoder import COMMENT
@@ -27,13 +28,17 @@ _OPEN_CHOICE = b'},"logprobs":null,"finish_reason":null}'
 
 
 class ChatEncoder:
-    """Encodes one answer. `include_usage` is the caller's `stream_options.include_usage`."""
+    """Encodes one answer.
+
+    `include_usage` is the caller's `stream_options.include_usage`; `has_logprobs` whether logprobs are asked for.
+    """
 
     ping = COMMENT
     whole_object = "chat.completion"
 
-    def __init__(self, *, include_usage: bool = False) -> None:
+    def __init__(self, *, include_usage: bool = False, has_logprobs: bool = False) -> None:
         self._include_usage = include_usage
+        self._has_logprobs = has_logprobs
         self._head = b""  # up to the list of choices
         self._tail = b',"usage":null}\n\n' if include_usage else b"}\n\n"
         self._text_heads: dict[int, bytes] = {}  # up to a text delta's text, by choice; a choice is in it once begun
@@ -64,10 +69,18 @@ class ChatEncoder:
                 "created": response.created.seconds,
                 "model": response.model,
                 "system_fingerprint": response.system_fingerprint,
-                "choices": [orjson.Fragment(orjson.dumps(_to_choice(choice))) for choice in response.choices],
+                "choices": [orjson.Fragment(orjson.dumps(self._choice(choice))) for choice in response.choices],
                 "usage": to_usage(response.usage),
             }
         )
+
+    def _choice(self, choice: ChatChoice) -> dict[str, Any]:
+        return {
+            "index": choice.index,
+            "message": _to_message(choice.message),
+            "logprobs": to_logprobs(choice.logprobs) if self._has_logprobs else None,
+            "finish_reason": FINISH_REASONS[choice.finish_reason],
+        }
 
     def _mark(self, event: StreamChatResponse, kind: str | None) -> bytes:
         """What goes out for an event that belongs to no choice."""
@@ -134,27 +147,22 @@ def _to_tool_call_delta(call: ToolCallDelta) -> dict[str, Any]:
     return {"index": call.tool_call_index, "id": call.id, "type": "function", "function": function}
 
 
-def _to_choice(choice: ChatChoice) -> dict[str, Any]:
-    texts = [part.text for part in choice.message.content]
-    message: dict[str, Any] = {
+def _to_message(message: Message) -> dict[str, Any]:
+    texts = [part.text for part in message.content]
+    told: dict[str, Any] = {
         "role": "assistant",
-        "content": "".join(texts) if texts or not choice.message.tool_calls else None,
+        "content": "".join(texts) if texts or not message.tool_calls else None,
         "refusal": None,
     }
-    if choice.message.HasField("reasoning"):
-        message["reasoning_content"] = choice.message.reasoning
-    if choice.message.tool_calls:
-        message["tool_calls"] = [
+    if message.HasField("reasoning"):
+        told["reasoning_content"] = message.reasoning
+    if message.tool_calls:
+        told["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
                 "function": {"name": call.function.name, "arguments": call.function.arguments},
             }
-            for call in choice.message.tool_calls
+            for call in message.tool_calls
         ]
-    return {
-        "index": choice.index,
-        "message": message,
-        "logprobs": to_logprobs(choice.logprobs) if choice.logprobs else None,
-        "finish_reason": FINISH_REASONS[choice.finish_reason],
-    }
+    return told

@@ -28,14 +28,17 @@ _DONE = b"data: [DONE]\n\n"
 class CompletionEncoder:
     """Encodes one answer.
 
-    `include_usage` is the caller's `stream_options.include_usage`. With `index_by_prompt`, `index` of a choice is its
-    prompt's place in the request, else the choice's own among all.
+    `include_usage` is the caller's `stream_options.include_usage`; `has_logprobs` whether logprobs are asked for. With
+    `index_by_prompt`, `index` of a choice is its prompt's place in the request, else the choice's own among all.
     """
 
     ping = COMMENT
 
-    def __init__(self, *, include_usage: bool = False, index_by_prompt: bool = False) -> None:
+    def __init__(
+        self, *, include_usage: bool = False, has_logprobs: bool = False, index_by_prompt: bool = False
+    ) -> None:
         self._include_usage = include_usage
+        self._has_logprobs = has_logprobs
         self._index_by_prompt = index_by_prompt
         self._num_choices = 1  # of one prompt
         self._head = b""  # up to the list of choices
@@ -87,7 +90,7 @@ class CompletionEncoder:
 
     def _delta(self, delta: CompletionDelta) -> bytes:
         logprobs = b"null"
-        if delta.logprobs or delta.prompt_logprobs:
+        if self._has_logprobs:
             writer = self._writers[delta.choice_index]
             logprobs = orjson.dumps(writer.write(delta.prompt_logprobs, delta.logprobs, delta.text))
         return self._choice(delta.choice_index, orjson.dumps(delta.text), logprobs, b"null")
@@ -102,6 +105,11 @@ class CompletionEncoder:
         return {
             "index": choice.prompt_index if self._index_by_prompt else choice.index,
             "text": choice.text,
-            "logprobs": LogprobWriter().write(choice.prompt_logprobs, choice.logprobs, choice.text),
+            "logprobs": self._whole_logprobs(choice),
             "finish_reason": FINISH_REASONS[choice.finish_reason],
         }
+
+    def _whole_logprobs(self, choice: CompletionChoice) -> dict[str, Any] | None:
+        if not self._has_logprobs:
+            return None
+        return LogprobWriter().write(choice.prompt_logprobs, choice.logprobs, choice.text)

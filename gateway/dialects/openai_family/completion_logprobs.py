@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sluice.v1.logprobs_pb2 import TokenLogprob
@@ -16,38 +16,40 @@ class LogprobWriter:
 
     def __init__(self) -> None:
         self._offset = 0  # in characters
+        self._ahead = ""  # the text from there on, as far as it was told
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def write(
-        self, prompt: Iterable[TokenLogprob], generated: Iterable[TokenLogprob], text: str
-    ) -> dict[str, Any] | None:
-        """The object for the next tokens; None without any. `text` begins with the prompt's text if it has tokens.
+    def write(self, prompt: Iterable[TokenLogprob], generated: Iterable[TokenLogprob], text: str) -> dict[str, Any]:
+        """The object for the next tokens. `text` begins with the prompt's text if it has tokens.
 
-        A token of the prompt that is not in `text`, such as the begin of text that a tokenizer puts before it, has
-        the place of the token after it.
+        A token that is not in the text, such as the begin of text that a tokenizer puts before a prompt, or the end of
+        text, has the place of the token after it.
         """
         tokens: list[str] = []
         logprobs: list[float | None] = []
         tops: list[dict[str, float] | None] = []
         offsets: list[int] = []
-        for i, token in enumerate(prompt):
-            self._add(token, tokens, offsets, text)
-            logprobs.append(finite(token.logprob) if i else None)  # nothing comes before the first
-            tops.append(_to_top(token) if i else None)
-        for token in generated:
-            self._add(token, tokens, offsets, None)
-            logprobs.append(finite(token.logprob))
-            tops.append(_to_top(token))
-        if not tokens:
-            return None
+        self._ahead += text
+        place = 0  # in what is ahead
+        for is_first, token in _in_order(prompt, generated):
+            tokens.append(_to_name(token))
+            offsets.append(self._offset + place)
+            decoded = self._decoder.decode(token.bytes)
+            if self._ahead.startswith(decoded, place):
+                place += len(decoded)
+            logprobs.append(None if is_first else finite(token.logprob))  # nothing comes before a prompt's first
+            tops.append(None if is_first else _to_top(token))
+        self._offset += place
+        self._ahead = self._ahead[place:]
         return {"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": offsets}
 
-    def _add(self, token: TokenLogprob, tokens: list[str], offsets: list[int], text: str | None) -> None:
-        tokens.append(_to_name(token))
-        offsets.append(self._offset)
-        decoded = self._decoder.decode(token.bytes)
-        if text is None or text.startswith(decoded, self._offset):
-            self._offset += len(decoded)
+
+def _in_order(prompt: Iterable[TokenLogprob], generated: Iterable[TokenLogprob]) -> Iterator[tuple[bool, TokenLogprob]]:
+    """Each token, and whether it is a prompt's first."""
+    for place, token in enumerate(prompt):
+        yield place == 0, token
+    for token in generated:
+        yield False, token
 
 
 def _to_top(token: TokenLogprob) -> dict[str, float]:

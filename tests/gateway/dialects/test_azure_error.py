@@ -16,8 +16,8 @@ DEEP = b'{"temperature": 9, "tools": ' + b"[" * 5000 + b"]" * 5000 + b"}"
 def detail(failure: Failure, body: bytes = b"{}") -> object:
     """`detail` of the answer to `body`."""
     translator = AzureTranslator()
-    with pytest.raises(Failure, match="required in the query"):
-        translator.parse(Arrival(body))
+    with pytest.raises(Failure, match="must have the form"):
+        translator.parse(Arrival(body, query={"api-version": "new"}))
     return json.loads(translator.refuse(failure).body)["detail"]
 
 

@@ -26,7 +26,7 @@ def events() -> list[chat_pb2.StreamChatResponse]:
 
 def encode(*, include_usage: bool = False) -> bytes:
     """The golden stream as its caller gets it."""
-    encoder = OpenAIEncoder(include_usage=include_usage)
+    encoder = OpenAIEncoder(include_usage=include_usage, has_logprobs=True)
     return b"".join(encoder.chunk(event) for event in events())
 
 
@@ -47,7 +47,7 @@ def test_stream_is_golden(*, include_usage: bool) -> None:
 def test_whole_is_golden() -> None:
     """A whole answer gives exactly the recorded bytes."""
     response = text_format.Parse((GOLDEN / "answer.textproto").read_text(), chat_pb2.ChatResponse())
-    assert OpenAIEncoder().whole(response) == (GOLDEN / "openai_answer.json").read_bytes()
+    assert OpenAIEncoder(has_logprobs=True).whole(response) == (GOLDEN / "openai_answer.json").read_bytes()
 
 
 def test_stream_order_for_each_choice() -> None:

@@ -131,18 +131,19 @@ def token(text: bytes, logprob: float, *tops: logprobs_pb2.TokenLogprob) -> logp
 
 EURO = "€".encode()
 PROMPT = [token(b"<s>", 0), token(b"A", -1, token(b"B", -0.5))]
-GENERATED = [token(EURO[:1], -2), token(EURO[1:], -0.25), token(b"c", float("-inf"))]
+GENERATED = [token(EURO[:1], -2), token(EURO[1:], -0.25), token(b"<c>", -1), token(b"c", float("-inf"))]
 LOGPROBS = {
-    "tokens": ["<s>", "A", "bytes:\\xe2", "bytes:\\x82\\xac", "c"],
-    "token_logprobs": [None, -1.0, -2.0, -0.25, -9999.0],
+    "tokens": ["<s>", "A", "bytes:\\xe2", "bytes:\\x82\\xac", "<c>", "c"],
+    "token_logprobs": [None, -1.0, -2.0, -0.25, -1.0, -9999.0],
     "top_logprobs": [
         None,
         {"B": -0.5, "A": -1.0},
         {"bytes:\\xe2": -2.0},
         {"bytes:\\x82\\xac": -0.25},
+        {"<c>": -1.0},
         {"c": -9999.0},
     ],
-    "text_offset": [0, 0, 1, 1, 2],
+    "text_offset": [0, 0, 1, 1, 2, 2],
 }
 
 
@@ -157,7 +158,7 @@ def test_whole_answer() -> None:
         id="7", created=Timestamp(seconds=5), model="m", system_fingerprint="fp", choices=[plain, choice],
         usage=usage_pb2.Usage(prompt_tokens=2, completion_tokens=3),
     )  # fmt: skip
-    body = json.loads(OpenAICompletionEncoder().whole(answer))
+    body = json.loads(OpenAICompletionEncoder(has_logprobs=True).whole(answer))
     usage = body.pop("usage")
     assert body == {
         "id": "cmpl-7",
@@ -166,11 +167,13 @@ def test_whole_answer() -> None:
         "model": "m",
         "system_fingerprint": "fp",
         "choices": [
-            {"index": 0, "text": "x", "logprobs": None, "finish_reason": "length"},
+            {"index": 0, "text": "x", "logprobs": {name: [] for name in LOGPROBS}, "finish_reason": "length"},
             {"index": 1, "text": "A€c", "logprobs": LOGPROBS, "finish_reason": "stop"},
         ],
     }
     assert (usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]) == (2, 3, 5)
+    unasked = json.loads(OpenAICompletionEncoder().whole(answer))
+    assert [each["logprobs"] for each in unasked["choices"]] == [None, None]
 
 
 def events(n: int = 1) -> list[Event]:
@@ -198,7 +201,7 @@ def chunks(encoder: CompletionEncoder, stream: list[Event]) -> list[dict[str, An
 
 def test_stream_adds_up_to_the_whole() -> None:
     """A choice's chunks have its text and logprobs in pieces, and its finish reason alone at the end."""
-    told = chunks(OpenAICompletionEncoder(), events())
+    told = chunks(OpenAICompletionEncoder(has_logprobs=True), events())
     head = {"id": "cmpl-7", "object": "text_completion", "created": 5, "model": "m", "system_fingerprint": ""}
     assert all({name: chunk[name] for name in head} == head for chunk in told)
     assert all("usage" not in chunk for chunk in told)

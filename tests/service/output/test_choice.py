@@ -85,6 +85,24 @@ def test_logprobs_are_those_of_content_tokens(text: str, reasoning: str, content
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize("cuts", [[], [3]])
+def test_raw_prompts_continuation_tells_every_token(cuts: list[int]) -> None:
+    """Control tokens in it and the one that ends it, special or not, have their logprobs; what is cut off hasn't."""
+    form = AnswerForm(tells_every_token=True)
+    control = next(iter(TOKENIZER.special_token_ids - {END_ID}))
+
+    def told_by(token_ids: Sequence[int], **how: Any) -> list[int]:
+        choice = ChoiceReader(0, TOKENIZER, form, hidden_ids=TOKENIZER.special_token_ids, with_logprobs=True)
+        return [logprob.token_id for logprob in answer_of(choice, token_ids, cuts=cuts, **how).logprobs]
+
+    letters = TOKENIZER.encode("a b!")
+    for token_ids in ([*letters, END_ID], [letters[0], control, *letters, letters[0]], [END_ID]):
+        if len(token_ids) > 3 or not cuts:
+            assert told_by(token_ids) == token_ids
+    cut = [*letters, *TOKENIZER.encode("c")]
+    assert told_by(cut, stopping=StopParams(stop=("!",)), reason=FinishReason.LENGTH) == letters[:-1]
+
+
 def test_reasoning_tokens_are_counted_to_the_token() -> None:
     """Markers and the white space beside them count as reasoning; content and the end don't."""
     reasoned, said = TOKENIZER.encode("<think>\nthe name\n</think>\n\n"), TOKENIZER.encode("It is.")
