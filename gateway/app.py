@@ -27,6 +27,7 @@ from gateway.routes.surface import SurfaceMap
 from gateway.routes.surfaces import SURFACES
 from gateway.routes.upstream import Upstream
 from gateway.telemetry import Telemetry
+from gateway.trailing_slash import TrailingSlash
 
 
 class Side(enum.Enum):
@@ -97,6 +98,7 @@ def build_app(
                 stall_timeout_s=settings.send_stall_timeout_s,
             ),
             Middleware(DrainGate, drain=drain, refuse=refuse),
+            Middleware(TrailingSlash),
         ],
         exception_handlers={HTTPException: unrouted},
     )

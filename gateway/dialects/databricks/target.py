@@ -1,16 +1,20 @@
 """What every body of Databricks' generating APIs shares beside its task: whom it is for, and how it wants its answer.
 
 There are two ways in. `/serving-endpoints/{name}/invocations` names the endpoint in the path, and streams unless the
-request says otherwise. The base path for OpenAI's clients, `/serving-endpoints/…`, names it in `model`, and streams
-only where the request says so.
+request says otherwise, or comes from a client that reads no stream which it hasn't asked for. The base path for
+OpenAI's clients, `/serving-endpoints/…`, names it in `model`, and streams only where the request says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
+
+_CLIENTS: Final = ("databricks-sdk-", "mlflow")  # of what reads JSON, in the user agent
+_MARKS: Final = ("x-mlflow-client-version", "x-databricks-endpoints-api-client")  # headers that only they send
 
 
 def endpoint_name(arrival: Arrival, model: str | None) -> str:
@@ -32,7 +36,13 @@ def wants_stream(arrival: Arrival, *, stream: bool | None) -> bool:
     if "name" not in arrival.path:
         return False
     types = {each.partition(";")[0].strip().lower() for each in arrival.headers.get("accept", "").split(",")}
-    return "text/event-stream" in types or "application/json" not in types
+    return "text/event-stream" in types or not ("application/json" in types or _reads_json(arrival.headers))
+
+
+def _reads_json(headers: Mapping[str, str]) -> bool:
+    """Whether it is a client that sends `stream: true` where it reads a stream, whatever it accepts."""
+    agent = headers.get("user-agent", "").lower()
+    return any(mark in headers for mark in _MARKS) or any(client in agent for client in _CLIENTS)
 
 
 def check_extra_params(extra_params: Mapping[str, str] | None) -> None:

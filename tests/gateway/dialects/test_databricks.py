@@ -108,6 +108,32 @@ def test_stream_default(
     assert at_base({**body, "model": "m"}, accept or "*/*").stream == based
 
 
+SDK = "unknown/0.0.0 databricks-sdk-py/0.156.0 python/3.11.7 os/linux auth/pat"
+
+
+@pytest.mark.parametrize("body", [CHAT, PROMPT])
+@pytest.mark.parametrize(
+    ("headers", "stream"),
+    [
+        ({"user-agent": SDK, "accept": "application/json"}, False),  # the SDK's own query
+        ({"user-agent": SDK, "x-mlflow-client-version": "3.17.2",
+          "x-databricks-endpoints-api-client": "Databricks Deployment Client"}, False),  # mlflow's predict
+        ({"user-agent": "mlflow-python-client/2.9.0"}, False),  # an older one
+        ({"user-agent": "databricks-sdk-java/0.30.0"}, False),
+        ({"user-agent": SDK, "accept": "text/event-stream"}, True),
+        ({"user-agent": "curl/8.5.0"}, True),
+        ({"user-agent": "python-requests/2.32.3"}, True),
+    ],
+)  # fmt: skip
+def test_clients_that_read_json_get_it(body: dict[str, Any], headers: dict[str, str], *, stream: bool) -> None:
+    """Those that accept anything, and read a stream only where they have asked for one, are known by their headers."""
+    headers = {"accept": "*/*", **headers}
+    sent = Arrival(json.dumps(body).encode(), headers, {"name": "m"})
+    assert InvocationTranslator().parse(sent).stream == stream
+    asked = Arrival(json.dumps(body | {"stream": True}).encode(), headers, {"name": "m"})
+    assert InvocationTranslator().parse(asked).stream
+
+
 def test_whole_object() -> None:
     """A whole chat answer is a `chat.completions` by the document, and OpenAI's object on the base path."""
     for call, name in ((invoke(CHAT), "chat.completions"), (at_base({**CHAT, "model": "m"}), "chat.completion")):

@@ -1,0 +1,28 @@
+"""A slash at the end of a path is as good as none."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gateway.conftest import Gateway, chat_body
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/org/b", "/healthz", "/openai/v1/models"])
+async def test_path_with_a_slash_is_the_one_without(gateway: Gateway, path: str) -> None:
+    """The answer is the same, not a redirection."""
+    plain, slashed = await gateway.http.get(path), await gateway.http.get(f"{path}/?a=b")
+    assert (slashed.status_code, slashed.json()) == (200, plain.json())
+
+
+async def test_body_arrives(gateway: Gateway) -> None:
+    """A POST keeps its body."""
+    answer = await gateway.http.post("/v1/chat/completions/", json=chat_body())
+    assert answer.status_code == 200
+    (request,) = gateway.service.requests
+    assert request.model == chat_body()["model"]
+
+
+async def test_other_slashes_count(gateway: Gateway) -> None:
+    """The root has nothing, two slashes are one too many, and the page of the API's description has relative links."""
+    for path in ("/", "/v1/chat//", "/docs/"):
+        assert (await gateway.http.get(path)).status_code == 404
