@@ -14,6 +14,8 @@ from service.contract.resume import to_resume
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation, Message, Prompt, RawText, Role, TextPart
 from service.generation.events import ChoiceFinished, Completed, Event, PromptLogprobs, Started, Text, Tokens, Usage
+from service.generation.output import FinishReason
+from service.generation.parameters import StopParams
 
 _Event = completion_pb2.StreamCompleteResponse
 
@@ -27,7 +29,7 @@ def to_answer_request(request: completion_pb2.CompleteRequest) -> AnswerRequest:
         prompts=tuple(_to_prompt(request, index) for index in range(len(request.prompts))),
         prompts_field="prompts",
         sampling=to_sampling(request.sampling),
-        stopping=to_stopping(request.stopping),
+        stopping=StopParams(max_tokens=1) if request.prompt_only else to_stopping(request.stopping),
         n=request.n if request.HasField("n") else 1,
         logprobs=logprobs,
         prompt_logprobs=logprobs if request.echo else None,
@@ -56,6 +58,7 @@ class CompletionRenderer:
 
     def __init__(self, request: completion_pb2.CompleteRequest) -> None:
         self._suffix = request.suffix
+        self._prompt_only = request.prompt_only
         self._n = 1
         self._prompt_texts: Sequence[str] = ()
         self._prompt_logprobs: dict[int, list[logprobs_pb2.TokenLogprob]] = {}  # by the prompt's index
@@ -72,13 +75,15 @@ class CompletionRenderer:
         finished: list[completion_pb2.StreamCompleteResponse] = []
         for event in events:
             match event:
-                case Text(_, text, logprobs):
+                case Text(_, text, logprobs) if not self._prompt_only:
                     delta = completion_pb2.CompletionDelta(choice_index=choice_index, text=text)
                     delta.logprobs.extend(logprob_messages(logprobs))
                     deltas.append(delta)
                 case PromptLogprobs(prompt_index, logprobs):
                     self._prompt_logprobs[prompt_index] = logprob_messages(logprobs)
                 case ChoiceFinished():
+                    if self._prompt_only:
+                        event = ChoiceFinished(event.choice_index, FinishReason.LENGTH)  # noqa: PLW2901
                     finished.append(_Event(choice_finished=choice_finished(event)))
         if choice_index not in self._has_begun:
             self._begin(deltas, choice_index)
@@ -91,7 +96,8 @@ class CompletionRenderer:
             case Started():
                 yield self._started(event)
             case Usage():
-                yield _Event(usage=usage_message(event))
+                told = Usage(event.prompt_tokens, cached_tokens=event.cached_tokens) if self._prompt_only else event
+                yield _Event(usage=usage_message(told))
             case Completed():
                 yield _Event(completed=completion_pb2.CompletionCompleted())
 

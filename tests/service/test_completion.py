@@ -86,6 +86,25 @@ async def test_prompts_are_continued_independently(method: str) -> None:
     assert response.usage.completion_tokens == 2 * (len("hello") + len("you") + 2)
 
 
+@pytest.mark.parametrize("method", ["Complete", "StreamComplete"])
+async def test_prompt_alone_is_scored(method: str) -> None:
+    """The choice is its prompt with its logprobs; what was generated beside isn't told, whatever `stopping` says."""
+    request = complete(
+        "ab", n=2, echo=True, prompt_only=True, logprobs=logprobs_pb2.LogprobsOptions(),
+        stopping=sampling_pb2.StopParams(min_tokens=4),
+    )  # fmt: skip
+    async with running(ScriptedRunner("hello", "you")) as run:
+        if method == "Complete":
+            response = await stub(run).Complete(request)
+        else:
+            response = fold([event async for event in stub(run).StreamComplete(request)])
+        await run.until_idle()
+    assert [choice.text for choice in response.choices] == ["ab", "ab"]
+    assert [choice.finish_reason for choice in response.choices] == [chat_pb2.FINISH_REASON_LENGTH] * 2
+    assert [len(choice.logprobs) for choice in response.choices] == [0, 0]
+    assert (response.usage.prompt_tokens, response.usage.completion_tokens) == (2, 0)
+
+
 @pytest.mark.parametrize(
     ("request_", "field"),
     [
@@ -100,6 +119,7 @@ async def test_prompts_are_continued_independently(method: str) -> None:
         (completion_pb2.CompleteRequest(model=MODEL), "prompts"),
         (completion_pb2.CompleteRequest(model=MODEL, prompts=[prompt_pb2.Prompt()]), "prompts[0].prompt"),
         (complete("a", suffix="x" * 65_537), "suffix"),
+        (complete("a", prompt_only=True), "prompt_only"),
         (complete("a", serving=serving_pb2.ServingOptions(priority=101)), "serving.priority"),
     ],
 )

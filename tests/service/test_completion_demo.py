@@ -121,7 +121,11 @@ async def test_scores_of_a_text_are_those_of_transformers() -> None:
         again = complete(prompt, sampling=GREEDY, logprobs=ask, echo=True)
         again.stopping.max_tokens = 1
         (scored,) = (await stub.Complete(again)).choices
+        again.prompt_only = True
+        (alone,) = (await stub.Complete(again)).choices
     assert whole.finish_reason == scored.finish_reason == chat_pb2.FINISH_REASON_STOP
+    assert (alone.text, list(alone.logprobs)) == (scored.text, [])
+    assert list(alone.prompt_logprobs) == list(scored.prompt_logprobs)
     token_ids = [*prompt, whole.logprobs[-1].token_id]
     found = [each.logprob for each in (*scored.prompt_logprobs, *scored.logprobs)]
     model: Any = AutoModelForCausalLM.from_pretrained(DEMO_FOLDER, dtype=torch.float32)

@@ -5,8 +5,9 @@ Null means the same as not given, everywhere.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
+import msgspec
 from sluice.v1 import completion_pb2
 
 from gateway.dialects.openai_family.chat_format import ResponseFormat, to_constraint
@@ -27,6 +28,7 @@ class CompletionBody(SamplingBody, kw_only=True):
     """What all of them have. Ranges are the contract's. `logprobs` is how many of the most likely tokens to list."""
 
     prompt: PromptInput
+    max_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None  # 0 with echo; the contract's least is 1
     echo: bool | None = None
     suffix: str | None = None
     logprobs: int | None = None
@@ -38,6 +40,9 @@ class CompletionBody(SamplingBody, kw_only=True):
         check_length(completion_pb2.CompleteRequest, "prompts", prompts, "prompt")
         request = completion_pb2.CompleteRequest(model=model, prompts=prompts, suffix=self.suffix, echo=self.echo)
         self.put_sampling(request)
+        if self.echo and self.max_tokens == 0:  # as benchmarks ask to score a text
+            request.prompt_only = True
+            request.ClearField("stopping")
         if self.logprobs is not None:
             request.logprobs.SetInParent()
             put(request.logprobs, "top_logprobs", self.logprobs, "logprobs")

@@ -18,7 +18,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CompleteRequest(_message.Message):
-    __slots__ = ("model", "prompts", "sampling", "stopping", "n", "logprobs", "output_constraint", "suffix", "echo", "use_raw_prompt", "serving", "resume")
+    __slots__ = ("model", "prompts", "sampling", "stopping", "n", "logprobs", "output_constraint", "suffix", "echo", "use_raw_prompt", "serving", "resume", "prompt_only")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PROMPTS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class CompleteRequest(_message.Message):
     USE_RAW_PROMPT_FIELD_NUMBER: _ClassVar[int]
     SERVING_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_ONLY_FIELD_NUMBER: _ClassVar[int]
     model: str
     prompts: _containers.RepeatedCompositeFieldContainer[_prompt_pb2.Prompt]
     sampling: _sampling_pb2.SamplingParams
@@ -43,7 +44,8 @@ class CompleteRequest(_message.Message):
     use_raw_prompt: bool
     serving: _serving_pb2.ServingOptions
     resume: _resume_pb2.ResumeOptions
-    def __init__(self, model: _Optional[str] = ..., prompts: _Optional[_Iterable[_Union[_prompt_pb2.Prompt, _Mapping]]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., n: _Optional[int] = ..., logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., output_constraint: _Optional[_Union[_sampling_pb2.OutputConstraint, _Mapping]] = ..., suffix: _Optional[str] = ..., echo: _Optional[bool] = ..., use_raw_prompt: _Optional[bool] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ...) -> None: ...
+    prompt_only: bool
+    def __init__(self, model: _Optional[str] = ..., prompts: _Optional[_Iterable[_Union[_prompt_pb2.Prompt, _Mapping]]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., n: _Optional[int] = ..., logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., output_constraint: _Optional[_Union[_sampling_pb2.OutputConstraint, _Mapping]] = ..., suffix: _Optional[str] = ..., echo: _Optional[bool] = ..., use_raw_prompt: _Optional[bool] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ..., prompt_only: _Optional[bool] = ...) -> None: ...
 
 class CompleteResponse(_message.Message):
     __slots__ = ("id", "created", "model", "system_fingerprint", "choices", "usage")

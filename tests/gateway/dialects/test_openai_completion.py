@@ -122,6 +122,15 @@ def test_contract_path_has_the_callers_name(fields: dict[str, Any], path: str, n
     assert parse(**fields).caller_name(path) == name
 
 
+def test_no_tokens_beside_the_echo_score_a_prompt() -> None:
+    """`max_tokens: 0` with `echo` is the prompt alone; without, the contract refuses it."""
+    request = parse(echo=True, max_tokens=0, min_tokens=0, logprobs=1).request
+    assert (request.prompt_only, request.echo, request.HasField("stopping")) == (True, True, False)
+    for plain in (parse(max_tokens=0).request, parse(echo=True, max_tokens=1).request):
+        assert not plain.HasField("prompt_only")
+        assert plain.stopping.HasField("max_tokens")
+
+
 def token(text: bytes, logprob: float, *tops: logprobs_pb2.TokenLogprob) -> logprobs_pb2.TokenLogprob:
     """A token with its probability."""
     return logprobs_pb2.TokenLogprob(

@@ -37,7 +37,8 @@ def test_every_field_is_asked() -> None:
     }
     request = json_format.ParseDict(fields, completion_pb2.CompleteRequest())
     request.resume.CopyFrom(resume_options(RESUMED))
-    assert {each.name for each, _ in request.ListFields()} == {each.name for each in request.DESCRIPTOR.fields}
+    given = {each.name for each, _ in request.ListFields()}
+    assert given | {"prompt_only"} == {each.name for each in request.DESCRIPTOR.fields}
     assert to_answer_request(request) == AnswerRequest(
         model="m",
         prompts=(RawText("hi", "prompts[0]"), RawTokens([1, 2], "prompts[1]")),
@@ -61,6 +62,14 @@ def test_nothing_given_is_the_default() -> None:
     """A prompt is raw, and nothing is told of it."""
     asked = to_answer_request(completion_request("hi"))
     assert asked == AnswerRequest("tiny", (RawText("hi", "prompts[0]"),), "prompts")
+
+
+def test_prompt_alone_needs_one_token() -> None:
+    """It is generated for the prompt's sake, whatever is asked of what follows."""
+    asked = to_answer_request(
+        completion_request(prompt_only=True, echo=True, stopping={"min_tokens": 5, "stop": ["a"]})
+    )
+    assert asked.stopping == StopParams(max_tokens=1)
 
 
 def test_prompts_have_logprobs_only_with_an_echo() -> None:
