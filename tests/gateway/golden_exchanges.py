@@ -277,7 +277,8 @@ RELATED: Final = [
 _RECORDED: Final = """
     openai_chat: text text_stream reasoning reasoning_stream tools tools_stream logprobs logprobs_stream choices_stream
         usage_stream cut_off full long missing kind
-    anthropic_message: text text_stream reasoning reasoning_stream tools tools_stream cut_off full long missing thread
+    anthropic_message: text text_stream reasoning reasoning_stream tools tools_stream cut_off full long nobody fault
+        missing thread
     anthropic: count models model
     openai_completion: text text_stream logprobs logprobs_stream
     openai_embedding: float base64

@@ -127,6 +127,7 @@ def test_every_other_field_is_asked() -> None:
         model="m",
         prompts=(conversation,),
         prompts_field="input",
+        max_tokens_field="max_output_tokens",
         deployment="d",
         sampling=SamplingParams(temperature=0.5, seed=7),
         stopping=StopParams(max_tokens=9),
@@ -153,7 +154,7 @@ def test_nothing_given_is_the_default() -> None:
     asked = to_answer_request(request_of(text("user", "hi")))
     (conversation,) = asked.prompts
     assert isinstance(conversation, Conversation)
-    assert asked == AnswerRequest("m", (conversation,), "input")
+    assert asked == AnswerRequest("m", (conversation,), "input", max_tokens_field="max_output_tokens")
     assert conversation == Conversation(conversation.messages, field="input")
 
 
