@@ -5,6 +5,11 @@ A bad setting or an address in use ends it with one line and a non-zero code.
 
 from __future__ import annotations
 
+import signal
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before anything is served needs no traceback
+
 import asyncio
 import contextlib
 import logging

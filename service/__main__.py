@@ -6,6 +6,11 @@ with one line on standard error. A second signal ends the process at once.
 
 from __future__ import annotations
 
+import signal
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before anything is served needs no traceback
+
 import asyncio
 import sys
 

@@ -1,5 +1,6 @@
 """What all tests share: the whole product, started once, a collector that it exports to, and the rule of `slow`."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,12 @@ from tests.redis_server import RedisServer
 TESTS = Path(__file__).parent
 SLOW_FIXTURES = {"stack", "redis", "shared_redis"}  # the whole product; a Redis server
 SLOW_FOLDERS = {TESTS / "e2e", TESTS / "clients"}  # they need npm, a browser or environments of other clients
+
+
+def pytest_configure() -> None:
+    """Ctrl-C reaches what tests start, too, where a shell runs them in the background and so has it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,9 +6,13 @@ after `drain_timeout_s`. At SIGINT it listens no more at once: who presses Ctrl-
 signal kills it. Envoy by itself would cut all running requests at either. Its own exit is this program's.
 """
 
+import signal
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before Envoy runs needs no traceback
+
 import argparse
 import json
-import signal
 import subprocess
 import sys
 import time

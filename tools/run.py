@@ -7,10 +7,14 @@ ends the run with a one-line error and a non-zero exit code; a process that exit
 times in ten minutes. Every setting is a flag or an environment variable, `SLUICE_` and the flag's name.
 """
 
+import signal
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before anything has started needs no traceback
+
 import asyncio
 import json
 import os
-import signal
 import socket
 import sys
 import tempfile
@@ -20,20 +24,18 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before anything has started needs no traceback
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # to be run by its path, too
 
-import yaml  # noqa: E402 what stands above comes first
-from pydantic import AliasChoices, Field, ValidationError  # noqa: E402 as above
-from pydantic_settings import BaseSettings, SettingsConfigDict  # noqa: E402 as above
+import yaml
+from pydantic import AliasChoices, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from process.lines import Lines  # noqa: E402 as above
-from tools.children import Children, DiedTooOften  # noqa: E402 as above
-from tools.development_tls import DevelopmentTls  # noqa: E402 as above
-from tools.envoy_config import AddressError, Addresses, envoy_config  # noqa: E402 as above
-from tools.envoy_tls import EnvoyTls  # noqa: E402 as above
+from process.lines import Lines
+from tools.children import Children, DiedTooOften
+from tools.development_tls import DevelopmentTls
+from tools.envoy_config import AddressError, Addresses, envoy_config
+from tools.envoy_tls import EnvoyTls
 
 READY_TIMEOUT_S = 300  # a large model loads from a slow disk
 STOP_TIMEOUT_S = 60  # longer than any process's own draining
