@@ -200,17 +200,16 @@ class GeneratorFront(EngineFront[OpenGeneration]):
     def _wait_s(self, caller_id: str, weight: float, now: float) -> float:
         """How long one more request of a key would wait for its beginning."""
         parts = {caller_id: Part(weight, 0, 0)}
-        ages = []
+        ages_s: list[float] = []
         for each in self._requests():
             name = each.request.caller_id
             before = parts.get(name, Part(each.request.weight, 0, 0))
             parts[name] = Part(
                 before.weight, before.num_waiting + each.is_waiting, before.num_running + each.num_running
             )
-            if each.num_running:
-                ages.append(now - each.began)
+            ages_s += [now - each.began] * each.num_running
         max_running = self._stats.max_running or self._config.max_batch_sequences
-        return self._turnover.wait_s(caller_id, parts, max_running, sum(ages) / max(len(ages), 1), now)
+        return self._turnover.wait_s(caller_id, parts, max_running, ages_s)
 
     def _add(
         self,

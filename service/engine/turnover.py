@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import abc
 from typing import NamedTuple
 
@@ -22,19 +23,20 @@ class Turnover:
 
     def __init__(self) -> None:
         self._stay_s: float | None = None  # that a sequence runs, from its beginning to its end
-        self._pace_s: float | None = None  # between two beginnings, while others wait
+        self._begun = 0.0  # requests that began while others waited, the older the less,
+        self._begun_s = 0.0  # and the time that this took, likewise
         self._num_beginnings = 0  # since nobody waited
         self._last = 0.0  # when one began, or the first in line came
 
     def came(self, now: float, num_waiting: int) -> None:
         """A request waits, with so many that came before it."""
         if num_waiting == 0:
-            self._last, self._pace_s, self._num_beginnings = now, None, 0
+            self._last, self._begun, self._begun_s, self._num_beginnings = now, 0.0, 0.0, 0
 
     def began(self, now: float, num_requests: int) -> None:
         """So many requests have begun at once."""
-        pace_s = (now - self._last) / num_requests
-        self._pace_s = pace_s if self._pace_s is None else _MEMORY * self._pace_s + (1 - _MEMORY) * pace_s
+        self._begun = _MEMORY * self._begun + num_requests
+        self._begun_s = _MEMORY * self._begun_s + now - self._last
         self._num_beginnings += num_requests
         self._last = now
 
@@ -43,30 +45,37 @@ class Turnover:
         self._stay_s = stay_s if self._stay_s is None else _MEMORY * self._stay_s + (1 - _MEMORY) * stay_s
 
     def wait_s(
-        self, caller_id: str, parts: abc.Mapping[str, Part], max_running: int, mean_age_s: float, now: float
+        self, caller_id: str, parts: abc.Mapping[str, Part], max_running: int, ages_s: abc.Sequence[float]
     ) -> float:
         """How long one more request of a key would wait, with `parts` of each key that has any.
 
-        `mean_age_s` is for how long the running sequences have run. Requests count alike, whatever their length.
+        `ages_s` are for how long each running sequence has run. Requests count alike, whatever their length. Who finds
+        a place waits for the prompts before its own only, and that is known once a few have begun.
         """
         mine = parts[caller_id]
         num_waiting = sum(part.num_waiting for part in parts.values())
-        num_running = sum(part.num_running for part in parts.values())
-        is_full = num_running >= max_running
+        is_full = len(ages_s) >= max_running
         if not (num_waiting or is_full) or _has_share(caller_id, parts, max_running, is_full=is_full):
             return 0.0
-        ahead = float(mine.num_waiting)
+        line = 1.0 + mine.num_waiting  # with those that begin before it
         for name, part in parts.items():
             if name != caller_id:
-                ahead += min(part.num_waiting, (mine.num_waiting + 1) * part.weight / mine.weight)
-        each_s = self._each_s(max_running, mean_age_s, is_full=is_full)
-        return (ahead + 1) * max(each_s, now - self._last if num_waiting else 0.0)
+                line += min(part.num_waiting, (mine.num_waiting + 1) * part.weight / mine.weight)
+        by_pace = line * self._begun_s / self._begun if self._num_beginnings >= _MIN_BEGINNINGS else math.inf
+        num_places = math.ceil(line) - max(0, max_running - len(ages_s))
+        by_places = self._until_free(num_places, max_running, ages_s) if num_places > 0 else 0.0
+        return by_pace if by_places == 0.0 and by_pace < math.inf else min(by_pace, by_places)
 
-    def _each_s(self, max_running: int, mean_age_s: float, *, is_full: bool) -> float:
-        """Between two beginnings."""
-        if self._pace_s is not None and self._num_beginnings >= _MIN_BEGINNINGS:
-            return self._pace_s
-        return max(self._stay_s or 0.0, mean_age_s) / max_running if is_full else 0.0
+    def _until_free(self, num_places: int, max_running: int, ages_s: abc.Sequence[float]) -> float:
+        """Until so many places have come free, if each sequence stays as long as others did.
+
+        One that has stayed longer may end at any time; it is expected to stay for as long again as a place is held on
+        average, over all of them.
+        """
+        stay_s = max(self._stay_s or 0.0, sum(ages_s) / max(len(ages_s), 1))
+        left_s = sorted(max(stay_s - age_s, stay_s / max_running) for age_s in ages_s)
+        rounds, index = divmod(num_places - 1, max(len(left_s), 1))
+        return rounds * stay_s + (left_s[index] if left_s else 0.0)
 
 
 def _has_share(caller_id: str, parts: abc.Mapping[str, Part], max_running: int, *, is_full: bool) -> bool:

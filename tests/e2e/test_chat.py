@@ -1,5 +1,6 @@
 """One chat through every door: REST, SSE, gRPC and gRPC-web, all through Envoy."""
 
+import asyncio
 import json
 import struct
 
@@ -53,10 +54,19 @@ def test_rest_stream_equals_whole(stack: Stack, whole: str) -> None:
 
 def test_a_long_answer_comes_in_pieces(stack: Stack) -> None:
     """One at each delivery, though its tokens may leave together."""
-    body = rest_body(stream=True) | {"temperature": 2, "seed": 1, "max_tokens": 1000}
+    body = rest_body(stream=True) | {"temperature": 2, "seed": 1, "max_tokens": 1000, "ignore_eos": True}
     with httpx.stream("POST", f"{stack.door}/v1/chat/completions", json=body, timeout=60) as answer:
         pieces = [line for line in answer.iter_lines() if line.startswith("data: {")]
     assert len(pieces) > 5
+
+
+async def test_as_many_at_once_as_there_are_places_are_served(stack: Stack) -> None:
+    """Wave after wave: none is taken for one that would wait too long."""
+    body = rest_body(stream=True) | {"max_tokens": 64, "ignore_eos": True}
+    async with httpx.AsyncClient(base_url=stack.door, timeout=60, limits=httpx.Limits(max_connections=64)) as http:
+        for _ in range(3):
+            answers = await asyncio.gather(*(http.post("/v1/chat/completions", json=body) for _ in range(64)))
+            assert {answer.status_code for answer in answers} == {200}
 
 
 def test_grpc_stream_equals_rest(stack: Stack, whole: str) -> None:

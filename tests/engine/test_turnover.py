@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from service.engine.turnover import Part, Turnover
@@ -16,10 +18,10 @@ def settled(stay_s: float = 2.0) -> Turnover:
     return turnover
 
 
-def wait_s(
-    turnover: Turnover, parts: dict[str, Part], caller_id: str = "a", now: float = 0.0, age_s: float = 0.0
-) -> float:
-    return turnover.wait_s(caller_id, parts, PLACES, age_s, now)
+def wait_s(turnover: Turnover, parts: dict[str, Part], caller_id: str = "a", ages_s: Sequence[float] = ()) -> float:
+    """Those that run have run for `ages_s`; by default, each for another part of two seconds."""
+    num_running = sum(part.num_running for part in parts.values())
+    return turnover.wait_s(caller_id, parts, PLACES, ages_s or [1.5 - 0.5 * index for index in range(num_running)])
 
 
 def test_where_a_place_is_free_nobody_waits() -> None:
@@ -27,30 +29,60 @@ def test_where_a_place_is_free_nobody_waits() -> None:
     assert wait_s(settled(), {"a": Part(1, 0, 3)}) == 0.0
 
 
-def test_where_all_places_are_taken_the_line_moves_as_fast_as_they_are_given_back() -> None:
-    """Four places for two seconds each are one every half second; two in line and the newcomer make 1.5 s."""
+def test_who_finds_a_place_does_not_wait_for_one() -> None:
+    """Though others came just before and have not begun: there is a place for each."""
+    turnover = settled()
+    turnover.came(0.0, 0)
+    assert wait_s(turnover, {"a": Part(1, 3, 0)}) == 0.0
+    assert wait_s(Turnover(), {"a": Part(1, 2, 1)}) == 0.0
+    assert wait_s(turnover, {"a": Part(1, 3, 1)}) == pytest.approx(0.5), "one too many"
+
+
+def test_prompts_that_come_before_take_the_time_that_such_took() -> None:
+    """Also where there is a place for each."""
+    turnover = Turnover()
+    turnover.came(0.0, 0)
+    for beginning in range(1, 5):
+        turnover.began(0.5 * beginning, 1)
+    assert wait_s(turnover, {"a": Part(1, 2, 0)}) == pytest.approx(1.5)
+
+
+def test_where_all_places_are_taken_the_line_moves_as_they_are_given_back() -> None:
+    """Four places for two seconds each, one every half second; two in line and the newcomer make 1.5 s."""
     turnover = settled()
     turnover.came(0.0, 0)
     assert wait_s(turnover, {"a": Part(1, 2, 4)}) == pytest.approx(1.5)
-    assert wait_s(turnover, {"a": Part(1, 2, 4)}, age_s=4.0) == pytest.approx(3.0), "they stay longer than those before"
+    assert wait_s(turnover, {"a": Part(1, 6, 4)}) == pytest.approx(2.0 + 1.5), "they stay for two seconds, too"
 
 
-def test_the_pace_that_was_seen_counts_more_than_the_one_that_follows() -> None:
+def test_answers_that_end_together_let_as_many_begin() -> None:
+    """A line as long as the batch waits for its end."""
+    assert wait_s(settled(), {"a": Part(1, 3, 4)}, ages_s=[1.0] * 4) == pytest.approx(1.0)
+
+
+def test_answers_that_stay_longer_than_others_did_may_end_at_any_time() -> None:
+    """Each of the four places is given back after a quarter of what they have stayed on average."""
+    assert wait_s(settled(), {"a": Part(1, 0, 4)}, ages_s=[4.0] * 4) == pytest.approx(1.0)
+
+
+def test_the_pace_that_was_seen_counts_where_it_is_faster() -> None:
     """While there is a line, the time between two beginnings is measured; when the line has gone, that is forgotten."""
     turnover = settled()
     turnover.came(0.0, 0)
     for beginning in range(1, 6):
         turnover.began(0.1 * beginning, 1)
-    assert wait_s(turnover, {"a": Part(1, 2, 4)}, now=0.5) == pytest.approx(0.3)
+    assert wait_s(turnover, {"a": Part(1, 2, 4)}) == pytest.approx(0.3)
     turnover.came(9.0, 0)
-    assert wait_s(turnover, {"a": Part(1, 2, 4)}, now=9.0) == pytest.approx(1.5)
+    assert wait_s(turnover, {"a": Part(1, 2, 4)}) == pytest.approx(1.5)
 
 
-def test_a_line_that_stands_still_gets_longer() -> None:
-    """For five seconds nobody has begun, so each beginning may take as long."""
+def test_many_beginnings_at_once_are_as_many() -> None:
+    """Four in one step after a second, and nothing else, are four a second."""
     turnover = Turnover()
     turnover.came(0.0, 0)
-    assert wait_s(turnover, {"a": Part(1, 1, 2)}, now=5.0) == pytest.approx(10.0)
+    for second in range(1, 4):
+        turnover.began(float(second), 4)
+    assert wait_s(turnover, {"a": Part(1, 3, 4)}, ages_s=[9.0] * 4) == pytest.approx(1.0)
 
 
 def test_a_key_s_wait_is_its_own() -> None:
@@ -59,8 +91,8 @@ def test_a_key_s_wait_is_its_own() -> None:
     turnover.came(0.0, 0)
     parts = {"a": Part(1, 1, 2), "b": Part(1, 160, 2)}
     assert wait_s(turnover, parts) == pytest.approx((1 + 2 + 1) * 0.5)
-    assert wait_s(turnover, {**parts, "a": Part(4, 1, 2)}) == pytest.approx((1 + 0.5 + 1) * 0.5)
-    assert wait_s(turnover, parts, "b") == pytest.approx((160 + 1 + 1) * 0.5)
+    assert wait_s(turnover, {**parts, "a": Part(4, 1, 2)}) == pytest.approx(3 * 0.5), "one and a half, so two"
+    assert wait_s(turnover, parts, "b") == pytest.approx((160 + 1 + 1) * 0.5, abs=0.5)
 
 
 def test_a_key_below_its_share_does_not_wait() -> None:
