@@ -1,7 +1,8 @@
-"""LangChain's OpenAI package, as agents use it."""
+"""LangChain's packages for OpenAI and for Azure, as agents use them."""
 
 from typing import Any
 
+from langchain_azure_ai.chat_models import AzureAIChatCompletionsModel
 from langchain_core.tools import tool
 from langchain_openai import AzureChatOpenAI, ChatOpenAI, OpenAIEmbeddings
 from pydantic import BaseModel, SecretStr
@@ -66,6 +67,18 @@ def check_azure(url: str, _: str) -> None:
     )
     assert azure.invoke(QUESTION).content == model(url).invoke(QUESTION).content
     assert "".join(piece.text for piece in azure.stream(QUESTION)) == model(url).invoke(QUESTION).content
+
+
+def check_azure_ai(url: str, _: str) -> None:
+    """The class for Azure's model inference API; an answer goes back as history."""
+    coldest = 1e-4  # 0 is left out by the class
+    azure = AzureAIChatCompletionsModel(
+        endpoint=url, credential="unused", model=MODEL, temperature=coldest, max_tokens=60
+    )
+    answer = azure.invoke(QUESTION)
+    assert answer.content == model(url).invoke(QUESTION).content
+    assert "".join(piece.text for piece in azure.stream(QUESTION)) == answer.content
+    assert azure.invoke([("user", QUESTION), answer, ("user", QUESTION)]).content
 
 
 def check_embeddings(url: str, _: str) -> None:
