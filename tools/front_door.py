@@ -23,11 +23,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # to be run by its path, too
 
+from tools.closing import listeners_of, num_waiting, turn_away
 from tools.lifeline import dying_with_parent
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _POLL_S = 0.1
 _ADMIN_TIMEOUT_S = 2.0
+_TAKING_S = 1.0  # for the connections that are made; without a hitch they are taken at once
 
 
 class FrontDoor:
@@ -50,10 +52,9 @@ class FrontDoor:
         deadline = time.monotonic() + timeout_s
         self._post("/healthcheck/fail")
         if drain_time_s:
-            self._post("/drain_listeners?graceful")
+            self._post("/drain_listeners?graceful&skip_exit")  # it only tells clients to connect elsewhere
             self._pause(drain_time_s)
-        else:
-            self._post("/drain_listeners")
+        self._stop_listening()
         while self._process.poll() is None and time.monotonic() < deadline and self._num_active():
             self._pause(_POLL_S)
         self._process.terminate()
@@ -63,6 +64,17 @@ class FrontDoor:
         while self._process.poll() is None:
             self._pause(60)
         return self._process.returncode
+
+    def _stop_listening(self) -> None:
+        """Close what callers connect to, once all who have connected are taken: closing would reset the others."""
+        port = int(self._admin.rpartition(":")[2])
+        with listeners_of(self._process.pid, but_port=port) as listeners:
+            turn_away(listeners)
+            until = time.monotonic() + _TAKING_S
+            self._pause(_POLL_S)  # for handshakes that have begun
+            while self._process.poll() is None and time.monotonic() < until and any(map(num_waiting, listeners)):
+                self._pause(_POLL_S)
+        self._post("/drain_listeners")
 
     def _pause(self, duration_s: float) -> None:
         """Wait as long as that, or until Envoy exits; a signal kills it."""

@@ -1,0 +1,55 @@
+"""Listening sockets before they are closed."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tools.closing import listeners_of, num_waiting, turn_away
+
+LISTENER = """
+import socket, sys
+listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+print(*(each.getsockname()[1] for each in listeners), flush=True)
+sys.stdin.readline()
+taken, _ = listeners[0].accept()
+print(taken.recv(9).decode(), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_who_has_connected_is_served_and_nobody_else_connects() -> None:
+    """The port that is named is as before."""
+    command = [sys.executable, "-c", LISTENER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        port, kept_port = map(int, process.stdout.readline().split())
+        with (
+            socket.create_connection(("127.0.0.1", port)) as caller,
+            listeners_of(process.pid, kept_port) as (listener,),
+        ):
+            assert num_waiting(listener) == 1
+            turn_away([listener])
+            with pytest.raises(TimeoutError):
+                socket.create_connection(("127.0.0.1", port), timeout=0.2)
+            socket.create_connection(("127.0.0.1", kept_port)).close()
+            caller.sendall(b"answer me")
+            process.stdin.write("now\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "answer me\n"
+            assert num_waiting(listener) == 0
+        process.communicate("end\n")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+def test_a_process_that_has_ended_listens_nowhere() -> None:
+    """It is no error."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    with listeners_of(process.pid, 0) as listeners:
+        assert listeners == []
