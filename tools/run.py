@@ -118,6 +118,7 @@ def check(settings: Settings) -> None:
     for name, port in settings.ports().items():
         if used.setdefault(port, name) != name:
             raise RunError(f"{used[port]} and {name} are both {port}; each needs a port of its own")
+    for name, port in settings.ports().items():
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -21,7 +21,13 @@ from tests.e2e.stack import Stack
 
 NUM_REQUESTS, NUM_LEAVING, NUM_AT_ONCE = 200, 60, 64
 # A cache that is too small for the company, and prompts in several pieces.
-SIZES = {"BACKEND": "native", "NUM_BLOCKS": "72", "MAX_MODEL_LEN": "1024", "MAX_PREFILL_CHUNK": "64"}
+SIZES = {
+    "BACKEND": "native",
+    "NUM_BLOCKS": "72",
+    "MAX_MODEL_LEN": "1024",
+    "MAX_PREFILL_CHUNK": "64",
+    "MAX_QUEUE_WAIT_S": "60",
+}
 BEGINNINGS = ("", "Be brief. ", "The house on the hill is old, and nobody lives there any more. " * 8)
 WORDS = ["red", "house", "seven", "Anna", "water", "because", "gate", "slowly", "tell", "me", "why", "the", "moon"]
 SCHEMA = {

@@ -168,7 +168,12 @@ async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
     torch.set_num_threads(1)
     draw = random.Random(7)
     engine, runner = engine_of(
-        num_blocks=40, max_model_len=96, max_batch_tokens=48, max_batch_sequences=8, max_prefill_chunk=16
+        num_blocks=40,
+        max_model_len=96,
+        max_batch_tokens=48,
+        max_batch_sequences=8,
+        max_prefill_chunk=16,
+        max_queue_wait_s=60.0,
     )
     requests = [random_request(draw, serial) for serial in range(NUM_REQUESTS)]
     leave_after = [draw.randrange(10) if draw.random() < 0.2 else None for _ in requests]

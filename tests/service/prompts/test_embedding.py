@@ -70,8 +70,8 @@ async def test_case_is_lowered_where_the_folder_says_so() -> None:
 
 async def test_request_keeps_its_deadline_and_priority(prompts: EmbeddingPrompts) -> None:
     """They are the engine's to heed."""
-    prepared = await prompts.prepare(asked("a", priority=-3), "id", 12.5)
-    assert (prepared.request_id, prepared.deadline, prepared.priority) == ("id", 12.5, -3)
+    prepared = await prompts.prepare(asked("a", priority=3), "id", 12.5)
+    assert (prepared.request_id, prepared.deadline, prepared.priority) == ("id", 12.5, 3)
 
 
 async def test_many_inputs_keep_their_order(prompts: EmbeddingPrompts) -> None:
