@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ class Engine:
     """An engine's side over the bundled model, driven by hand; it adds what it is told of to `outputs`."""
 
     def __init__(self, dtype: Any, **sizes: Any) -> None:
-        config = EngineConfig(backend="native", **sizes)
+        config = EngineConfig(backend="native", max_queue_wait_s=600.0, **sizes)
         made = load_generator(
             str(FOLDER), config, compute_dtype=dtype, device="cpu", cache_share=1, control_token_ids={}
         )
@@ -48,7 +49,7 @@ class Engine:
             while not (report := self._compiled.get(timeout=30)).outputs:
                 assert not report.errors
         self.outputs[serial] = []
-        self.core.receive(Add(serial, request, 0.0, constraint_serial=constraint_serial))
+        self.core.receive(Add(serial, request, time.monotonic(), constraint_serial=constraint_serial))
 
     def step(self) -> None:
         report = self.core.step()
