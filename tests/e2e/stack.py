@@ -31,12 +31,12 @@ def free_ports(count: int) -> list[int]:
 
 
 def child_pids(pid: int) -> list[int]:
-    """The children of a process, the oldest first."""
+    """The children of a process, each thread's oldest first: in the kernel's order, since ids begin anew."""
     pids: list[int] = []
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
             pids += map(int, children.read_text().split())
-    return sorted(pids)
+    return pids
 
 
 def words_of(pid: int) -> list[str]:

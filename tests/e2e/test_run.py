@@ -39,7 +39,9 @@ def test_run_starts_again_what_dies_while_the_others_go_on() -> None:
     stack = Stack("--model=demo=demo/model")
     try:
         stack.wait_for("sluice is ready.")
-        before = stack.children() | {"real envoy": stack.envoy_pid}
+        children = stack.children()
+        assert list(children) == ["service", "gateway", "envoy"], stack.output
+        before = children | {"real envoy": stack.envoy_pid}
         with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
             call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(chat_request("demo", max_tokens=1500))
             first = next(call)
