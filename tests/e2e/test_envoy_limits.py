@@ -29,17 +29,20 @@ def test_connections_are_limited_by_address(stack: Stack) -> None:
         (chain,) = config["static_resources"]["listeners"][0]["filter_chains"]
         chain["filters"][0]["typed_config"]["config"]["configuration"]["value"] = "10"
 
-    with door_with(stack, change) as door, connections(door, 10) as opened:
-        for _ in range(2):  # what is closed is counted no more
-            with connections(door, 30) as refused:
-                assert all(is_closed(each) for each in refused)
-            with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2")) as other:
-                assert other.get(f"{door.url}/v1/models").status_code == 200
-            opened[0].sendall(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n")
-            assert opened[0].recv(1 << 16).startswith(b"HTTP/1.1 200 ")
-        opened.pop().close()
-        door.until(lambda: door.stat("http.front_door.downstream_cx_active") == 9)
-        assert httpx.get(f"{door.url}/v1/models").status_code == 200
+    with door_with(stack, change) as door:
+        # Who asked whether it is up has left by then.
+        door.until(lambda: door.stat("http.front_door.downstream_cx_active") == 0)
+        with connections(door, 10) as opened:
+            for _ in range(2):  # what is closed is counted no more
+                with connections(door, 30) as refused:
+                    assert all(is_closed(each) for each in refused)
+                with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2")) as other:
+                    assert other.get(f"{door.url}/v1/models").status_code == 200
+                opened[0].sendall(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n")
+                assert opened[0].recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+            opened.pop().close()
+            door.until(lambda: door.stat("http.front_door.downstream_cx_active") == 9)
+            assert httpx.get(f"{door.url}/v1/models").status_code == 200
 
 
 @pytest.mark.parametrize("half", [HALF_REST, HALF_GRPC], ids=["REST", "gRPC"])
