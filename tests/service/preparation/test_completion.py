@@ -153,7 +153,7 @@ async def test_echo_has_the_prompt_s_logprobs(preparation: Preparation) -> None:
         assert [logprob.logprob for logprob in choice.prompt_logprobs] == [0.0] + [-0.5] * len(found)
         assert [len(logprob.top_logprobs) for logprob in choice.prompt_logprobs] == [0] + [1] * len(found)
     assert [len(choice.prompt_logprobs) for choice in choices[2:]] == [1, 1]
-    assert b"".join(logprob.bytes for logprob in choices[0].logprobs) == b"yes"
+    assert b"".join(logprob.bytes for logprob in choices[0].logprobs) == b"yes<|im_end|>"
 
 
 async def test_answer_without_text_has_its_echo_and_suffix(preparation: Preparation) -> None:
@@ -196,6 +196,6 @@ async def test_answer_is_the_same_however_outputs_are_cut_and_interleaved(
     for choice_ in response.choices:
         text = texts[choice_.prompt_index, choice_.index % 2]
         assert choice_.text == echoes[choice_.prompt_index] + text + "!"
-        assert b"".join(logprob.bytes for logprob in choice_.logprobs) == text.encode()
+        assert b"".join(logprob.bytes for logprob in choice_.logprobs) == text.encode() + b"<|im_end|>"
     num_tokens = sum(len(TOKENIZER.encode(text)) + 1 for text in texts.values())
     assert response.usage.completion_tokens == num_tokens
