@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import shapes
-from bench.serving.requests import LOAD
+from bench.serving.requests import LOAD, WORDS
 from bench.serving.servers import ROOT, Server, command_of, serving
 
 MODELS: dict[str, abc.Callable[[], Path]] = {
@@ -30,7 +30,6 @@ MODELS: dict[str, abc.Callable[[], Path]] = {
     "24m": shapes.long_24m,
     "0.5b": shapes.qwen2_5_0_5b,
 }
-WORDS = "the and of in to with that this your they what when here only are was can has for not you".split()  # noqa: SIM905 it reads as a sentence
 PROMPT_WORDS = 24
 WAIT = "engine.max_queue_wait_s"
 BOUNDS = (WAIT, "engine.max_decode_slowdown")
