@@ -10,7 +10,7 @@ from process.environment import PREFIXES, RUNNER
 from process.names import paths
 from process.settings import ProcessSettings, read_settings
 from service.config import Settings as ServiceSettings
-from tools.run import Settings as RunnerSettings
+from tools.run_settings import Settings as RunnerSettings
 
 PROCESSES = (ServiceSettings, GatewaySettings)
 

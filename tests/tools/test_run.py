@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.run import RunError, Settings, check
+from tools.run_settings import RunError, Settings, check
 
 
 def test_one_port_for_two_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,152 @@
+"""The runner's settings: what they are, what can be checked before anything starts, and the command lines they make."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AliasChoices, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tools.development_tls import DevelopmentTls
+from tools.envoy_config import Addresses
+from tools.envoy_tls import EnvoyTls
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class RunError(Exception):
+    """The run can't go on; the message is one line for the user."""
+
+
+class Settings(BaseSettings):
+    """Run service, gateway and Envoy on one machine, until Ctrl-C."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="SLUICE_",
+        cli_parse_args=True,
+        cli_prog_name="run",
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        extra="ignore",
+    )
+
+    host: str = Field("127.0.0.1", description="address that all three processes listen on")
+    envoy_port: int = Field(8080, ge=1, le=65535, description="Envoy's port: REST, gRPC and gRPC-web")
+    envoy_admin_port: int = Field(9901, ge=1, le=65535, description="port of Envoy's admin interface")
+    gateway_port: int = Field(8000, ge=1, le=65535, description="the gateway's port: REST and /metrics")
+    service_port: int = Field(50051, ge=1, le=65535, description="the service's gRPC port")
+    service_metrics_port: int = Field(9464, ge=1, le=65535, description="port of the service's /metrics")
+    model: dict[str, str] = Field(
+        default={},
+        description="a model to serve, NAME=FOLDER or NAME=ORG/MODEL (a hub id); repeat it for more models; "
+        "without it, the bundled ones",
+    )
+    endpoints_file: Path = Field(
+        ROOT / ".cache" / "endpoints.json", description="file that stores the endpoints created through the API"
+    )
+    keys_file: Path | None = Field(
+        None, description="file of the keys that callers need, as `sluice keys` writes it; without it, nobody needs one"
+    )
+    allow_anonymous: bool = Field(
+        False, description="without a keys_file: listen on a host that others can reach, and let everybody in"
+    )
+    drain_time_s: int = Field(
+        3, ge=1, description="at SIGTERM: time to accept requests while health says no; at Ctrl-C it is left out"
+    )
+    drain_timeout_s: float = Field(
+        30, ge=0, allow_inf_nan=False, description="at a stop: time for running requests to end, in each process"
+    )
+    otlp_endpoint: str | None = Field(
+        None,
+        validation_alias=AliasChoices("otlp_endpoint", "SLUICE_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        description="host:port or URL of an OTLP gRPC collector; without it, nothing is exported",
+    )
+
+    tls: Literal["off", "server", "mutual"] = Field(
+        "off", description="TLS of all connections, with certificates for development; mutual: callers need one, too"
+    )
+    certs_folder: Path = Field(
+        ROOT / ".cache" / "certs", description="folder of these certificates, made anew at a start"
+    )
+
+    def development_tls(self) -> DevelopmentTls | None:
+        """The run's certificates; None without TLS."""
+        return None if self.tls == "off" else DevelopmentTls(self.certs_folder.resolve(), self.tls == "mutual")
+
+    def addresses(self, secrets: Path) -> Addresses:
+        """What Envoy's configuration is made of. `secrets` is a folder of this run."""
+        given = {field.name: getattr(self, field.name) for field in fields(Addresses) if field.name != "tls"}
+        if (tls := self.development_tls()) is None:
+            return Addresses(**given)
+        return Addresses(**given, tls=EnvoyTls(certificates=tls.folder, secrets=secrets, mutual=tls.mutual))
+
+    def ports(self) -> dict[str, int]:
+        """Every port with the name of its setting."""
+        return {name: value for name, value in self.model_dump().items() if name.endswith("_port")}
+
+
+def check(settings: Settings) -> None:
+    """Check ports and model folders before anything starts, and make the folder of the endpoints' file."""
+    used: dict[int, str] = {}
+    for name, port in settings.ports().items():
+        if used.setdefault(port, name) != name:
+            raise RunError(f"{used[port]} and {name} are both {port}; each needs a port of its own")
+    for name, port in settings.ports().items():
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((settings.host, port))
+            except OSError as error:
+                raise RunError(
+                    f"cannot listen on {settings.host}:{port} ({error.strerror}); "
+                    f"choose another {name} with --{name.replace('_', '-')} or SLUICE_{name.upper()}"
+                ) from error
+    for name, model in settings.model.items():
+        may_be_hub_id = model.count("/") == 1 and model[0] not in "./~" and not Path(model).exists()
+        if not may_be_hub_id and not Path(model, "config.json").is_file():
+            raise RunError(
+                f"model {name}: {model} has no config.json; expected a model's folder or a hub id, ORG/MODEL"
+            )
+    try:
+        settings.endpoints_file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"endpoints_file {settings.endpoints_file}: {error.strerror}") from error
+    if (tls := settings.development_tls()) is not None:
+        try:
+            tls.make(settings.host)
+        except (OSError, ValueError) as error:
+            raise RunError(f"certs_folder {tls.folder}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
+    """Each process's command line, in start order."""
+    service = [sys.executable, "-m", "service", "--host", settings.host, "--port", str(settings.service_port)]
+    service += ["--metrics-port", str(settings.service_metrics_port)]
+    service += ["--endpoints-file", str(settings.endpoints_file.resolve())]
+    for name, model in settings.model.items():
+        service += ["--model", f"{name}={model}"]
+    gateway = [sys.executable, "-m", "gateway", "--host", settings.host, "--port", str(settings.gateway_port)]
+    gateway += ["--target", f"{settings.host}:{settings.service_port}"]
+    service += ["--drain-timeout-s", str(settings.drain_timeout_s)]
+    gateway += ["--stop-timeout-s", str(settings.drain_timeout_s)]
+    if settings.keys_file is not None:
+        service += ["--auth.keys-file", str(settings.keys_file.resolve())]
+    if settings.allow_anonymous:
+        service += ["--auth.allow-anonymous", "true"]
+        gateway += ["--auth.allow-anonymous", "true"]
+    if settings.otlp_endpoint is not None:
+        service += ["--otlp-endpoint", settings.otlp_endpoint]
+        gateway += ["--otlp-endpoint", settings.otlp_endpoint]
+    if (tls := settings.development_tls()) is not None:
+        service += tls.service_flags()
+        gateway += tls.gateway_flags()
+    envoy = [sys.executable, str(ROOT / "tools" / "front_door.py"), f"127.0.0.1:{settings.envoy_admin_port}"]
+    envoy += ["--drain-time-s", str(settings.drain_time_s), "--drain-timeout-s", str(settings.drain_timeout_s), "--"]
+    envoy += [str(Path(sys.executable).with_name("envoy")), "-c", str(envoy_yaml)]
+    envoy += ["--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
+    envoy += ["--file-flush-interval-msec", "500"]  # of its access log
+    return {"service": service, "gateway": gateway, "envoy": envoy}
