@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 from bench import shapes
-from bench.overload import WORDS, Bench, make_keys
+from bench.overload import Bench, make_keys
+from bench.serving.requests import WORDS
 from bench.serving.servers import command_of, serving
 
 NUM_WORDS = 600
