@@ -8,7 +8,7 @@ step() { local name=$1; shift; printf -- '-- %s\n' "$name"; "$@" || failed+=("$n
 
 generated() {  # generated/ is what `make generate` makes, and nothing else
     local out; out=$(mktemp -d)
-    buf generate -o "$out" && diff -r -x __pycache__ "$out/generated" generated; local status=$?
+    buf generate --config buf.rules.yaml -o "$out" && diff -r -x __pycache__ "$out/generated" generated; local status=$?
     rm -rf "$out"; return $status
 }
 envoy_configs() {  # Envoy reads each of its files
@@ -21,7 +21,7 @@ step "ruff" ruff check .
 step "ruff format" ruff format --check .
 step "mypy" mypy
 step "import-linter" lint-imports
-step "buf lint" buf lint
+step "buf lint" buf lint --config buf.rules.yaml
 step "buf format" buf format -d --exit-code proto
 step "buf breaking" tools/breaking.sh
 step "generated code" generated

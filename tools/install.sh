@@ -155,12 +155,15 @@ npm_part() {
 
 validate_part() {  # the last pure-Python release has buf/validate/validate.proto in its source archive
     local version=1.2.0 folder=.cache/protovalidate
-    [ -f "$folder/buf/validate/validate.proto" ] && return
+    local hash=817951eab518442950f1982be24b2c3154b214b40e42f49b915cbf5181e6ee80
+    [ -f "$folder/LICENSE" ] && return
     say "fetching protovalidate's .proto file into $folder"
     local tmp; tmp=$(mktemp -d)
     .venv/bin/pip download --quiet --disable-pip-version-check --no-deps --no-binary protovalidate "protovalidate==$version" -d "$tmp"
     mkdir -p "$folder"
     tar -xzf "$tmp/protovalidate-$version.tar.gz" -C "$folder" --strip-components=3 "protovalidate-$version/upstream/proto/buf"
+    echo "$hash  $folder/buf/validate/validate.proto" | sha256sum --check --quiet || fail "protovalidate $version has another .proto file than when it was chosen"
+    tar -xzf "$tmp/protovalidate-$version.tar.gz" -C "$folder" --strip-components=1 "protovalidate-$version/LICENSE"
     rm -rf "$tmp"
 }
 

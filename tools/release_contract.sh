@@ -12,6 +12,6 @@ if [ -e "$release" ]; then
 fi
 mkdir -p proto/released
 # Without imports: protovalidate's file isn't ours to keep, and tools/breaking.sh adds it.
-buf build proto --as-file-descriptor-set --exclude-imports --exclude-source-info -o "$release"
+buf build --config buf.rules.yaml --path proto/sluice --as-file-descriptor-set --exclude-imports --exclude-source-info -o "$release"
 find proto/released -name '*.binpb' ! -name "$version.binpb" -delete
 echo "wrote $release"

@@ -19,7 +19,7 @@ def checkout(tmp_path: Path) -> Path:
     """The contract, what guards it and what is installed, in a folder of its own that is no git repository."""
     for name in ("proto", "tools"):
         shutil.copytree(ROOT / name, tmp_path / name)
-    for name in ("buf.yaml", "pyproject.toml"):
+    for name in ("buf.rules.yaml", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     for name in (".cache", ".venv"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -37,7 +37,7 @@ def run(checkout: Path, *command: str) -> tuple[int, str]:
 def commit_to_main(checkout: Path) -> None:
     """Make the checkout a repository whose branch main has the contract as it is now."""
     identity = ("-c", "user.name=test", "-c", "user.email=test@example.invalid")
-    for command in (("init", "-q", "-b", "main"), ("add", "buf.yaml", "proto"), (*identity, "commit", "-q", "-m", "x")):
+    for command in (("init", "-q", "-b", "main"), ("add", "proto"), (*identity, "commit", "-q", "-m", "x")):
         assert run(checkout, "git", *command) == (0, "")
 
 
@@ -99,3 +99,18 @@ def test_a_release_is_kept_once(checkout: Path) -> None:
     assert run(checkout, "tools/release_contract.sh") == (0, "wrote proto/released/99.0.0.binpb\n")
     assert [path.name for path in (checkout / "proto/released").iterdir()] == ["99.0.0.binpb"]
     assert run(checkout, "tools/breaking.sh")[0] == 0
+
+
+def test_names_for_languages_stay(checkout: Path) -> None:
+    """0.1.0 had none; what main has, and what is released, isn't renamed."""
+    commit_to_main(checkout)
+    replace(checkout / "proto/sluice/v1/usage.proto", 'java_package = "sluice.v1"', 'java_package = "com.example"')
+    broken = 'option "java_package" changed from "sluice.v1" to "com.example"'
+    status, output = run(checkout, "tools/breaking.sh")
+    assert (status, output.count(broken)) == (1, 1)
+    replace(checkout / "pyproject.toml", 'version = "0.1.0"', 'version = "99.0.0"')
+    replace(checkout / "proto/sluice/v1/usage.proto", 'java_package = "com.example"', 'java_package = "sluice.v1"')
+    assert run(checkout, "tools/release_contract.sh")[0] == 0
+    replace(checkout / "proto/sluice/v1/usage.proto", 'java_package = "sluice.v1"', 'java_package = "com.example"')
+    status, output = run(checkout, "tools/breaking.sh")
+    assert (status, output.count(broken)) == (1, 2)

@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16sluice/v1/prompt.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\"o\n\x06Prompt\x12 \n\x04text\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x18\x80\x80\x80\x02H\x00R\x04text\x12\x32\n\ttoken_ids\x18\x02 \x01(\x0b\x32\x13.sluice.v1.TokenIdsH\x00R\x08tokenIdsB\x0f\n\x06prompt\x12\x05\xbaH\x02\x08\x01\"*\n\x08TokenIds\x12\x1e\n\x03ids\x18\x01 \x03(\rB\x0c\xbaH\t\x92\x01\x06\x08\x01\x10\x80\x80@R\x03idsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16sluice/v1/prompt.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\"o\n\x06Prompt\x12 \n\x04text\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x18\x80\x80\x80\x02H\x00R\x04text\x12\x32\n\ttoken_ids\x18\x02 \x01(\x0b\x32\x13.sluice.v1.TokenIdsH\x00R\x08tokenIdsB\x0f\n\x06prompt\x12\x05\xbaH\x02\x08\x01\"*\n\x08TokenIds\x12\x1e\n\x03ids\x18\x01 \x03(\rB\x0c\xbaH\t\x92\x01\x06\x08\x01\x10\x80\x80@R\x03idsBq\n\tsluice.v1B\x0bPromptProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sluice.v1.prompt_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\tsluice.v1B\013PromptProtoP\001Z\022sluice/v1;sluicev1\242\002\003SLU\252\002\tSluice.V1\312\002\tSluice\\V1\342\002\025Sluice\\V1\\GPBMetadata\352\002\nSluice::V1'
   _globals['_PROMPT'].oneofs_by_name['prompt']._loaded_options = None
   _globals['_PROMPT'].oneofs_by_name['prompt']._serialized_options = b'\272H\002\010\001'
   _globals['_PROMPT'].fields_by_name['text']._loaded_options = None

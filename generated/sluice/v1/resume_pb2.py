@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16sluice/v1/resume.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\"\xac\x01\n\rResumeOptions\x12\"\n\x06stream\x18\x01 \x01(\x0c\x42\n\xbaH\x07z\x05\x10\x01\x18\x80\x08R\x06stream\x12&\n\x08position\x18\x02 \x01(\x0c\x42\n\xbaH\x07z\x05\x10\x01\x18\x80 R\x08position\x12\'\n\x0fsequence_number\x18\x03 \x01(\x04R\x0esequenceNumber\x12\x1b\n\x06replay\x18\x04 \x01(\x08H\x00R\x06replay\x88\x01\x01\x42\t\n\x07_replayb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16sluice/v1/resume.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\"\xac\x01\n\rResumeOptions\x12\"\n\x06stream\x18\x01 \x01(\x0c\x42\n\xbaH\x07z\x05\x10\x01\x18\x80\x08R\x06stream\x12&\n\x08position\x18\x02 \x01(\x0c\x42\n\xbaH\x07z\x05\x10\x01\x18\x80 R\x08position\x12\'\n\x0fsequence_number\x18\x03 \x01(\x04R\x0esequenceNumber\x12\x1b\n\x06replay\x18\x04 \x01(\x08H\x00R\x06replay\x88\x01\x01\x42\t\n\x07_replayBq\n\tsluice.v1B\x0bResumeProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sluice.v1.resume_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\tsluice.v1B\013ResumeProtoP\001Z\022sluice/v1;sluicev1\242\002\003SLU\252\002\tSluice.V1\312\002\tSluice\\V1\342\002\025Sluice\\V1\\GPBMetadata\352\002\nSluice::V1'
   _globals['_RESUMEOPTIONS'].fields_by_name['stream']._loaded_options = None
   _globals['_RESUMEOPTIONS'].fields_by_name['stream']._serialized_options = b'\272H\007z\005\020\001\030\200\010'
   _globals['_RESUMEOPTIONS'].fields_by_name['position']._loaded_options = None

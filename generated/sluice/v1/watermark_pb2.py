@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19sluice/v1/watermark.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\"[\n\x16\x44\x65tectWatermarkRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x1f\n\x04text\x18\x02 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01\x18\x80\x80\x10R\x04text\"\x91\x01\n\x17\x44\x65tectWatermarkResponse\x12\x17\n\x07z_score\x18\x01 \x01(\x01R\x06zScore\x12\x1d\n\nnum_tokens\x18\x02 \x01(\rR\tnumTokens\x12%\n\x0egreen_fraction\x18\x03 \x01(\x01R\rgreenFraction\x12\x17\n\x07p_value\x18\x04 \x01(\x01R\x06pValue2l\n\x10WatermarkService\x12X\n\x0f\x44\x65tectWatermark\x12!.sluice.v1.DetectWatermarkRequest\x1a\".sluice.v1.DetectWatermarkResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19sluice/v1/watermark.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\"[\n\x16\x44\x65tectWatermarkRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x1f\n\x04text\x18\x02 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01\x18\x80\x80\x10R\x04text\"\x91\x01\n\x17\x44\x65tectWatermarkResponse\x12\x17\n\x07z_score\x18\x01 \x01(\x01R\x06zScore\x12\x1d\n\nnum_tokens\x18\x02 \x01(\rR\tnumTokens\x12%\n\x0egreen_fraction\x18\x03 \x01(\x01R\rgreenFraction\x12\x17\n\x07p_value\x18\x04 \x01(\x01R\x06pValue2l\n\x10WatermarkService\x12X\n\x0f\x44\x65tectWatermark\x12!.sluice.v1.DetectWatermarkRequest\x1a\".sluice.v1.DetectWatermarkResponseBt\n\tsluice.v1B\x0eWatermarkProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sluice.v1.watermark_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\tsluice.v1B\016WatermarkProtoP\001Z\022sluice/v1;sluicev1\242\002\003SLU\252\002\tSluice.V1\312\002\tSluice\\V1\342\002\025Sluice\\V1\\GPBMetadata\352\002\nSluice::V1'
   _globals['_DETECTWATERMARKREQUEST'].fields_by_name['model']._loaded_options = None
   _globals['_DETECTWATERMARKREQUEST'].fields_by_name['model']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_DETECTWATERMARKREQUEST'].fields_by_name['text']._loaded_options = None
