@@ -5,7 +5,8 @@ Another content type, an encoding, and more bytes than the limit are refused bef
 
 from __future__ import annotations
 
-from starlette.datastructures import Headers
+from collections.abc import Mapping
+
 from starlette.types import Receive
 
 from gateway.dialects.seam.failure import Failure, Reason
@@ -15,7 +16,7 @@ class CallerLeft(Exception):  # noqa: N818  a name says what happened
     """The caller closed the connection before its answer was whole."""
 
 
-async def read_json_body(headers: Headers, receive: Receive, max_bytes: int) -> bytes:
+async def read_json_body(headers: Mapping[str, str], receive: Receive, max_bytes: int) -> bytes:
     """The whole body. Raises Failure (413, 415), and CallerLeft if it never came."""
     _check_type(headers)
     length = headers.get("content-length", "")
@@ -42,7 +43,7 @@ async def disconnected(receive: Receive) -> None:
         pass
 
 
-def _check_type(headers: Headers) -> None:
+def _check_type(headers: Mapping[str, str]) -> None:
     content_type, _, parameters = headers.get("content-type", "application/json").partition(";")
     if content_type.strip().lower() != "application/json":
         raise Failure(415, Reason.NOT_JSON, "the content-type must be application/json")

@@ -10,17 +10,17 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from opentelemetry import trace
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway import telemetry as names
 from gateway.body import CallerLeft
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.refusal import Refusal
+from gateway.headers import headers_of
 from gateway.rate_limits import collect_rate_limits
 from gateway.reply import known, send_refusal
 from gateway.telemetry import Telemetry
@@ -54,11 +54,11 @@ class RequestObserver:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        headers = headers_of(scope)
         peer = scope["client"][0] if scope.get("client") else ""
         self._credentials.look(peer, headers, is_encrypted=scope["scheme"] == "https")
         exchange = _Exchange(send, _request_id(headers), self._stall_timeout_s)
-        scope.setdefault("state", {})["request_id"] = exchange.request_id
+        scope["state"]["request_id"] = exchange.request_id
         if scope["path"] in _QUIET:
             await self._answer(scope, receive, exchange)
             return
@@ -68,7 +68,7 @@ class RequestObserver:
         self._telemetry.active_requests.add(1, shared)
         with self._telemetry.tracer.start_as_current_span(
             method,
-            context=self._telemetry.extract(dict(headers)),
+            context=self._telemetry.extract(headers),
             kind=trace.SpanKind.SERVER,
             attributes={
                 **shared,
@@ -140,7 +140,7 @@ class _Exchange:
             raise CallerLeft from None
 
 
-def _request_id(headers: Headers) -> str:
+def _request_id(headers: Mapping[str, str]) -> str:
     """The caller's or Envoy's id if it is fit for headers and logs, else a new one."""
     given = headers.get("x-request-id", "")
     if given and len(given) <= _MAX_REQUEST_ID_LENGTH and given.isascii() and given.isprintable():

@@ -48,8 +48,11 @@ class Stream:
         self.socket.sendall(self._message)
 
     def receive(self) -> bool:
-        """Take what is there; whether more is to come."""
-        data = self.socket.recv(1 << 16)
+        """Take what is there; whether more is to come. A connection that was reset has ended."""
+        try:
+            data = self.socket.recv(1 << 16)
+        except ConnectionResetError:
+            data = b""
         self.pieces.append((time.perf_counter(), data))
         if data and not data.endswith(b"0\r\n\r\n"):
             return True
@@ -91,11 +94,11 @@ def told(stream: Stream, began: float) -> dict[str, Any]:
     """What its bytes say."""
     raw = b"".join(piece for _, piece in stream.pieces)
     if not raw.startswith(b"HTTP/1.1 200"):
-        error = raw[:1000].decode(errors="replace") or "no answer in time"
+        error = raw[:1000].decode(errors="replace") or ("reset" if stream.pieces else "no answer in time")
         return {
             "error": error,
             "sent": stream.sent - began,
-            "ended": stream.pieces[-1][0] - began if raw else TIMEOUT_S,
+            "ended": stream.pieces[-1][0] - began if stream.pieces else TIMEOUT_S,
         }
     ends = list(accumulate(len(piece) for _, piece in stream.pieces))
     answer: dict[str, Any] = {"sent": stream.sent - began, "received": [], "ended": stream.pieces[-1][0] - began}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config import Settings
 from gateway.dialects.seam.refusal import Refuse
+from gateway.headers import headers_of
 from gateway.routes.handler import Lookup
 from gateway.routes.told_headers import TellHeaders, Telling
 from gateway.routes.upstream import Upstream
@@ -39,7 +39,7 @@ class ByHeader:
         other = Telling(self.other.lookup.endpoint(upstream, self.other.refuse, settings), self.other.headers)
 
         async def choose(scope: Scope, receive: Receive, send: Send) -> None:
-            is_other = self.other.marked_by in Headers(scope=scope)
+            is_other = self.other.marked_by in headers_of(scope)
             await (other if is_other else own)(scope, receive, send)
 
         return choose

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from google.protobuf.message import Message
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
 from gateway.aside import aside
@@ -26,6 +26,7 @@ from gateway.dialects.seam.encoder import Encoder, ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
 from gateway.event_id import HEADER, EventMarks
+from gateway.headers import headers_of
 from gateway.reply import known, send_json, send_refusal
 from gateway.sse import EventStream
 
@@ -54,12 +55,12 @@ class GenerationEndpoint:
     settings: Settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
+        headers = headers_of(scope)
         caller = Caller.of(scope["state"]["request_id"], headers)
         translator = self.translator()
         try:
             body = await read_json_body(headers, receive, self.settings.max_body_bytes)
-            arrival = Arrival(body, dict(headers), dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
+            arrival = Arrival(body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
             parsed = await aside(len(body), partial(translator.parse, arrival))
             marks = EventMarks(arrival.headers)
             if parsed.stream and marks.last is not None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
 from gateway.body import CallerLeft, read_json_body
@@ -14,6 +14,7 @@ from gateway.client import Caller
 from gateway.config import Settings
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.refusal import Refuse
+from gateway.headers import headers_of
 from gateway.reply import known, send_json, send_refusal
 
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
@@ -30,13 +31,13 @@ class LookupEndpoint:
     settings: Settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
+        headers = headers_of(scope)
         caller = Caller.of(scope["state"]["request_id"], headers)
         try:
             body = b""
             if scope["method"] in _WITH_BODY:
                 body = await read_json_body(headers, receive, self.settings.max_body_bytes)
-            arrival = Arrival(body, dict(headers), dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
+            arrival = Arrival(body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
             answer = await self.answer(arrival, caller)
         except CallerLeft:
             raise

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from starlette.datastructures import Headers
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from gateway.config import Settings
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.refusal import Refusal, Refuse
+from gateway.headers import headers_of
 from gateway.routes.operation import Operation
 from gateway.routes.told_headers import TellHeaders, Telling, tell_nothing
 from gateway.routes.upstream import Upstream
@@ -69,12 +69,12 @@ class SurfaceMap:
 
     def refuse(self, scope: Scope, failure: Failure) -> Refusal:
         """The failure in the shape of the surface that the request is meant for."""
-        surface = self._find(scope["path"], Headers(scope=scope))
+        surface = self._find(scope["path"], headers_of(scope))
         failure.request_id = scope["state"]["request_id"]
         refusal = surface.refuse(failure)
         return replace(refusal, headers=(*refusal.headers, *surface.headers(failure.request_id, {})))
 
-    def _find(self, path: str, headers: Headers) -> Surface:
+    def _find(self, path: str, headers: Mapping[str, str]) -> Surface:
         """The surface whose header the request has, or else the one with the longest prefix of its path."""
         found, length = self.surfaces[0], 0
         for surface in self.surfaces:

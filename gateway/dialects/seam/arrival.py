@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 class Arrival:
     """The body's bytes, and the parts of an HTTP request that a dialect may read.
 
-    `headers` and `query` have the last of repeated names; header names are in lower case.
+    Of repeated names `headers` have the first, `query` the last; header names are in lower case.
     """
 
     body: bytes

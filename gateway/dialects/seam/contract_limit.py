@@ -8,6 +8,7 @@ its annotations.
 from __future__ import annotations
 
 from collections.abc import Sized
+from functools import cache
 from typing import Any, Final
 
 from buf.validate import validate_pb2
@@ -62,5 +63,6 @@ def _limits(message: Message, name: str) -> tuple[int, int]:
     return (rules.gte if rules.HasField("gte") else low), (rules.lte if rules.HasField("lte") else high)
 
 
+@cache  # finding them costs more than what they bound
 def _rules(field: Any) -> Any:
     return field.GetOptions().Extensions[validate_pb2.field]
