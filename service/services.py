@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from grpc import aio
 from grpc_health.v1 import health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 from sluice.v1 import (
     chat_pb2,
     chat_pb2_grpc,
@@ -36,6 +35,7 @@ from service.servicers.completion import CompletionServicer
 from service.servicers.embedding import EmbeddingServicer
 from service.servicers.endpoint import EndpointServicer
 from service.servicers.model import ModelServicer
+from service.servicers.reflection import add_reflection
 from service.servicers.response import ResponseServicer
 from service.servicers.text_generation import TextGenerationServicer
 from service.servicers.token import TokenServicer
@@ -100,5 +100,4 @@ def add_services(
     token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, quota), server)
     watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers, quota), server)
     health_pb2_grpc.add_HealthServicer_to_server(health.servicer, server)
-    names = [*SERVICES, HEALTH_SERVICE, reflection.SERVICE_NAME]
-    reflection.enable_server_reflection(names, server)
+    add_reflection(server, [*SERVICES, HEALTH_SERVICE])

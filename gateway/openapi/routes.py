@@ -1,4 +1,4 @@
-"""The routes of the API's own description: `/openapi.json`, and `/docs` to read it in."""
+"""The routes of the API's own description: `/openapi.json`, `/docs` to read it in, and gRPC's `/sluice.binpb`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gateway.openapi.descriptors import MEDIA_TYPE, descriptor_set
 from gateway.openapi.document import build_document
 from gateway.openapi.viewer import CONTENT_SECURITY_POLICY, PAGE, read_assets
 from gateway.routes.surface import Surface
@@ -20,10 +21,14 @@ _CACHED: Final = {"cache-control": "public, max-age=86400"}
 def docs_routes(surfaces: Sequence[Surface]) -> list[Route]:
     """The document of these surfaces and its viewer."""
     document = orjson.dumps(build_document(surfaces))
+    descriptors = descriptor_set().SerializeToString()
     assets = read_assets()
 
     async def openapi(request: Request) -> Response:  # noqa: ARG001  the framework's signature
         return Response(document, media_type="application/json")
+
+    async def contract(request: Request) -> Response:  # noqa: ARG001  the framework's signature
+        return Response(descriptors, headers={"content-type": MEDIA_TYPE})
 
     async def page(request: Request) -> Response:  # noqa: ARG001  the framework's signature
         headers = {"content-security-policy": CONTENT_SECURITY_POLICY}
@@ -37,4 +42,9 @@ def docs_routes(surfaces: Sequence[Surface]) -> list[Route]:
 
         return Route(f"/docs/{name}", serve)
 
-    return [Route("/openapi.json", openapi), Route("/docs", page), *map(asset, assets)]
+    return [
+        Route("/openapi.json", openapi),
+        Route("/sluice.binpb", contract),
+        Route("/docs", page),
+        *map(asset, assets),
+    ]

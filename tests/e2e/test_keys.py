@@ -442,7 +442,7 @@ def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
             return httpx.request(method, url, headers=headers, json={} if method == "POST" else None).status_code
 
         endpoints = "/api/2.0/serving-endpoints"
-        for path in ("/metrics", "/docs", "/openapi.json"):
+        for path in ("/metrics", "/docs", "/openapi.json", "/sluice.binpb"):
             assert (status("GET", callers, path), status("GET", operators, path)) == (404, 200)
         assert (status("POST", callers, endpoints), status("POST", operators, endpoints)) == (405, 400)
         assert status("DELETE", callers, f"{endpoints}/nobodys") == 405

@@ -6,6 +6,8 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor_database import DescriptorDatabase
+from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from sluice.v1 import chat_pb2, model_pb2
 
@@ -28,18 +30,35 @@ from tests.service.fakes import (
 )
 
 
-async def test_server_reflects_its_services() -> None:
-    """Reflection lists every service, health and itself included, and knows their files."""
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+async def test_server_reflects_its_services(version: str) -> None:
+    """Both versions list every service, health and themselves included, and know the files that each is made of."""
+    async with running() as run:
+        reflect: Any = run.channel.stream_stream(
+            f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+            request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+        )
+        asked = reflection_pb2.ServerReflectionRequest
+        (listed,) = [answer async for answer in reflect(iter([asked(list_services="")]))]
+        names = sorted(service.name for service in listed.list_services_response.service)
+        described = [answer async for answer in reflect(asked(file_containing_symbol=name) for name in names)]
+    own = ("grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
+    assert names == sorted((*SERVICES, *own))
+    for name, answer in zip(names, described, strict=True):
+        files = DescriptorDatabase()
+        for content in answer.file_descriptor_response.file_descriptor_proto:
+            files.Add(descriptor_pb2.FileDescriptorProto.FromString(content))
+        assert DescriptorPool(files).FindServiceByName(name).methods
+
+
+async def test_a_v1alpha_stub_finds_the_services() -> None:
+    """Clients that know the older version only, such as grpcio-reflection's own, are served by their stubs."""
     async with running() as run:
         stub: Any = reflection_pb2_grpc.ServerReflectionStub(run.channel)  # type: ignore[arg-type]  # it takes both
-        asked = [
-            reflection_pb2.ServerReflectionRequest(list_services=""),
-            reflection_pb2.ServerReflectionRequest(file_containing_symbol="sluice.v1.ChatService"),
-        ]
-        listed, file = [response async for response in stub.ServerReflectionInfo(iter(asked))]
-    names = {service.name for service in listed.list_services_response.service}
-    assert names == {*SERVICES, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
-    content = file.file_descriptor_response.file_descriptor_proto[0]
+        asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol="sluice.v1.ChatService")
+        (answer,) = [each async for each in stub.ServerReflectionInfo(iter([asked]))]
+    content = answer.file_descriptor_response.file_descriptor_proto[0]
     assert descriptor_pb2.FileDescriptorProto.FromString(content).name == "sluice/v1/chat.proto"
 
 

@@ -1,0 +1,54 @@
+"""The gRPC contract as a descriptor set, from which clients and their code are made without any .proto file.
+
+It is the contract without the service's rules: code made of it needs no other code. Reflection tells the rules, too.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Final
+
+import sluice.v1
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.message import Message
+
+MEDIA_TYPE: Final = 'application/x-protobuf; messageType="google.protobuf.FileDescriptorSet"'
+
+_RULES: Final = "buf/validate/validate.proto"
+
+
+def descriptor_set() -> FileDescriptorSet:
+    """All files of the contract, each after those that it imports."""
+    names = (f"sluice.v1.{module.name}" for module in pkgutil.iter_modules(sluice.v1.__path__))
+    found: dict[str, FileDescriptorProto] = {}
+    for name in sorted(names):
+        if name.endswith("_pb2"):
+            for file in _with_imports(import_module(name).DESCRIPTOR):
+                found.setdefault(file.name, file)
+    return FileDescriptorSet(file=found.values())
+
+
+def _with_imports(descriptor: FileDescriptor) -> Iterator[FileDescriptorProto]:
+    for each in descriptor.dependencies:
+        if each.name != _RULES:
+            yield from _with_imports(each)
+    file = FileDescriptorProto()
+    descriptor.CopyToProto(file)
+    file.dependency[:] = [name for name in file.dependency if name != _RULES]
+    _drop_rules(file)
+    yield file
+
+
+def _drop_rules(message: Message) -> None:
+    """Clear options that are not protobuf's own, in the message and all below it, and options that are empty then."""
+    for field, value in message.ListFields():
+        if field.is_extension:
+            message.ClearExtension(field)  # type: ignore[arg-type]  # any extension's
+        elif field.message_type is not None:
+            for each in value if field.is_repeated else [value]:
+                _drop_rules(each)
+            if field.name == "options" and not value.ListFields():
+                message.ClearField("options")

@@ -1,0 +1,60 @@
+"""Clients that have nothing of ours but a running product: its descriptor set, through Envoy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+from tests.e2e.stack import Stack
+
+QUESTION = "What is the capital of France?"
+MODEL = "sluice-demo"
+
+
+@pytest.fixture(scope="module")
+def served(stack: Stack) -> bytes:
+    """What the front door serves as the contract."""
+    answer = httpx.get(f"{stack.door}/sluice.binpb")
+    assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, "application/x-protobuf")
+    return answer.content
+
+
+def test_a_client_is_built_from_it(stack: Stack, served: bytes) -> None:
+    """A pool of this file alone has all that a streamed chat takes; its text is REST's."""
+    pool = DescriptorPool()
+    for file in FileDescriptorSet.FromString(served).file:
+        pool.Add(file)
+    method: Any = pool.FindMethodByName("sluice.v1.ChatService.StreamChat")
+    request: Any = GetMessageClass(method.input_type)(model=MODEL, sampling={"temperature": 0})
+    role = method.input_type.fields_by_name["messages"].message_type.fields_by_name["role"].enum_type
+    request.messages.add(role=role.values_by_name["ROLE_USER"].number).content.add(text=QUESTION)
+    with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
+        stream: Any = channel.unary_stream(
+            f"/{method.containing_service.full_name}/{method.name}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=GetMessageClass(method.output_type).FromString,
+        )
+        events = list(stream(request, timeout=60))
+    assert events[-1].WhichOneof("event") == "completed"
+    body = {"model": MODEL, "temperature": 0, "messages": [{"role": "user", "content": QUESTION}]}
+    whole = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60).json()
+    assert "".join(event.content_delta.text for event in events) == whole["choices"][0]["message"]["content"]
+
+
+def test_code_is_made_from_it(served: bytes, tmp_path: Path) -> None:
+    """With `--descriptor_set_in`, protoc needs neither a .proto file nor anything of protovalidate."""
+    descriptors = tmp_path / "sluice.binpb"
+    descriptors.write_bytes(served)
+    names = [file.name for file in FileDescriptorSet.FromString(served).file if file.name.startswith("sluice/")]
+    command = [str(Path(sys.executable).with_name("protoc")), f"--descriptor_set_in={descriptors}"]
+    subprocess.run([*command, f"--java_out={tmp_path}", *names], check=True)
+    assert "buf.validate" not in (tmp_path / "sluice/v1/ChatProto.java").read_text()

@@ -1,0 +1,33 @@
+"""/sluice.binpb: the contract for clients that have nothing else."""
+
+from __future__ import annotations
+
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from sluice.v1 import chat_pb2
+
+from gateway.openapi.descriptors import descriptor_set
+from service.services import SERVICES
+
+
+def test_it_is_whole_by_itself() -> None:
+    """In its own order it fills an empty pool, with every service of the server."""
+    pool = DescriptorPool()
+    for file in descriptor_set().file:
+        pool.Add(file)
+    assert all(pool.FindServiceByName(name).methods for name in SERVICES)
+
+
+def test_it_is_the_contract_but_for_the_rules() -> None:
+    """Messages of it and of the generated code are the same bytes; nothing in it needs protovalidate."""
+    files = FileDescriptorSet.FromString(descriptor_set().SerializeToString()).file
+    assert [file.name for file in files if not file.name.startswith(("sluice/v1/", "google/protobuf/"))] == []
+    pool = DescriptorPool()
+    for file in files:
+        pool.Add(file)
+        assert b"buf.validate" not in file.SerializeToString()
+    request = chat_pb2.ChatRequest(model="m", n=2, messages=[{"role": chat_pb2.FINISH_REASON_STOP}])
+    made = GetMessageClass(pool.FindMessageTypeByName("sluice.v1.ChatRequest"))
+    assert made.FromString(request.SerializeToString()).SerializeToString() == request.SerializeToString()
+    assert next(file for file in files if file.name == "sluice/v1/chat.proto").options.java_package == "sluice.v1"
