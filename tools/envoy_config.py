@@ -19,7 +19,10 @@ class AddressError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Addresses:
-    """Where everything listens. `otlp_endpoint` is a collector's, None for no tracing."""
+    """Where everything listens, and who may call.
+
+    `otlp_endpoint` is a collector's, None for no tracing. `cors_origins` are those of pages that may call, "*" for all.
+    """
 
     host: str = "127.0.0.1"
     envoy_port: int
@@ -27,6 +30,7 @@ class Addresses:
     gateway_port: int
     service_port: int
     otlp_endpoint: str | None = None
+    cors_origins: tuple[str, ...] = ()
     tls: EnvoyTls | None = None
 
 
@@ -43,6 +47,11 @@ def envoy_config(addresses: Addresses) -> dict[str, Any]:
         elif addresses.otlp_endpoint is not None:
             _place(_only_endpoint(cluster), *collector_address(addresses.otlp_endpoint))
             cluster["type"] = "STRICT_DNS"  # a collector is often given by host name
+    (host,) = connection_manager(config)["route_config"]["virtual_hosts"]
+    cors = host["typed_per_filter_config"]["envoy.filters.http.cors"]
+    cors["allow_origin_string_match"] = [
+        {"safe_regex": {"regex": ".*"}} if origin == "*" else {"exact": origin} for origin in addresses.cors_origins
+    ]
     if addresses.tls is not None:
         addresses.tls.apply(config)
     if addresses.otlp_endpoint is None:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AliasChoices, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, AliasChoices, Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from tools.development_tls import DevelopmentTls
 from tools.envoy_config import Addresses
 from tools.envoy_tls import EnvoyTls
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def _origin(text: str) -> str:
+    """What a browser says where a page is from: without a path, in small letters."""
+    if text != "*" and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^\s/?#@*]+", text.lower()):
+        raise ValueError(f"{text!r} is no origin; expected SCHEME://HOST or SCHEME://HOST:PORT without a path, or *")
+    return text.lower()
+
+
+Origin: TypeAlias = Annotated[str, AfterValidator(_origin)]
 
 
 class RunError(Exception):
@@ -66,12 +77,22 @@ class Settings(BaseSettings):
         description="host:port or URL of an OTLP gRPC collector; without it, nothing is exported",
     )
 
+    cors_origins: Annotated[tuple[Origin, ...], NoDecode] = Field(
+        (),
+        description="origins of web pages that may call, SCHEME://HOST[:PORT], with commas between them; * for all; "
+        "without it, browsers refuse pages of other origins",
+    )
     tls: Literal["off", "server", "mutual"] = Field(
         "off", description="TLS of all connections, with certificates for development; mutual: callers need one, too"
     )
     certs_folder: Path = Field(
         ROOT / ".cache" / "certs", description="folder of these certificates, made anew at a start"
     )
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return [each.strip() for each in value.split(",") if each.strip()] if isinstance(value, str) else value
 
     def development_tls(self) -> DevelopmentTls | None:
         """The run's certificates; None without TLS."""

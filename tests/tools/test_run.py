@@ -1,4 +1,4 @@
-"""What the runner refuses before anything starts."""
+"""What the runner makes of its settings, and refuses before anything starts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from tools.run_settings import RunError, Settings, check
 
@@ -16,3 +17,32 @@ def test_one_port_for_two_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     settings = Settings(envoy_port=18999, gateway_port=18999)
     with pytest.raises(RunError, match="envoy_port and gateway_port are both 18999"):
         check(settings)
+
+
+@pytest.mark.parametrize(
+    ("flags", "origins"),
+    [
+        ([], ()),
+        (["--cors-origins=https://a.example, http://B.example:3000"], ("https://a.example", "http://b.example:3000")),
+        (
+            ["--cors-origins=https://a.example", "--cors-origins=http://b.example"],
+            ("https://a.example", "http://b.example"),
+        ),
+        (["--cors-origins=*"], ("*",)),
+    ],
+)
+def test_origins_of_pages(flags: list[str], origins: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With commas or by several flags, as browsers write them."""
+    monkeypatch.setattr(sys, "argv", ["run", *flags])
+    assert Settings().cors_origins == origins
+    monkeypatch.setattr(sys, "argv", ["run"])
+    monkeypatch.setenv("SLUICE_CORS_ORIGINS", ",".join(origins))
+    assert Settings().cors_origins == origins
+
+
+@pytest.mark.parametrize("origin", ["https://a.example/", "a.example", "https://*.example", "https://a b"])
+def test_what_is_no_origin_is_refused(origin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser would never send it, so that nobody could call, without a word why."""
+    monkeypatch.setattr(sys, "argv", ["run", f"--cors-origins={origin}"])
+    with pytest.raises(ValidationError, match="is no origin; expected SCHEME://HOST"):
+        Settings()

@@ -1,0 +1,31 @@
+// A web page that calls the product: opens it in a browser, makes the calls that it reads from standard input, a JSON
+// list of {url, method, headers, body} with the body in base64, and prints a JSON list of what its script sees of each:
+// {status, headers, body}, the body in base64, or {error}.
+// Usage: node call_from_page.mjs PAGE BROWSER NODE_MODULES
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+const [url, executablePath, modules] = process.argv.slice(2);
+const { chromium } = createRequire(modules + "/")("playwright-core");
+
+const callAll = async (calls) => {
+  const call = async ({ url, body, ...options }) => {
+    const bytes = body && Uint8Array.from(atob(body), (each) => each.charCodeAt(0));
+    const answer = await fetch(url, { ...options, body: bytes });
+    let text = "";
+    for await (const piece of answer.body) text += Array.from(piece, (each) => String.fromCharCode(each)).join("");
+    return { status: answer.status, headers: Object.fromEntries(answer.headers), body: btoa(text) };
+  };
+  const answers = [];
+  for (const each of calls) answers.push(await call(each).catch((error) => ({ error: String(error) })));
+  return answers;
+};
+
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+try {
+  const page = await browser.newPage();
+  await page.goto(url);
+  console.log(JSON.stringify(await page.evaluate(callAll, JSON.parse(readFileSync(0, "utf8")))));
+} finally {
+  await browser.close();
+}
