@@ -25,6 +25,7 @@ step "buf lint" buf lint --config buf.rules.yaml
 step "buf format" buf format -d --exit-code proto
 step "buf breaking" tools/breaking.sh
 step "generated code" generated
+step "Python client" .venv/bin/python tools/python_client.py --check
 step "envoy" envoy_configs
 step "shellcheck" shellcheck tools/*.sh native/*.sh .ci/run
 

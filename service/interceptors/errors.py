@@ -142,7 +142,11 @@ class Errors(Policy):
             if row.error is Exception:
                 _log.exception("unexpected error")
             status = rpc_status.to_status(to_status(error, row, call.request_id if call else ""))
-            trailing = (*(status.trailing_metadata or ()), *(call.metadata if call else ()))
+            trailing = (
+                *(status.trailing_metadata or ()),
+                *_pushback(error, row, context),
+                *(call.metadata if call else ()),
+            )
             try:
                 await context.abort(status.code, status.details, trailing)
             except aio.InternalError as gone:
@@ -189,10 +193,25 @@ def _details(error: Exception, row: Row) -> Iterator[Message]:
             quota_value=limit.value,
         )
         yield error_details_pb2.QuotaFailure(violations=[violation])
-    if row.code in (Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE):
+    if (retry_after_s := _retry_after_s(error, row)) is not None:
         info = error_details_pb2.RetryInfo()
-        info.retry_delay.FromNanoseconds(round(getattr(error, "retry_after_s", _RETRY_AFTER_S) * 1e9))
+        info.retry_delay.FromNanoseconds(round(retry_after_s * 1e9))
         yield info
+
+
+def _retry_after_s(error: Exception, row: Row) -> float | None:
+    if row.code not in {Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE}:
+        return None
+    delay_s: float = getattr(error, "retry_after_s", _RETRY_AFTER_S)
+    return delay_s
+
+
+def _pushback(error: Exception, row: Row, context: Context) -> Iterator[tuple[str, str]]:
+    """What RetryInfo says, for gRPC's own retries (gRFC A6), in ms; below 0, which is never, after the deadline."""
+    if (retry_after_s := _retry_after_s(error, row)) is not None:
+        remaining_s = context.time_remaining()
+        is_too_late = remaining_s is not None and remaining_s <= retry_after_s
+        yield "grpc-retry-pushback-ms", "-1" if is_too_late else str(round(retry_after_s * 1000))
 
 
 def _values(error: Exception) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from service.config import Settings
 from tests.e2e.stack import ROOT, Stack
 
 DOOR = "http://127.0.0.1:8080"  # as the documents have it
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "clients/python/README.md"]
 BLOCK = re.compile(r"^```(sh|python|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # A status of 400 or above ends the block; a stream that fails later says so in its last event.
 PRELUDE = f"""
@@ -80,7 +80,9 @@ def test_python_example(stack: Stack, page: Path, code: str) -> None:
     sdks = re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE)
     own = [python for sdk in sdks if (python := ROOT / ".venvs" / sdk / "bin" / "python").exists()]
     python = own[0] if own else sys.executable
-    run([str(python), "-c", code.replace(DOOR, stack.door)], LITELLM_LOCAL_MODEL_COST_MAP="True")
+    paths = os.pathsep.join(str(ROOT / each) for each in ("generated", "clients/python/src"))
+    environment = {} if own else {"PYTHONPATH": paths}
+    run([str(python), "-c", code.replace(DOOR, stack.door)], LITELLM_LOCAL_MODEL_COST_MAP="True", **environment)
 
 
 @pytest.mark.parametrize(("page", "code"), SETTINGS, ids=names(SETTINGS))

@@ -168,6 +168,18 @@ async def test_error_becomes_its_status(case: Case, method: str) -> None:
     assert refusal.request_id == "request-7"
 
 
+@pytest.mark.parametrize(("within_s", "pushback"), [(None, "2500"), (60, "2500"), (1, "-1")])
+async def test_grpc_is_told_when_to_retry(within_s: float | None, pushback: str) -> None:
+    """Retries of gRPC's own wait as long as RetryInfo says, and aren't made where the deadline comes first."""
+    async with running() as run:
+        run.preparation.fail_with = generation_errors.EngineOverloaded("256 requests wait already", retry_after_s=2.5)
+        refusal = await refused(run.chat.Chat(request(), timeout=within_s))
+        run.preparation.fail_with = generation_errors.TemplateRefused("messages", "must alternate")
+        final = await refused(run.chat.Chat(request(), timeout=within_s))
+    assert dict(refusal.error.trailing_metadata() or ())["grpc-retry-pushback-ms"] == pushback
+    assert "grpc-retry-pushback-ms" not in dict(final.error.trailing_metadata() or ())
+
+
 @pytest.mark.parametrize("error", [ValueError("secret"), generation_errors.EngineFailed("secret")])
 async def test_internal_errors_show_the_request_id_and_no_more(error: Exception) -> None:
     """The caller gets what to ask about, not what went wrong inside."""

@@ -1,0 +1,58 @@
+"""The Python client of sluice: typed calls over gRPC, streamed and whole, for callers that wait and for event loops.
+
+    from sluice_client import Client
+
+    with Client("127.0.0.1:8080") as client:
+        print(client.chat("What is the capital of France?").text)
+
+The contract's messages are the modules of `sluice_client.v1`.
+"""
+
+from sluice_client.answers import ChatAnswer, Completion, ResponseAnswer
+from sluice_client.async_client import AsyncClient
+from sluice_client.async_stream import AsyncStream
+from sluice_client.channel import SERVICE_CONFIG, Tls
+from sluice_client.client import Client
+from sluice_client.errors import (
+    AlreadyExistsError,
+    AuthenticationError,
+    CancelledError,
+    DeadlineExceededError,
+    InvalidRequestError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ServerError,
+    SluiceError,
+    UnavailableError,
+    Violation,
+)
+from sluice_client.request import function, message, tool_result
+from sluice_client.stream import Stream
+
+__all__ = [
+    "SERVICE_CONFIG",
+    "AlreadyExistsError",
+    "AsyncClient",
+    "AsyncStream",
+    "AuthenticationError",
+    "CancelledError",
+    "ChatAnswer",
+    "Client",
+    "Completion",
+    "DeadlineExceededError",
+    "InvalidRequestError",
+    "NotFoundError",
+    "OverloadedError",
+    "PermissionDeniedError",
+    "ResponseAnswer",
+    "ServerError",
+    "SluiceError",
+    "Stream",
+    "Tls",
+    "UnavailableError",
+    "Violation",
+    "function",
+    "message",
+    "tool_result",
+]

@@ -1,0 +1,102 @@
+"""How a client reaches the server: options, credentials and what goes along with each call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import grpc
+
+try:
+    from opentelemetry.propagate import inject
+except ImportError:  # without it there is no trace to pass on
+
+    def inject(carrier: dict[str, str]) -> None:  # type: ignore[misc]  # as the package's own is called here
+        """Pass on nothing."""
+
+
+SERVICE_CONFIG: Final = resources.files("sluice_client").joinpath("service_config.json").read_text()
+
+_MAX_ROUTING_LENGTH: Final = 256
+_OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
+    ("grpc.service_config", SERVICE_CONFIG),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),  # a long prompt is silent and alive
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.max_send_message_length", -1),  # the server has limits of its own
+    ("grpc.max_receive_message_length", -1),
+)
+
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """TLS to the server. Files are in PEM; what isn't given is the system's or left out."""
+
+    authorities: Path | str | None = None
+    certificate: Path | str | None = None  # of this client, for a server that asks for one
+    key: Path | str | None = None
+    server_name: str | None = None  # that the server's certificate has, if it isn't the target's
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """What gRPC takes."""
+        files = (self.authorities, self.key, self.certificate)
+        return grpc.ssl_channel_credentials(*(None if each is None else Path(each).read_bytes() for each in files))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all calls of a client have in common."""
+
+    target: str
+    key: str | None = None
+    model: str | None = None
+    timeout: float = 600.0  # seconds that a call may take, retries and resumptions included
+    resume_timeout: float = 30.0  # seconds that a broken stream is tried to be taken up again; 0 for not at all
+    wait_for_ready: bool = False
+    tls: Tls | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, address: str, **others: Any) -> Settings:
+        """Of a server's address: gRPC's own form, or a URL, whose scheme says whether there is TLS."""
+        scheme, found, place = address.rpartition("://")
+        if not found or scheme not in _PORTS:
+            return cls(address, **others)
+        if (others.get("tls") is not None) != (scheme == "https"):
+            if scheme == "http":
+                raise ValueError(f"{address} says that there is no TLS; leave out the scheme or tls")
+            others["tls"] = Tls()
+        host = place.rstrip("/")
+        return cls(host if _has_port(host) else f"{host}:{_PORTS[scheme]}", **others)
+
+    def options(self) -> list[tuple[str, Any]]:
+        """The channel's."""
+        own = [("grpc.ssl_target_name_override", self.tls.server_name)] if self.tls and self.tls.server_name else []
+        return [*_OPTIONS, *own]
+
+    def credentials(self) -> grpc.ChannelCredentials | None:
+        """The channel's; None for one without TLS."""
+        return None if self.tls is None else self.tls.credentials()
+
+    def call_metadata(self, request: Any) -> list[tuple[str, str]]:
+        """What goes along with one call: key, trace, and the model by which proxies choose a server."""
+        carrier: dict[str, str] = {}
+        inject(carrier)
+        metadata = [*carrier.items(), *self.metadata.items()]
+        if self.key is not None:
+            metadata.append(("authorization", f"Bearer {self.key}"))
+        if model := getattr(request, "model", ""):
+            metadata.append(("x-sluice-model", quote(model[:_MAX_ROUTING_LENGTH], safe="")))
+        return metadata
+
+
+def _has_port(host: str) -> bool:
+    return host.rpartition(":")[2].isdigit() and not host.endswith("]")

@@ -1,0 +1,222 @@
+"""The client for callers that wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+import grpc
+from google.protobuf.message import Message as Proto
+
+from sluice_client import methods, request
+from sluice_client.answers import ChatAnswer, Completion, ResponseAnswer
+from sluice_client.channel import Settings, Tls
+from sluice_client.errors import decode
+from sluice_client.methods import Method
+from sluice_client.model_choice import choose
+from sluice_client.stream import Stream
+from sluice_client.text import of
+from sluice_client.v1 import (
+    chat_pb2,
+    completion_pb2,
+    model_pb2,
+    response_event_pb2,
+    token_pb2,
+)
+
+Q = TypeVar("Q", bound=Proto)
+A = TypeVar("A", bound=Proto)
+
+
+class Client:
+    """Calls of one server, from any thread. Raises SluiceError.
+
+    `timeout` and `resume_timeout` are in seconds; a call's own `timeout` counts instead of the client's. Without a
+    `model`, the first that the server lists for the task answers.
+    """
+
+    def __init__(
+        self,
+        target: str = "127.0.0.1:8080",
+        *,
+        key: str | None = None,
+        model: str | None = None,
+        timeout: float = 600.0,
+        resume_timeout: float = 30.0,
+        wait_for_ready: bool = False,
+        tls: Tls | None = None,
+        metadata: Mapping[str, str] | None = None,
+        options: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        """`options` are gRPC's own for channels, beside or instead of the client's."""
+        self._settings = Settings.of(
+            target,
+            key=key,
+            model=model,
+            timeout=timeout,
+            resume_timeout=resume_timeout,
+            wait_for_ready=wait_for_ready,
+            tls=tls,
+            metadata=metadata or {},
+        )
+        every = list({**dict(self._settings.options()), **dict(options)}.items())
+        credentials = self._settings.credentials()
+        self._channel = (
+            grpc.insecure_channel(self._settings.target, every)
+            if credentials is None
+            else grpc.secure_channel(self._settings.target, credentials, every)
+        )
+        self._begin: dict[str, Any] = {}
+        self._models: list[model_pb2.Model] = []
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all calls."""
+        self._channel.close()
+
+    def chat(
+        self,
+        conversation: request.Conversation,
+        *,
+        timeout: float | None = None,
+        **options: Unpack[request.ChatOptions],
+    ) -> ChatAnswer:
+        """Answer a conversation: a user's text, or messages."""
+        asked = request.chat_request(conversation, options)
+        return ChatAnswer(self.call(methods.CHAT, self._with_model(asked, model_pb2.TASK_CHAT), timeout=timeout))
+
+    def stream_chat(
+        self,
+        conversation: request.Conversation,
+        *,
+        timeout: float | None = None,
+        **options: Unpack[request.ChatOptions],
+    ) -> Stream[chat_pb2.StreamChatResponse]:
+        """Answer a conversation piece by piece."""
+        asked = request.chat_request(conversation, options)
+        return self._stream(methods.STREAM_CHAT, asked, model_pb2.TASK_CHAT, timeout)
+
+    def complete(
+        self, prompts: request.Prompts, *, timeout: float | None = None, **options: Unpack[request.CompletionOptions]
+    ) -> Completion:
+        """Continue a text, several, or token ids."""
+        asked = self._with_model(request.complete_request(prompts, options), model_pb2.TASK_COMPLETION)
+        return Completion(self.call(methods.COMPLETE, asked, timeout=timeout))
+
+    def stream_complete(
+        self, prompts: request.Prompts, *, timeout: float | None = None, **options: Unpack[request.CompletionOptions]
+    ) -> Stream[completion_pb2.StreamCompleteResponse]:
+        """Continue prompts piece by piece."""
+        asked = request.complete_request(prompts, options)
+        return self._stream(methods.STREAM_COMPLETE, asked, model_pb2.TASK_COMPLETION, timeout)
+
+    def respond(
+        self,
+        conversation: request.Conversation,
+        *,
+        timeout: float | None = None,
+        **options: Unpack[request.ResponseOptions],
+    ) -> ResponseAnswer:
+        """Make a response, an answer of items."""
+        asked = self._with_model(request.response_request(conversation, options), model_pb2.TASK_CHAT)
+        return ResponseAnswer(self.call(methods.CREATE_RESPONSE, asked, timeout=timeout).response)
+
+    def stream_response(
+        self,
+        conversation: request.Conversation,
+        *,
+        timeout: float | None = None,
+        **options: Unpack[request.ResponseOptions],
+    ) -> Stream[response_event_pb2.StreamResponseResponse]:
+        """Make a response, with an event for each of its changes."""
+        asked = request.response_request(conversation, options)
+        return self._stream(methods.STREAM_RESPONSE, asked, model_pb2.TASK_CHAT, timeout)
+
+    def embed(
+        self, inputs: request.Prompts, *, timeout: float | None = None, **options: Unpack[request.EmbedOptions]
+    ) -> list[list[float]]:
+        """The vector of each text."""
+        asked = self._with_model(request.embed_request(inputs, options), model_pb2.TASK_EMBEDDING)
+        return [list(each.values) for each in self.call(methods.EMBED, asked, timeout=timeout).embeddings]
+
+    def tokenize(self, text: str, *, model: str | None = None, add_special_tokens: bool = True) -> list[int]:
+        """The ids of a text's tokens."""
+        asked = token_pb2.TokenizeTextRequest(model=model or "", text=text, add_special_tokens=add_special_tokens)
+        return list(self.call(methods.TOKENIZE, self._with_model(asked, model_pb2.TASK_COMPLETION)).token_ids)
+
+    def detokenize(
+        self, token_ids: Sequence[int], *, model: str | None = None, skip_special_tokens: bool = False
+    ) -> str:
+        """The text of tokens."""
+        asked = token_pb2.DetokenizeTextRequest(
+            model=model or "", token_ids=token_ids, skip_special_tokens=skip_special_tokens
+        )
+        return self.call(methods.DETOKENIZE, self._with_model(asked, model_pb2.TASK_COMPLETION)).text
+
+    def count_tokens(self, conversation: request.Conversation, **options: Unpack[request.ChatOptions]) -> int:
+        """How many tokens a conversation is, with all that the model's template adds."""
+        asked = self._with_model(request.chat_request(conversation, options), model_pb2.TASK_CHAT)
+        return self.call(methods.COUNT_TOKENS, token_pb2.CountTokensRequest(chat=asked)).num_tokens
+
+    def models(self) -> list[model_pb2.Model]:
+        """What is served: models that generate, then the others."""
+        return list(self.call(methods.LIST_MODELS, model_pb2.ListModelsRequest()).models)
+
+    def call(self, method: Method[Q, A], asked: Q, *, timeout: float | None = None) -> A:
+        """The answer of one of `methods`, by its own request."""
+        seconds = self._settings.timeout if timeout is None else timeout
+        try:
+            answer: A = self._call(method, asked, seconds)
+        except grpc.RpcError as error:
+            raise decode(error) from None
+        return answer
+
+    def stream(self, method: Method[Q, A], asked: Q, *, timeout: float | None = None) -> Stream[A]:
+        """The events of one of `methods` that stream, by its own request."""
+        return self._stream(method, asked, model_pb2.TASK_CHAT, timeout)
+
+    def _call(self, method: Method[Q, A], asked: Q, timeout: float) -> Any:
+        begin = self._begin.get(method.path)
+        if begin is None:
+            begin = self._begin[method.path] = method.on(self._channel)
+        return begin(
+            asked,
+            timeout=timeout,
+            metadata=self._settings.call_metadata(asked),
+            wait_for_ready=self._settings.wait_for_ready or None,
+        )
+
+    def _stream(
+        self, method: Method[Q, A], asked: Q, task: model_pb2.Task.ValueType, timeout: float | None
+    ) -> Stream[A]:
+        return Stream(
+            partial(self._call, method),
+            partial(self._with_model, asked, task),
+            self._settings.timeout if timeout is None else timeout,
+            self._settings.resume_timeout,
+            of(method),
+        )
+
+    def _with_model(self, asked: Q, task: model_pb2.Task.ValueType) -> Q:
+        """The request with the name of a model."""
+        message: Any = asked
+        if not message.model:
+            message.model = self._settings.model or choose(self._listed(), task)
+        return asked
+
+    def _listed(self) -> list[model_pb2.Model]:
+        with self._lock:
+            if not self._models:
+                self._models = self.models()
+            return self._models

@@ -1,0 +1,152 @@
+"""What a failed call raises, with its `google.rpc` details decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+_DETAILS: Final = "grpc-status-details-bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One field that is wrong: its path in the contract's names, what holds for it, and the rule's id."""
+
+    field: str
+    description: str
+    rule: str = ""
+
+
+class SluiceError(Exception):
+    """A call that failed."""
+
+    def __init__(
+        self,
+        code: grpc.StatusCode,
+        message: str,
+        *,
+        reason: str = "",
+        violations: tuple[Violation, ...] = (),
+        retry_delay: float | None = None,
+        metadata: Mapping[str, str] | None = None,
+        request_id: str = "",
+    ) -> None:
+        """The status, decoded."""
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.reason = reason  # one of the server's, such as MODEL_NOT_FOUND; empty where gRPC itself failed
+        self.violations = violations
+        self.retry_delay = retry_delay  # seconds after which to try again; None where the server says nothing of it
+        self.metadata = dict(metadata or {})  # the values that the message has, by name
+        self.request_id = request_id
+
+    @property
+    def field(self) -> str:
+        """The first field that is wrong, such as `messages[0].content`; empty if none is."""
+        return self.violations[0].field if self.violations else self.metadata.get("field", "")
+
+    def __str__(self) -> str:
+        return f"{self.code.name} {self.reason}: {self.message}" if self.reason else f"{self.code.name}: {self.message}"
+
+
+class InvalidRequestError(SluiceError):
+    """The request can't be served as it is, now or later (INVALID_ARGUMENT, OUT_OF_RANGE, FAILED_PRECONDITION)."""
+
+
+class AuthenticationError(SluiceError):
+    """The key is missing or wrong (UNAUTHENTICATED)."""
+
+
+class PermissionDeniedError(SluiceError):
+    """The key is right, and not for this (PERMISSION_DENIED)."""
+
+
+class NotFoundError(SluiceError):
+    """There is no such model or endpoint (NOT_FOUND)."""
+
+
+class AlreadyExistsError(SluiceError):
+    """The name is in use (ALREADY_EXISTS)."""
+
+
+class OverloadedError(SluiceError):
+    """The queue is full or a limit is reached (RESOURCE_EXHAUSTED); `retry_delay` says when to come back."""
+
+
+class UnavailableError(SluiceError):
+    """Nobody serves the call now (UNAVAILABLE)."""
+
+
+class DeadlineExceededError(SluiceError):
+    """The call's time is over (DEADLINE_EXCEEDED)."""
+
+
+class CancelledError(SluiceError):
+    """The call was cancelled (CANCELLED)."""
+
+
+class ServerError(SluiceError):
+    """The server failed, or the connection with the call on it (INTERNAL, UNKNOWN and the others)."""
+
+
+_BY_CODE: Final[dict[grpc.StatusCode, type[SluiceError]]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidRequestError,
+    grpc.StatusCode.OUT_OF_RANGE: InvalidRequestError,
+    grpc.StatusCode.FAILED_PRECONDITION: InvalidRequestError,
+    grpc.StatusCode.UNAUTHENTICATED: AuthenticationError,
+    grpc.StatusCode.PERMISSION_DENIED: PermissionDeniedError,
+    grpc.StatusCode.NOT_FOUND: NotFoundError,
+    grpc.StatusCode.ALREADY_EXISTS: AlreadyExistsError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: OverloadedError,
+    grpc.StatusCode.UNAVAILABLE: UnavailableError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceededError,
+    grpc.StatusCode.CANCELLED: CancelledError,
+}
+
+
+def decode(error: Any) -> SluiceError:
+    """The error that a failed call means: anything with `code()`, `details()` and `trailing_metadata()`."""
+    code: grpc.StatusCode = error.code()
+    trailing = dict([*(error.trailing_metadata() or ())])
+    reason, metadata, violations, retry_delay = "", {}, [], None
+    for detail in _details(trailing.get(_DETAILS)):
+        if isinstance(detail, error_details_pb2.ErrorInfo):
+            reason, metadata = detail.reason, dict(detail.metadata)
+        elif isinstance(detail, error_details_pb2.BadRequest):
+            violations += [
+                # `reason` is younger than the oldest release of the details that this runs with.
+                Violation(each.field, each.description, getattr(each, "reason", ""))
+                for each in detail.field_violations
+            ]
+        else:
+            retry_delay = detail.retry_delay.seconds + detail.retry_delay.nanos / 1e9
+    return _BY_CODE.get(code, ServerError)(
+        code,
+        error.details() or "",
+        reason=reason,
+        violations=tuple(violations),
+        retry_delay=retry_delay,
+        metadata=metadata,
+        request_id=str(trailing.get("x-request-id", "")),
+    )
+
+
+def _details(packed: object) -> Iterator[Any]:
+    if not isinstance(packed, bytes):
+        return
+    try:
+        status = status_pb2.Status.FromString(packed)
+        for each in status.details:
+            for kind in (error_details_pb2.ErrorInfo, error_details_pb2.BadRequest, error_details_pb2.RetryInfo):
+                if each.Is(kind.DESCRIPTOR):
+                    detail = kind()
+                    each.Unpack(detail)
+                    yield detail
+    except DecodeError:
+        return

@@ -1,0 +1,19 @@
+"""Which model answers where the caller names none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import grpc
+
+from sluice_client.errors import NotFoundError
+from sluice_client.v1 import model_pb2
+
+
+def choose(models: Sequence[model_pb2.Model], task: model_pb2.Task.ValueType) -> str:
+    """The first model for the task. Raises NotFoundError if there is none."""
+    for model in models:
+        if task in model.tasks:
+            return model.name
+    name = model_pb2.Task.Name(task)
+    raise NotFoundError(grpc.StatusCode.NOT_FOUND, f"the server lists no model for {name}; name one as `model`")

@@ -1,0 +1,78 @@
+"""What has come of a stream, and what to ask for when it breaks."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final, Generic, TypeVar
+
+import grpc
+
+from sluice_client.errors import SluiceError
+
+E = TypeVar("E")  # the message of a stream's events
+
+_MOST_BREAKS: Final = 4  # without an event between them: what breaks every server may be the request itself
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_RESET: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})  # a connection that broke
+_PASSING: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})  # nobody, or others
+
+
+class Received(Generic[E]):
+    """The events of one stream, in the order of their numbers, whatever number of calls they took."""
+
+    def __init__(self, request: Any, timeout: float) -> None:
+        self._request = request
+        self._timeout = timeout
+        self._stream: bytes = request.resume.stream
+        self._last: Any = None
+        self._held: list[E] = []  # what a failure may follow that isn't told if the stream goes on
+        self._has_grown = False  # since the last break
+        self._num_breaks = 0
+        self._until = 0.0
+        self._pause = _FIRST_PAUSE
+
+    def take(self, event: Any) -> list[E]:
+        """What is to be told now that an event has come."""
+        if event.stream:
+            self._stream = event.stream
+        if event.position:
+            self._last, self._has_grown, self._num_breaks = event, True, 0
+        elif self._stream:
+            self._held.append(event)
+            return []
+        return [*self.left(), event] if self._held else [event]
+
+    def left(self) -> list[E]:
+        """What was held, now that nothing follows."""
+        held, self._held = self._held, []
+        return held
+
+    def rest(self) -> Any:
+        """The request for what has not come yet."""
+        self._held.clear()
+        if self._last is None:
+            return self._request
+        request = type(self._request)()
+        request.CopyFrom(self._request)
+        request.resume.stream, request.resume.position = self._stream, self._last.position
+        request.resume.sequence_number = self._last.sequence_number
+        request.resume.ClearField("replay")
+        return request
+
+    def pause(self, error: SluiceError) -> float | None:
+        """Seconds to wait before the stream is taken up again; None if it won't be."""
+        if not self._stream or self._last is None:  # nothing has come, and gRPC has retried what is safe
+            return None
+        now = time.monotonic()
+        is_lost = error.reason == "ENGINE_FAILED" or (error.code in _RESET and not error.reason)
+        is_break = is_lost or (self._has_grown and error.code in _PASSING)
+        self._has_grown = False
+        if is_break:
+            self._num_breaks += 1
+            if self._num_breaks == 1:
+                self._until, self._pause = now + self._timeout, _FIRST_PAUSE
+        if not self._num_breaks or self._num_breaks > _MOST_BREAKS or not (is_break or error.code in _PASSING):
+            return None
+        pause = max(self._pause, error.retry_delay or 0.0)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        return pause if now + pause <= self._until else None

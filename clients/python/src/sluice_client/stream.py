@@ -1,0 +1,83 @@
+"""A stream for callers that wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+import grpc
+
+from sluice_client.errors import decode
+from sluice_client.resuming import Received
+
+E = TypeVar("E")
+
+
+class Stream(Generic[E]):
+    """The events of one answer. It begins with the first read, and leaving its `with` block stops the generation.
+
+    Reading raises SluiceError. A stream that breaks goes on where it broke, as long as `resume_timeout` allows.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[Any, float], Any],
+        request: Callable[[], Any],
+        timeout: float,
+        resume_timeout: float,
+        text: Callable[[E], str],
+    ) -> None:
+        """`begin` makes a call of a request and the seconds that are left for it."""
+        self._begin = begin
+        self._text = text
+        self._call: Any = None
+        self._events = self._read(request, timeout, resume_timeout)
+
+    def __iter__(self) -> Iterator[E]:
+        return self._events
+
+    def __next__(self) -> E:
+        return next(self._events)
+
+    def __enter__(self) -> Stream[E]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.cancel()
+        self._events.close()
+
+    def text(self) -> Iterator[str]:
+        """The text of the first choice, piece by piece."""
+        for event in self._events:
+            if piece := self._text(event):
+                yield piece
+
+    def cancel(self) -> None:
+        """Stop the generation, from any thread. Who reads the stream meanwhile gets CancelledError."""
+        if self._call is not None:
+            self._call.cancel()
+
+    def _read(self, request: Callable[[], Any], timeout: float, resume_timeout: float) -> Generator[E, None, None]:
+        until = time.monotonic() + timeout
+        received: Received[E] = Received(request(), resume_timeout)
+        while True:
+            self._call = self._begin(received.rest(), max(0.0, until - time.monotonic()))
+            try:
+                for event in self._call:
+                    yield from received.take(event)
+            except grpc.RpcError as failure:
+                error = decode(failure)
+                pause = received.pause(error)
+                if pause is None or time.monotonic() + pause > until:
+                    yield from received.left()
+                    raise error from None
+                time.sleep(pause)
+            else:
+                yield from received.left()
+                return
+            finally:
+                self._call.cancel()  # nothing, if it has ended

@@ -1,0 +1,43 @@
+"""What of a stream's event is text of the first choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from sluice_client import methods
+from sluice_client.v1 import chat_pb2, completion_pb2, response_event_pb2, text_generation_pb2
+
+
+def of_chat(event: chat_pb2.StreamChatResponse) -> str:
+    """Of a chat."""
+    delta = event.content_delta
+    return "" if delta.choice_index else delta.text
+
+
+def of_completion(event: completion_pb2.StreamCompleteResponse) -> str:
+    """Of a completion."""
+    return "" if event.delta.choice_index else event.delta.text
+
+
+def of_response(event: response_event_pb2.StreamResponseResponse) -> str:
+    """Of a response."""
+    return event.output_text_delta.delta
+
+
+def of_generated_text(event: text_generation_pb2.StreamGenerateTextResponse) -> str:
+    """Of a text generation."""
+    return event.delta.text
+
+
+_BY_PATH: Final[dict[str, Callable[[Any], str]]] = {
+    methods.STREAM_CHAT.path: of_chat,
+    methods.STREAM_COMPLETE.path: of_completion,
+    methods.STREAM_RESPONSE.path: of_response,
+    methods.STREAM_GENERATE_TEXT.path: of_generated_text,
+}
+
+
+def of(method: methods.Method[Any, Any]) -> Callable[[Any], str]:
+    """What tells the text of a method's events."""
+    return _BY_PATH[method.path]

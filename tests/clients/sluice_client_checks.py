@@ -1,0 +1,285 @@
+"""The project's own client for Python, against the whole product; run with the oldest and the newest protobuf."""
+
+import asyncio
+import json
+import pickle
+import threading
+from concurrent import futures
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import sluice_client
+from google.protobuf import duration_pb2
+from google.rpc import error_details_pb2, status_pb2
+from sluice_client import AsyncClient, Client, methods
+from sluice_client.v1 import chat_pb2, content_pb2, endpoint_pb2, model_pb2, text_generation_pb2
+
+QUESTION = "What is the capital of France?"
+CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"]}
+WEATHER = sluice_client.function("get_weather", "Tells the weather of a city.", {**CITY, "additionalProperties": False})
+LONG: Any = {"max_tokens": 1000, "ignore_eos": True, "temperature": 2, "n": 32}
+
+
+def client(url: str, **options: Any) -> Client:
+    """A client of the front door."""
+    return Client(url.removeprefix("http://"), **options)
+
+
+def failure(call: Any) -> sluice_client.SluiceError:
+    """What a call raises."""
+    try:
+        call()
+    except sluice_client.SluiceError as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def check_stream_is_the_answer(url: str, _: str) -> None:
+    """A stream's pieces are the whole answer's text; events are the contract's, numbered from 0."""
+    with client(url) as c:
+        whole = c.chat(QUESTION, temperature=0)
+        events = list(c.stream_chat(QUESTION, temperature=0))
+        assert "".join(c.stream_chat(QUESTION, temperature=0).text()) == whole.text != ""
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert [events[0].WhichOneof("event"), events[-1].WhichOneof("event")] == ["started", "completed"]
+    assert "".join(event.content_delta.text for event in events) == whole.text
+    assert whole.finish_reason == "STOP"
+    assert whole.usage.completion_tokens > 0
+    assert whole.message.created.ToDatetime().year >= 2026
+
+
+def check_event_loop(url: str, _: str) -> None:
+    """The same on an event loop, several at a time."""
+
+    async def ask() -> None:
+        async with AsyncClient(url.removeprefix("http://")) as c:
+            whole = await c.chat(QUESTION, temperature=0)
+
+            async def stream() -> str:
+                return "".join([event.content_delta.text async for event in c.stream_chat(QUESTION, temperature=0)])
+
+            assert set(await asyncio.gather(*(stream() for _ in range(5)))) == {whole.text}
+            assert "".join([piece async for piece in c.stream_chat(QUESTION, temperature=0).text()]) == whole.text
+            assert (await c.complete("One, two,", max_tokens=4, temperature=0)).text
+            assert (await c.respond(QUESTION, temperature=0)).text == whole.text
+            assert await c.detokenize(await c.tokenize(QUESTION), skip_special_tokens=True) == QUESTION
+            assert len((await c.embed(["a cat", "a dog"]))[1]) == 384
+            assert await c.count_tokens(QUESTION) == whole.usage.prompt_tokens
+            assert "sluice-demo" in [model.name for model in await c.models()]
+            try:
+                await c.chat(QUESTION, temperature=3)
+            except sluice_client.InvalidRequestError as error:
+                assert error.field == "sampling.temperature"
+            else:
+                raise AssertionError("nothing was raised")
+
+    asyncio.run(ask())
+
+
+def check_every_task(url: str, _: str) -> None:
+    """Completions, responses, vectors, tokens and models, without a model's name."""
+    with client(url) as c:
+        completion = c.complete(["One, two,", "A, B,"], max_tokens=4, temperature=0)
+        assert len(completion.texts) == 2
+        assert completion.finish_reason == "LENGTH"
+        assert "".join(c.stream_complete("One, two,", max_tokens=4, temperature=0).text()) == completion.text
+        ids = c.tokenize("One, two,")
+        assert c.complete(ids, max_tokens=4, temperature=0).text == completion.text
+        response = c.respond(QUESTION, temperature=0, max_tokens=20, instructions="Be brief.", metadata={"a": "b"})
+        assert response.message.metadata == {"a": "b"}
+        assert response.text
+        assert "".join(c.stream_response(QUESTION, temperature=0).text()) == c.chat(QUESTION, temperature=0).text
+        asked = text_generation_pb2.GenerateTextRequest(model="sluice-demo", text_input="One, two,")
+        assert (
+            "".join(c.stream(methods.STREAM_GENERATE_TEXT, asked).text()) == c.call(methods.GENERATE_TEXT, asked).text
+        )
+        vector = c.embed("a cat", dimensions=8)[0]
+        assert len(vector) == 8
+        assert c.detokenize(ids) == "One, two,"
+        assert model_pb2.TASK_CHAT in c.models()[0].tasks
+        assert c.call(methods.LIST_ENDPOINTS, endpoint_pb2.ListEndpointsRequest()).endpoints
+
+
+def check_options_reach_the_service(url: str, _: str) -> None:
+    """The first event echoes what was asked, whatever message of the contract it belongs to."""
+    with client(url) as c, c.stream_chat(
+        [{"role": "system", "content": "Be brief."}, sluice_client.message("user", QUESTION)],
+        temperature=0.5, top_p=0.9, top_k=7, seed=11, logit_bias={5: -1.5}, max_tokens=9, stop="\n\n\n", top_logprobs=2,
+        priority=3, cache_salt="s", n=2, reasoning_effort="none",
+    ) as stream:  # fmt: skip
+        events = list(stream)
+    started = events[0].started
+    assert (started.sampling.temperature, started.sampling.top_k, started.sampling.seed) == (0.5, 7, 11)
+    assert dict(started.sampling.logit_bias) == {5: -1.5}
+    assert (started.stopping.max_tokens, list(started.stopping.stop)) == (9, ["\n\n\n"])
+    assert {event.content_delta.choice_index for event in events} == {0, 1}
+    assert any(event.content_delta.logprobs for event in events)
+
+
+def check_unknown_option_is_refused(url: str, _: str) -> None:
+    """An option that the contract doesn't have is the caller's mistake at once."""
+    with client(url) as c:
+        try:
+            c.chat(QUESTION, temprature=0.5)  # type: ignore[call-arg]
+        except TypeError as error:
+            assert "temprature" in str(error)
+        else:
+            raise AssertionError("nothing was raised")
+
+
+def check_output_follows_a_schema(url: str, _: str) -> None:
+    """JSON of a schema, and one of several texts."""
+    with client(url) as c:
+        assert set(json.loads(c.chat(QUESTION, json_schema={**CITY, "additionalProperties": False}).text)) == {"city"}
+        assert c.chat(QUESTION, one_of=["yes", "no"]).text in {"yes", "no"}
+        assert c.chat(QUESTION, regex="[0-9]{3}").text.isdigit()
+        assert c.chat(QUESTION, json_object=True, max_tokens=9).text.startswith("{")
+
+
+def check_tool_call_and_result(url: str, _: str) -> None:
+    """A required call has arguments of its schema, and its result goes back."""
+    with client(url) as c:
+        asked = sluice_client.message("user", "What is the weather in Paris?")
+        answer = c.chat([asked], tools=[WEATHER], tool_choice="required", temperature=0)
+        assert answer.finish_reason == "TOOL_CALLS"
+        (call,) = answer.tool_calls
+        assert call.function.name == "get_weather"
+        assert set(json.loads(call.function.arguments)) == {"city"}
+        named = c.chat([asked], tools=[WEATHER], tool_choice="get_weather", temperature=0)
+        assert named.tool_calls[0].function.name == "get_weather"
+        result = sluice_client.tool_result(call, "Sunny.")
+        assert c.chat([asked, answer.turn, result], tools=[WEATHER], temperature=0).text
+
+
+def check_refusal_names_field_and_reason(url: str, _: str) -> None:
+    """What is wrong is told by its field, reason and rule; nobody else's errors get through."""
+    with client(url) as c:
+        error = failure(lambda: c.chat(QUESTION, temperature=3))
+        assert isinstance(error, sluice_client.InvalidRequestError)
+        assert (error.reason, error.field) == ("INVALID_FIELD", "sampling.temperature")
+        assert error.request_id
+        assert error.metadata["value"] == "3"
+        assert error.violations[0].rule in {"float.gte_lte", ""}  # older releases of google.rpc have no rule
+        assert str(error).startswith("INVALID_ARGUMENT INVALID_FIELD: sampling.temperature")
+        error = failure(lambda: list(c.stream_chat(QUESTION, max_tokens=0)))
+        assert error.field == "stopping.max_tokens"
+        error = failure(lambda: c.chat(QUESTION, model="nobody"))
+        assert isinstance(error, sluice_client.NotFoundError)
+        assert (error.reason, error.metadata) == ("MODEL_NOT_FOUND", {"model": "nobody"})
+
+
+def check_deadline(url: str, _: str) -> None:
+    """A deadline ends calls and streams, the part that came before being told."""
+    with client(url) as c:
+        assert isinstance(failure(lambda: c.chat(QUESTION, timeout=0.2, **LONG)), sluice_client.DeadlineExceededError)
+        pieces: list[str] = []
+        error = failure(lambda: pieces.extend(c.stream_chat(QUESTION, timeout=0.3, **LONG).text()))
+        assert isinstance(error, sluice_client.DeadlineExceededError)
+    with client(url, timeout=0.2) as c:
+        assert failure(lambda: c.chat(QUESTION, **LONG)).code is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def check_cancelled_stream(url: str, _: str) -> None:
+    """Leaving the block stops the generation, and another thread can."""
+    with client(url) as c:
+        with c.stream_chat(QUESTION, **LONG) as stream:
+            assert len([next(stream) for _ in range(4)]) == 4
+        stream = c.stream_chat(QUESTION, **LONG)
+        next(stream)
+        threading.Timer(0.05, stream.cancel).start()
+        assert isinstance(failure(lambda: list(stream)), sluice_client.CancelledError)
+
+    async def leave() -> None:
+        async with AsyncClient(url.removeprefix("http://")) as c, c.stream_chat(QUESTION, **LONG) as stream:
+            async for _ in stream:
+                break
+
+    asyncio.run(leave())
+
+
+def check_nobody_there(_: str, __: str) -> None:
+    """Without a server: UNAVAILABLE, or with `wait_for_ready` a wait until the deadline."""
+    with Client("127.0.0.1:1", timeout=5) as c:
+        assert isinstance(failure(lambda: c.chat(QUESTION, model="m")), sluice_client.UnavailableError)
+    with Client("127.0.0.1:1", timeout=0.3, wait_for_ready=True) as c:
+        assert isinstance(failure(lambda: c.chat(QUESTION, model="m")), sluice_client.DeadlineExceededError)
+
+
+def check_messages_can_be_pickled(_: str, __: str) -> None:
+    """Messages cross processes, as those of protoc's code do."""
+    request = chat_pb2.ChatRequest(model="m", messages=[content_pb2.Message(role=content_pb2.ROLE_USER)])
+    assert pickle.loads(pickle.dumps(request)) == request  # noqa: S301  its own
+
+
+class Refusing:
+    """A server that refuses the first calls, with RetryInfo as the service tells it, and sees what is sent."""
+
+    def __init__(self, num_refusals: int, pushback: str) -> None:
+        self.num_calls = 0
+        self.metadata: dict[str, Any] = {}
+        self._num_refusals = num_refusals
+        self._pushback = pushback
+
+    def answer(self, request: chat_pb2.ChatRequest, context: grpc.ServicerContext) -> chat_pb2.ChatResponse:
+        """Refuse, or answer with the model's name."""
+        self.num_calls += 1
+        self.metadata = dict(context.invocation_metadata())
+        if self.num_calls <= self._num_refusals:
+            status = status_pb2.Status(code=8, message="the queue is full")
+            status.details.add().Pack(error_details_pb2.ErrorInfo(reason="QUEUE_FULL", domain="sluice"))
+            status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(nanos=250_000_000)))
+            trailers = (
+                ("grpc-status-details-bin", status.SerializeToString()),
+                ("grpc-retry-pushback-ms", self._pushback),
+            )
+            context.set_trailing_metadata(trailers)
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, status.message)
+        return chat_pb2.ChatResponse(model=request.model)
+
+
+@contextmanager
+def served(refusing: Refusing) -> Any:
+    """Its address."""
+    handler = grpc.unary_unary_rpc_method_handler(
+        refusing.answer, chat_pb2.ChatRequest.FromString, chat_pb2.ChatResponse.SerializeToString
+    )
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("sluice.v1.ChatService", {"Chat": handler})])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None)
+
+
+def check_refusals_are_retried_when_the_server_says(_: str, __: str) -> None:
+    """What is refused for now is tried again, four times in all, and never where the server says not to."""
+    refusing = Refusing(3, "20")
+    with served(refusing) as target, Client(target, key="sk-1", metadata={"x-request-id": "abc"}) as c:
+        assert c.chat(QUESTION, model="a b").message.model == "a b"
+        assert refusing.num_calls == 4
+        told = {name: refusing.metadata[name] for name in ("authorization", "x-request-id", "x-sluice-model")}
+        assert told == {"authorization": "Bearer sk-1", "x-request-id": "abc", "x-sluice-model": "a%20b"}
+    for pushback, num_refusals, num_calls in (("-1", 1, 1), ("10", 9, 4)):
+        refusing = Refusing(num_refusals, pushback)
+        with served(refusing) as target, Client(target) as c:
+            error = failure(lambda: c.chat(QUESTION, model="m"))
+            assert isinstance(error, sluice_client.OverloadedError)
+            assert (error.reason, error.retry_delay) == ("QUEUE_FULL", 0.25)
+            assert refusing.num_calls == num_calls
+
+
+def check_trace_is_passed_on(_: str, __: str) -> None:
+    """The caller's trace goes along where OpenTelemetry is installed; nothing is missed where it isn't."""
+    try:
+        from opentelemetry import trace  # noqa: PLC0415
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    except ImportError:
+        return
+    refusing = Refusing(0, "")
+    with served(refusing) as target, Client(target) as c:
+        with TracerProvider().get_tracer("t").start_as_current_span("outer") as span:
+            c.chat(QUESTION, model="m")
+        assert trace.format_trace_id(span.get_span_context().trace_id) in refusing.metadata["traceparent"]

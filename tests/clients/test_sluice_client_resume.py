@@ -1,0 +1,86 @@
+"""The project's own client for Python goes on with streams whose server is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+import sluice_client
+from sluice_client.v1 import chat_pb2
+
+from tests.e2e.stack import Stack
+
+QUESTION = "Tell me of France."
+
+
+def open_stream(client: sluice_client.Client, seed: int) -> sluice_client.Stream[chat_pb2.StreamChatResponse]:
+    """An answer that takes a while."""
+    return client.stream_chat(QUESTION, n=32, max_tokens=400, ignore_eos=True, temperature=2, seed=seed)
+
+
+def texts(events: Iterable[chat_pb2.StreamChatResponse]) -> dict[int, str]:
+    """Each choice's text. The events' numbers leave nothing out."""
+    found: dict[int, str] = defaultdict(str)
+    for number, event in enumerate(events):
+        assert event.sequence_number == number
+        found[event.content_delta.choice_index] += event.content_delta.text
+    return found
+
+
+@pytest.fixture(scope="module")
+def killable() -> Iterable[Stack]:
+    """The product by itself."""
+    stack = Stack()
+    try:
+        stack.wait_for("sluice is ready.")
+        yield stack
+    finally:
+        assert stack.stop() == 0, stack.output
+
+
+def test_streams_outlive_their_service(killable: Stack) -> None:
+    """A service killed with -9 costs no character, whether a thread reads or an event loop."""
+    target = f"127.0.0.1:{killable.ports['envoy']}"
+    begun = Barrier(3)
+
+    def in_thread() -> dict[int, str]:
+        with sluice_client.Client(target) as client:
+            stream = open_stream(client, 1)
+            first = [next(stream) for _ in range(3)]
+            begun.wait(30)
+            return texts([*first, *stream])
+
+    async def on_loop() -> dict[int, str]:
+        async with sluice_client.AsyncClient(target) as client:
+            stream = client.stream_chat(QUESTION, n=32, max_tokens=400, ignore_eos=True, temperature=2, seed=2)
+            events = [await anext(stream) for _ in range(3)]
+            await asyncio.to_thread(begun.wait, 30)
+            return texts([*events, *[event async for event in stream]])
+
+    with ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(in_thread), pool.submit(lambda: asyncio.run(on_loop()))]
+        begun.wait(30)
+        os.kill(killable.children()["service"], signal.SIGKILL)
+        broken = [future.result(100) for future in futures]
+    with sluice_client.Client(target) as client:
+        assert broken == [texts(open_stream(client, seed)) for seed in (1, 2)]
+    assert len(broken[0]) == 32
+
+
+def test_stream_that_is_not_to_be_resumed_fails(killable: Stack) -> None:
+    """With a resume_timeout of 0 a break is an error, told as what it is."""
+    with sluice_client.Client(
+        f"127.0.0.1:{killable.ports['envoy']}", model="sluice-demo", resume_timeout=0, wait_for_ready=True
+    ) as client:
+        stream = open_stream(client, 1)
+        next(stream)
+        os.kill(killable.children()["service"], signal.SIGKILL)
+        with pytest.raises(sluice_client.SluiceError) as raised:
+            list(stream)
+    assert isinstance(raised.value, sluice_client.ServerError | sluice_client.UnavailableError)
