@@ -5,7 +5,8 @@ Called on worker threads; immutable after start.
 
 from __future__ import annotations
 
-from service.constraints.grammar import ToolRules, tool_grammar
+from service.constraints.tool_grammar import opened_calls, tool_grammar
+from service.constraints.tool_rules import ToolRules
 from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import Constraint, Grammar, ReasoningMarkers, ReasoningStart
 from service.generation.conversation import Conversation, ToolMode
@@ -31,14 +32,19 @@ class ChatModel:
         markers: ReasoningMarkers | None = None,
         syntax: ToolSyntax | None = None,
         budgets: ReasoningBudgets | None = None,
+        constrains_calls: bool = True,
     ) -> None:
-        """`markers` and `syntax` are read from the template where they are not given."""
+        """`markers` and `syntax` are read from the template where they are not given.
+
+        `constrains_calls` holds calls to their schemas also where nothing in the request demands it.
+        """
         self._markers = markers or reasoning_markers(template.source)
         self._syntax = syntax or tool_syntax(template.source)
         self._prompts = ChatPrompts(
             template, tokenizer, markers=self._markers, default_system_prompt=default_system_prompt
         )
         self._effort = EffortRules(template, self._markers, budgets or ReasoningBudgets())
+        self._constrains_calls = constrains_calls
         self._special_token_ids = tokenizer.special_token_ids
 
     @property
@@ -118,12 +124,14 @@ class ChatModel:
             required=named or choice.mode is ToolMode.REQUIRED,
             single=named or not conversation.parallel_tool_calls,
             field="tools",
+            enforces=self._constrains_calls,
         )
 
     def _grammar(self, rules: ToolRules | None, content: Grammar | None) -> Grammar | None:
         if rules is None:
             return content
-        strict = any(function.strict for function in rules.functions)
-        if not (rules.required or rules.single or strict or content is not None):
-            return None
-        return tool_grammar(rules, self.control_token_ids, content)
+        if rules.required or content is not None:
+            return tool_grammar(rules, self.control_token_ids, None if rules.required else content)
+        if rules.enforces or rules.single or any(function.strict for function in rules.functions):
+            return opened_calls(rules, self.control_token_ids)
+        return None

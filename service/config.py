@@ -59,6 +59,10 @@ class ChatSettings(BaseModel):
     tool_syntax: Literal["hermes", "llama3", "mistral", "mistral-named", "json"] | None = Field(
         None, description="how the model writes tool calls; null: found in its chat template"
     )
+    constrain_tool_calls: bool = Field(
+        True,
+        description="whether each call's arguments match its schema; false: where the request is strict or demands it",
+    )
     reasoning_markers: tuple[str, str] | None = Field(
         None, description="what opens and closes reasoning in the model's output; null: found in its chat template"
     )

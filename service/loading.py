@@ -78,6 +78,7 @@ def _chat_model(settings: ModelSettings, folder: Path, tokenizer: FastTokenizer)
         default_system_prompt=chat.system_prompt,
         markers=ReasoningMarkers(*chat.reasoning_markers) if chat.reasoning_markers else None,
         syntax=SYNTAXES[chat.tool_syntax] if chat.tool_syntax else None,
+        constrains_calls=chat.constrain_tool_calls,
         budgets=ReasoningBudgets(chat.reasoning_budget_low, chat.reasoning_budget_medium, chat.reasoning_budget_high),
     )
 

@@ -8,6 +8,10 @@ from typing import Any, Protocol
 class ConstraintState(Protocol):
     """Follows a choice token by token. Only the engine's thread calls it once the request runs."""
 
+    @property
+    def is_free(self) -> bool:
+        """Whether any token may follow, so that no mask is needed."""
+
     def fill_mask(self, words: Any) -> None:
         """Write the allowed tokens into `words`, an int32 row of ceil(vocab_size / 32).
 

@@ -13,17 +13,43 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
+class Opening:
+    """Where a text that is free comes under its grammar: the model itself opens it, or doesn't.
+
+    `marker` opens it anywhere, and the grammar begins behind it. `lead`, a grammar's text too, matches a text that has
+    come under the grammar with its first character, as soon as that is certain, and whatever follows. Either may be
+    empty. With `once` the text ends where the grammar does; otherwise it is free again, until the next marker.
+    """
+
+    marker: str
+    lead: str = ""
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Grammar:
     """A grammar's text, in the language that `kind` names: `lark` is llguidance's dialect of Lark.
 
     A refusal of the whole is reported under the request's field `field`; `schemas` are the JSON Schemas that the text
-    was made of, as JSON by the request's fields, to tell which of them is at fault.
+    was made of, as JSON by the request's fields, to tell which of them is at fault. `lenient` are those that no request
+    fails for: what stands in for them where they can't be enforced, by the same fields. Without `opening` the grammar
+    holds for all of a text.
     """
 
     text: str
     field: str
     kind: Literal["lark"] = "lark"
     schemas: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    lenient: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    opening: Opening | None = None
+
+    def without(self, *fields: str) -> Grammar:
+        """The same with other schemas in place of those `lenient` ones."""
+        text = self.text
+        for field in fields:
+            text = text.replace(f"%json {self.schemas[field]}\n", f"%json {self.lenient[field]}\n")
+        kept = {field: schema for field, schema in self.lenient.items() if field not in fields}
+        return dataclasses.replace(self, text=text, lenient=kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,12 @@ import string
 from dataclasses import dataclass
 
 NAMED_ARGUMENTS = "[ARGS]"  # between the name and the arguments of a named call
+# A bare answer that can't but be a call any more, or isn't one for the parser either; a regular expression that takes
+# what follows, too. JSON with other first members is left to be content.
+BARE_LEAD = (
+    r'[ \t\r\n]*(\[[ \t\r\n]*)?\{[ \t\r\n]*("(id|type)"[ \t\r\n]*:[ \t\r\n]*"[^"\\]*"[ \t\r\n]*,[ \t\r\n]*){0,2}'
+    r'"(name|arguments|parameters)"(.|\n)*'
+)
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
 

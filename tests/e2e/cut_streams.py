@@ -30,6 +30,7 @@ from service.answering.kind import CHAT, COMPLETION, TEXT_GENERATION
 from service.contract.response_renderer import ResponseFold
 
 MODEL = "sluice-demo"
+OPENS_CALL = 2042  # the token of its model
 WORDS = ["red", "house", "seven", "Anna", "water", "because", "gate", "slowly", "tell", "me", "why", "the", "moon"]
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -128,7 +129,10 @@ def _chat(draw: random.Random, num_tokens: int) -> chat_pb2.ChatRequest:
     )
     if draw.random() < 0.4:
         request.tools.append(_tool())
-        request.tool_choice.mode = tool_pb2.TOOL_CHOICE_MODE_REQUIRED
+        if draw.random() < 0.5:
+            request.sampling.logit_bias.update({OPENS_CALL: 4})
+        else:
+            request.tool_choice.mode = tool_pb2.TOOL_CHOICE_MODE_REQUIRED
         request.stopping.ClearField("ignore_eos")
     elif draw.random() < 0.3:
         request.output_constraint.json_schema.name = "s"

@@ -159,6 +159,8 @@ class Script:
 class Letters:
     """A constraint that lets a text of these letters pass, and says nothing of its end."""
 
+    is_free = False
+
     def __init__(self, letters: str) -> None:
         self.letters = letters.encode()
 

@@ -137,6 +137,8 @@ def test_core_drops_a_sibling_s_result_of_the_step_that_failed() -> None:
 class Refusing:
     """A constraint that takes nothing."""
 
+    is_free = False
+
     def fill_mask(self, words: Any) -> None: ...
 
     def accept(self, token_id: int) -> None:

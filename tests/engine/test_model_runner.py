@@ -160,6 +160,8 @@ def test_logprobs_come_with_every_token(model: tuple[Any, Path]) -> None:
 class Stuck:
     """A constraint that allows nothing."""
 
+    is_free = False
+
     def fill_mask(self, words: Any) -> None:
         words[:] = 0
 

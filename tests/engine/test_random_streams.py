@@ -65,6 +65,8 @@ class SamplingRunner(PagedRunner):
 class Alternating:
     """Allows vowels and then consonants in turn; ends after `limit` tokens, or fails there."""
 
+    is_free = False
+
     def __init__(self, limit: int, *, fails: bool, num_accepted: int = 0) -> None:
         self.limit, self.fails, self.num_accepted = limit, fails, num_accepted
 

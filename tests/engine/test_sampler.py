@@ -217,6 +217,8 @@ class Panic(BaseException):
 class Only:
     """A constraint that allows some tokens; or fails."""
 
+    is_free = False
+
     def __init__(self, *allowed: int, fails: type[BaseException] | None = None) -> None:
         self.allowed, self.fails = allowed, fails
 

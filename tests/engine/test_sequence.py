@@ -19,6 +19,8 @@ from tests.engine.fakes import CONTROL, END, group_of, request
 class OneWord:
     """A constraint that takes the bytes of one word, and then nothing."""
 
+    is_free = False
+
     def __init__(self, word: bytes) -> None:
         self.rest = word
 

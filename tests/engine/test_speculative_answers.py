@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from service.constraints.grammar import format_grammar
+from service.constraints.tool_grammar import opened_calls
+from service.constraints.tool_rules import ToolRules
 from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
 from service.engine.constraints.compiler import ConstraintCompiler
@@ -20,12 +22,14 @@ from service.engine.scheduler import Scheduler
 from service.engine.sequence import SequenceGroup
 from service.engine.speculation import Speculation
 from service.generation.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.generation.conversation import Function
 from service.generation.errors import ModelLoadError
 from service.generation.output import GenerationOutput, TokenLogprob
 from service.generation.output_format import JsonSchema
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from service.generation.stats import EngineStats
+from service.output.tool_syntax import HERMES
 from tests.engine.driving import drive
 from tests.engine.tiny_models import save
 
@@ -41,6 +45,14 @@ RECORD = {
 }
 SCHEMA = {"type": "array", "items": RECORD, "minItems": 4, "maxItems": 6}
 RECORDS = Constraint(format_grammar(JsonSchema(json.dumps(SCHEMA), strict=True, field="f")))
+OPENS_CALL, CLOSES_CALL = 2042, 2043  # the model's tokens
+TOOL = Function("record", parameters=json.dumps(RECORD), field="tools[0].function")
+CALLS = Constraint(
+    opened_calls(
+        ToolRules([TOOL], HERMES, required=False, single=False, field="tools"),
+        {HERMES.begin: OPENS_CALL, HERMES.end: CLOSES_CALL},
+    )
+)
 REASONING = ReasoningLimit(ReasoningMarkers("<think>", "</think>"), ReasoningStart.OPEN, budget=12)
 
 CASES: dict[str, dict[str, Any]] = {
@@ -58,6 +70,12 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "schema": {"sampling": SamplingParams(seed=8), "constraint": RECORDS, "logprobs": LogprobsOptions(2)},
     "reasoning": {"sampling": SamplingParams(seed=9), "constraint": Constraint(RECORDS.grammar, REASONING)},
+    "calls": {
+        "sampling": SamplingParams(seed=10, logit_bias={OPENS_CALL: 8.0}),
+        "constraint": CALLS,
+        "logprobs": LogprobsOptions(2),
+        "n": 2,
+    },
     "stopped": {
         "sampling": SamplingParams(temperature=0.0),
         "stopping": StopParams(max_tokens=80, min_tokens=30, stop=["dog. quick brown fox"]),
@@ -83,16 +101,23 @@ def answer_of(outputs: list[GenerationOutput]) -> Answer:
     ]
 
 
-def answers(*, together: bool, **settings: Any) -> tuple[dict[str, Answer], EngineStats]:
+def answers(**settings: Any) -> tuple[dict[str, Answer], EngineStats]:
+    """Of the native backend, whose answers know no company."""
+    return answers_of(backend="native", cases=CASES, **settings)
+
+
+def answers_of(
+    *, backend: str, cases: dict[str, dict[str, Any]], together: bool, **settings: Any
+) -> tuple[dict[str, Answer], EngineStats]:
     """By a clock that stands still, so that drafts always seem worth their time."""
-    config = EngineConfig(num_blocks=512, num_threads=1, backend="native", **settings)
+    config = EngineConfig(num_blocks=512, num_threads=1, backend=backend, **settings)
     loaded = load_model(str(FOLDER), config, compute_dtype="float32")
     compile_constraint = ConstraintCompiler(loaded.tokenizer, {}, loaded.eos_token_ids)
     speculation = Speculation(loaded.drafter) if loaded.drafter else None
     scheduler = Scheduler(loaded.config, BlockPool(512, config.block_size), speculation)
     core = EngineCore(scheduler, loaded.runner, lambda: 0.0)
     groups: list[SequenceGroup] = []
-    for name, fields in CASES.items():
+    for name, fields in cases.items():
         text = f"Records as JSON: {json.dumps([{'identifier': 7, 'colour': 'emerald'}] * 3)}"
         prompt = loaded.tokenizer.encode(text if "constraint" in fields else REPEATING)
         wanted = GenerationRequest(name, prompt, **{"stopping": StopParams(max_tokens=60, ignore_eos=True), **fields})
@@ -115,7 +140,7 @@ def answers(*, together: bool, **settings: Any) -> tuple[dict[str, Answer], Engi
         told, errors = drive(core, some)
         assert not errors
         outputs += told
-    return dict(zip(CASES, map(answer_of, outputs), strict=True)), core.stats()
+    return dict(zip(cases, map(answer_of, outputs), strict=True)), core.stats()
 
 
 @pytest.mark.parametrize(
@@ -132,6 +157,34 @@ def test_drafts_change_no_answer_of_a_real_model(settings: dict[str, Any]) -> No
         assert stats.num_accepted_draft_tokens > 200
         for name, answer in plain.items():
             assert drafted[name] == answer, name
+
+
+@pytest.mark.parametrize("backend", ["native", "torch"])
+def test_answer_is_free_up_to_its_first_call(backend: str) -> None:
+    """Its tokens and their logprobs are those of a request without tools, and then come calls that match."""
+    free, called = (
+        answers_of(
+            backend=backend,
+            cases={"calls": {**CASES["calls"], "constraint": constraint}},
+            together=True,
+            speculation=False,
+        )[0]["calls"]
+        for constraint in (None, CALLS)
+    )
+    texts = []
+    for without, within in zip(free, called, strict=True):
+        length = 1 + within[1].index(OPENS_CALL)
+        assert within[1][:length] == without[1][:length]
+        assert within[3][:length] == without[3][:length]
+        assert within[1] != without[1]
+        assert length > 1
+        texts.append(within[2])
+    for text in texts:
+        for call in text.split(HERMES.begin)[1:]:
+            if HERMES.end in call:
+                arguments = json.loads(call.split(HERMES.end)[0])["arguments"]
+                assert arguments["colour"] in ("crimson", "emerald", "sapphire")
+    assert any(HERMES.end in text for text in texts)
 
 
 def test_draft_model_needs_the_same_vocabulary(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ from collections import abc
 from functools import lru_cache
 
 from service.engine.constraint_state import ConstraintState
+from service.engine.constraints.calls import CallConstraint
 from service.engine.constraints.grammar import GrammarCompiler
+from service.engine.constraints.marker import Marker
 from service.engine.constraints.reasoning import ReasoningConstraint, ReasoningTokens
 from service.engine.tokenizer import Tokenizer
-from service.generation.constraint import Constraint, ReasoningMarkers
+from service.generation.constraint import Constraint, Grammar, ReasoningMarkers
 
 _MAX_KEPT_MARKERS = 16  # a model has one pair; callers can't name others
 
@@ -26,11 +28,16 @@ class ConstraintCompiler:
         def tokens_of(markers: ReasoningMarkers) -> ReasoningTokens:
             return ReasoningTokens(tokenizer, markers, eos_token_ids)
 
+        def marker_of(text: str) -> Marker:
+            return Marker(tokenizer, text.encode())
+
+        self._tokenizer = tokenizer
         self._tokens_of = lru_cache(_MAX_KEPT_MARKERS)(tokens_of)
+        self._marker_of = lru_cache(_MAX_KEPT_MARKERS)(marker_of)
 
     def __call__(self, constraint: Constraint) -> ConstraintState:
         """The first state. Raises UnsupportedConstraint naming the field and what can't be enforced."""
-        answer = self._grammars.compile(constraint.grammar) if constraint.grammar else None
+        answer = self._answer(constraint.grammar) if constraint.grammar else None
         if (limit := constraint.reasoning) is None:
             if answer is None:
                 raise ValueError("the constraint constrains nothing")
@@ -41,4 +48,16 @@ class ConstraintCompiler:
             budget=limit.budget,
             answer=answer,
             must_open=limit.must_open,
+        )
+
+    def _answer(self, grammar: Grammar) -> ConstraintState:
+        compiled = self._grammars.compile(grammar)
+        if (opening := grammar.opening) is None:
+            return compiled
+        return CallConstraint(
+            self._tokenizer,
+            compiled,
+            marker=self._marker_of(opening.marker) if opening.marker else None,
+            lead=self._grammars.compile(Grammar(opening.lead, grammar.field)) if opening.lead else None,
+            once=opening.once,
         )

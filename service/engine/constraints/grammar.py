@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, abc
-from typing import Any
+from typing import Any, TypeAlias
 
 import llguidance
 import numpy as np
@@ -18,14 +18,22 @@ from service.generation.errors import ConstraintFailed, UnsupportedConstraint
 _SILENT = 0
 _NUM_TRIAL_TOKENS = 4
 
+_Key: TypeAlias = tuple[str, frozenset[str]]  # a grammar's text, and its lenient schemas
+
 
 class GrammarConstraint:
     """Follows a grammar token by token. A `ConstraintState`."""
 
-    def __init__(self, matcher: Any, num_words: int) -> None:
-        """`num_words` is the number of int32 words that hold one bit a token of the grammar's vocabulary."""
+    def __init__(self, matcher: Any, tokenizer: Any, num_words: int) -> None:
+        """`num_words` is the number of int32 words that hold one bit a token of `tokenizer`, llguidance's."""
         self._matcher = matcher
+        self._tokenizer = tokenizer
         self._num_words = num_words
+
+    @property
+    def is_free(self) -> bool:
+        """Never: a grammar has a mask for each token."""
+        return False
 
     def fill_mask(self, words: Any) -> None:
         """Write the allowed tokens into `words`, an int32 row; what is beyond the vocabulary isn't allowed.
@@ -54,7 +62,18 @@ class GrammarConstraint:
 
     def fork(self) -> GrammarConstraint:
         """A copy of its own for another choice."""
-        return GrammarConstraint(self._matcher.deep_copy(), self._num_words)
+        return GrammarConstraint(self._matcher.deep_copy(), self._tokenizer, self._num_words)
+
+    def is_accepting(self) -> bool:
+        """Whether the text may end here."""
+        return bool(self._matcher.is_accepting())
+
+    def follow(self, data: bytes) -> bool:
+        """Move on by a text, however it was cut into tokens; False, and of no more use, if the grammar refuses it."""
+        token_ids = self._tokenizer.tokenize_bytes(data) if data else []
+        num_taken = int(self._matcher.try_consume_tokens(token_ids)) if token_ids else 0
+        self._check()
+        return num_taken == len(token_ids)
 
     def _check(self) -> None:
         if self._matcher.is_error():
@@ -101,15 +120,16 @@ class GrammarCompiler:
         self._max_grammar_characters = max_grammar_characters
         self._max_cached_grammars = max_cached_grammars
         self._max_cached_characters = max_cached_characters
-        self._cache: OrderedDict[str, GrammarConstraint] = OrderedDict()
+        self._cache: OrderedDict[_Key, GrammarConstraint] = OrderedDict()
         self._num_cached_characters = 0
         self._lock = threading.Lock()  # worker threads share the cache; the engine never waits for it
 
     def compile(self, grammar: Grammar) -> GrammarConstraint:
         """A constraint in its first state. Raises UnsupportedConstraint naming the field and what can't be enforced."""
+        key = grammar.text, frozenset(grammar.schemas[field] for field in grammar.lenient)
         with self._lock:
-            if (cached := self._cache.get(grammar.text)) is not None:
-                self._cache.move_to_end(grammar.text)
+            if (cached := self._cache.get(key)) is not None:
+                self._cache.move_to_end(key)
                 return cached.fork()
         if len(grammar.text) > self._max_grammar_characters:
             raise UnsupportedConstraint(
@@ -117,18 +137,39 @@ class GrammarCompiler:
                 f"the constraint has {len(grammar.text)} characters as a grammar; "
                 f"the limit is {self._max_grammar_characters}",
             )
-        matcher = llguidance.LLMatcher(self._tokenizer, grammar.text, log_level=_SILENT, limits=self._limits)
-        if matcher.is_error():
-            raise self._refusal(grammar, matcher.get_error())
-        constraint = GrammarConstraint(matcher, self._num_words)
-        self._try(grammar, constraint)
-        self._keep(grammar.text, constraint)
+        constraint = self._made(self._enforceable(grammar))
+        self._keep(key, constraint)
         return constraint.fork()
 
     def cached_grammars(self) -> list[str]:
         """The texts of those that are kept, the least recently used first."""
         with self._lock:
-            return list(self._cache)
+            return [text for text, _ in self._cache]
+
+    def _enforceable(self, grammar: Grammar) -> Grammar:
+        """The grammar, with others in place of those lenient schemas that can't be enforced."""
+        demanded = {schema for field, schema in grammar.schemas.items() if field not in grammar.lenient}
+        hopeless = [
+            field
+            for field in grammar.lenient
+            if grammar.schemas[field] not in demanded and not self._can_enforce(grammar.schemas[field])
+        ]
+        return grammar.without(*hopeless)
+
+    def _can_enforce(self, schema: str) -> bool:
+        try:
+            self._made(Grammar(f"start: %json {schema}\n", ""))
+        except UnsupportedConstraint:
+            return False
+        return True
+
+    def _made(self, grammar: Grammar) -> GrammarConstraint:
+        matcher = llguidance.LLMatcher(self._tokenizer, grammar.text, log_level=_SILENT, limits=self._limits)
+        if matcher.is_error():
+            raise self._refusal(grammar, matcher.get_error())
+        constraint = GrammarConstraint(matcher, self._tokenizer, self._num_words)
+        self._try(grammar, constraint)
+        return constraint
 
     def _try(self, grammar: Grammar, constraint: GrammarConstraint) -> None:
         """Follow the grammar for a few tokens, so that what fails at once is refused here and not in an answer."""
@@ -154,13 +195,13 @@ class GrammarCompiler:
                 return UnsupportedConstraint(field, blame(schema, matcher.get_error()))
         return UnsupportedConstraint(grammar.field, error.strip() or "the constraint can't be compiled")
 
-    def _keep(self, text: str, constraint: GrammarConstraint) -> None:
+    def _keep(self, key: _Key, constraint: GrammarConstraint) -> None:
         with self._lock:
-            if text not in self._cache:
-                self._num_cached_characters += len(text)
-            self._cache[text] = constraint
+            if key not in self._cache:
+                self._num_cached_characters += len(key[0])
+            self._cache[key] = constraint
             while len(self._cache) > self._max_cached_grammars or (
                 self._num_cached_characters > self._max_cached_characters
             ):
                 oldest, _ = self._cache.popitem(last=False)
-                self._num_cached_characters -= len(oldest)
+                self._num_cached_characters -= len(oldest[0])

@@ -7,11 +7,12 @@ from collections import abc
 from typing import Any
 
 from service.engine.constraint_state import ConstraintState
+from service.engine.constraints.bits import ALL, allow, forbid
+from service.engine.constraints.calls import CallConstraint
+from service.engine.constraints.marker import Marker
 from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.errors import ConstraintFailed
-
-_ALL = -1  # an int32 with every bit set
 
 
 class ReasoningTokens:
@@ -20,31 +21,13 @@ class ReasoningTokens:
     def __init__(self, tokenizer: Tokenizer, markers: ReasoningMarkers, eos_token_ids: abc.Collection[int]) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = tuple(eos_token_ids)
-        self.close_marker = markers.close.encode()
+        self.open_marker = markers.open.encode()
+        self.close_marker = Marker(tokenizer, markers.close.encode())
         self.opening_ids = tokenizer.encode(markers.open + markers.after_open)
         self.closing_ids = tokenizer.encode(markers.close + markers.after_close)
         self.separator_ids = tokenizer.encode(markers.after_close) if markers.after_close else []
         open_ids = tokenizer.encode(markers.open)
         self.open_id = open_ids[0] if len(open_ids) == 1 else None
-        self._crossing = self._crossing_ids()
-
-    def crossing_ids(self, tail: bytes) -> abc.Iterator[int]:
-        """Tokens that would end the closing marker and go on beyond it, after a text that ends with `tail`."""
-        for num_before, token_ids in self._crossing.items():
-            if tail.endswith(self.close_marker[:num_before]):
-                yield from token_ids
-
-    def _crossing_ids(self) -> dict[int, list[int]]:
-        """The tokens, by the number of the marker's bytes that come before them."""
-        crossing: dict[int, list[int]] = {}
-        for token_id in range(self.tokenizer.vocab_size):
-            data = self.tokenizer.token_bytes(token_id)
-            for length in range(len(self.close_marker)):
-                rest = self.close_marker[length:]
-                found = data.find(rest) if length == 0 else (0 if data.startswith(rest) else -1)
-                if found >= 0 and len(data) > found + len(rest):
-                    crossing.setdefault(length, []).append(token_id)
-        return crossing
 
 
 class _Phase(enum.Enum):
@@ -57,7 +40,7 @@ class ReasoningConstraint:
     """Lets the model reason for at most `budget` tokens, then holds the answer to `answer`. A `ConstraintState`.
 
     While it reasons, every token is free, but the text can't end if an answer is demanded. When the budget is spent,
-    the closing marker is forced.
+    the closing marker is forced. An answer that is free but for its calls is so from its first character on.
     """
 
     def __init__(
@@ -73,6 +56,7 @@ class ReasoningConstraint:
         self._tokens = tokens
         self._budget = budget
         self._answer = answer
+        self._calls = answer if isinstance(answer, CallConstraint) else None
         self._num_reasoning_tokens = 0
         self._tail = b""  # the last bytes of the reasoning, enough to find the closing marker
         self._forced: list[int] = []  # the next tokens, in reverse
@@ -86,20 +70,29 @@ class ReasoningConstraint:
             self._forced = tokens.opening_ids[::-1]
         self._spend()
 
+    @property
+    def is_free(self) -> bool:
+        """Whether any token may follow, so that no mask is needed."""
+        if self._forced:
+            return False
+        is_reasoning = self._phase is _Phase.REASONING and self._calls is not None
+        return self._answer is None or is_reasoning or self._answer.is_free
+
     def fill_mask(self, words: Any) -> None:
         """Write the allowed tokens into `words`, an int32 row."""
         if self._forced:
             words[:] = 0
-            _set(words, self._forced[-1])
+            allow(words, self._forced[-1])
         elif self._phase is not _Phase.REASONING:
             self._fill_answer(words)
             if self._phase is _Phase.MAY_OPEN and self._tokens.open_id is not None:
-                _set(words, self._tokens.open_id)
+                allow(words, self._tokens.open_id)
         else:
-            words[:] = _ALL
-            if self._answer is not None:
-                for token_id in (*self._tokens.eos_token_ids, *self._tokens.crossing_ids(self._tail)):
-                    _clear(words, token_id)
+            words[:] = ALL
+            if self._answer is not None and self._calls is None:
+                crossing_ids = self._tokens.close_marker.crossing_ids(self._tail)
+                for token_id in (*self._tokens.eos_token_ids, *crossing_ids):
+                    forbid(words, token_id)
 
     def forced_tokens(self) -> list[int]:
         """What closes or opens the reasoning, or what the answer's constraint forces."""
@@ -114,6 +107,8 @@ class ReasoningConstraint:
                 raise ConstraintFailed("another token than the forced one was sampled")
             if not self._forced:
                 self._spend()
+        elif self._phase is _Phase.MAY_OPEN and self._calls is not None:
+            self._begin(token_id, self._calls)
         elif self._phase is _Phase.MAY_OPEN and token_id == self._tokens.open_id:
             self._phase = _Phase.REASONING
             self._spend()
@@ -141,16 +136,30 @@ class ReasoningConstraint:
         copy._forced = list(self._forced)
         return copy
 
+    def _begin(self, token_id: int, calls: CallConstraint) -> None:
+        """Whether the answer to come begins with reasoning is told by its text, as it is to who reads it."""
+        marker = self._tokens.open_marker
+        self._tail += self._tokens.tokenizer.token_bytes(token_id)
+        text = self._tail.lstrip()
+        if text.startswith(marker):
+            self._phase, self._tail = _Phase.REASONING, text[len(marker) :]
+            self._spend()
+        elif not marker.startswith(text):
+            self._phase = _Phase.ANSWER
+            calls.follow(self._tail)
+
     def _reason(self, token_id: int) -> None:
         marker = self._tokens.close_marker
-        text = self._tail + self._tokens.tokenizer.token_bytes(token_id)
+        data = self._tokens.tokenizer.token_bytes(token_id)
         self._num_reasoning_tokens += 1
-        if marker in text:
+        if (rest := marker.rest(self._tail, data)) is not None:
             self._phase = _Phase.ANSWER
-            if self._answer is not None:
+            if self._calls is not None:
+                self._calls.follow(rest)
+            elif self._answer is not None:
                 self._forced = self._tokens.separator_ids[::-1]
             return
-        self._tail = text[-len(marker) :]
+        self._tail = (self._tail + data)[-len(marker.data) :]
         self._spend()
 
     def _spend(self) -> None:
@@ -163,14 +172,6 @@ class ReasoningConstraint:
 
     def _fill_answer(self, words: Any) -> None:
         if self._answer is None:
-            words[:] = _ALL
+            words[:] = ALL
         else:
             self._answer.fill_mask(words)
-
-
-def _set(words: Any, token_id: int) -> None:
-    words.view("uint32")[token_id >> 5] |= 1 << (token_id & 31)
-
-
-def _clear(words: Any, token_id: int) -> None:
-    words.view("uint32")[token_id >> 5] &= ~(1 << (token_id & 31)) & 0xFFFFFFFF

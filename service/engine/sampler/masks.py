@@ -54,7 +54,7 @@ def apply_constraints(logits: Tensor, sequences: abc.Sequence[Sequence]) -> dict
     failures: dict[int, ConstraintFailed] = {}
     rows, changes = [], []
     for row, sequence in enumerate(sequences):
-        if sequence.constraint is None:
+        if sequence.constraint is None or sequence.constraint.is_free:
             continue
         try:
             changes.append(constraint_changes(sequence.constraint, logits.shape[1]))

@@ -52,5 +52,5 @@ def forbid_early_end(row: Row, sequence: Sequence, named: NamedTokens) -> None:
 
 def apply_constraint(row: Row, sequence: Sequence) -> None:
     """Set the tokens that the output constraint doesn't allow to -inf, in place. Raises ConstraintFailed."""
-    if sequence.constraint is not None:
+    if sequence.constraint is not None and not sequence.constraint.is_free:
         row += constraint_changes(sequence.constraint, len(row))

@@ -50,8 +50,8 @@ async def test_tools_need_a_template_that_takes_them() -> None:
     ("given", "is_constrained"),
     [
         ({}, False),
-        ({"tools": [WEATHER]}, False),
-        ({"tools": [WEATHER], "parallel_tool_calls": True}, False),
+        ({"tools": [WEATHER]}, True),
+        ({"tools": [WEATHER], "parallel_tool_calls": True}, True),
         ({"tools": [WEATHER], "parallel_tool_calls": False}, True),
         ({"tools": [function("f", strict=True)]}, True),
         ({"tools": [WEATHER], "tool_choice": REQUIRED}, True),
@@ -68,6 +68,23 @@ async def test_only_what_needs_a_constraint_has_one(
     """Free answers cost no mask."""
     prepared = await preparation.prepare(chat(**given), "r")
     assert (request_of(prepared).constraint is not None) is is_constrained
+
+
+@pytest.mark.parametrize(
+    ("given", "is_constrained"),
+    [
+        ({"tools": [WEATHER]}, False),
+        ({"tools": [WEATHER], "parallel_tool_calls": False}, True),
+        ({"tools": [function("f", strict=True)]}, True),
+        ({"tools": [WEATHER], "tool_choice": REQUIRED}, True),
+    ],
+)
+async def test_calls_of_a_model_may_be_left_free(given: dict[str, Any], *, is_constrained: bool) -> None:
+    """By a setting: then only what the request itself demands is enforced."""
+    preparation = preparation_of(constrains_calls=False)
+    prepared = await preparation.prepare(chat(**given), "r")
+    assert (request_of(prepared).constraint is not None) is is_constrained
+    preparation.close()
 
 
 async def test_named_function_must_be_there(preparation: Preparation) -> None:

@@ -1,0 +1,120 @@
+"""Text that is free until the model opens a call, and the call, which isn't."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.engine.constraints.bits import ALL, forbid
+from service.engine.constraints.grammar import GrammarConstraint
+from service.engine.constraints.marker import Marker
+from service.engine.tokenizer import Tokenizer
+
+
+class CallConstraint:
+    """Leaves all tokens free until a call opens, and holds the call to its grammar. A `ConstraintState`.
+
+    The one exception are tokens that end the marker and go on with what no call begins with.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        first: GrammarConstraint,
+        *,
+        marker: Marker | None,
+        lead: GrammarConstraint | None,
+        once: bool,
+    ) -> None:
+        """`first` is a call's grammar in its first state; `marker`, `lead` and `once` are those of an `Opening`."""
+        self._tokenizer = tokenizer
+        self._first = first
+        self._marker = marker
+        self._lead = lead  # while the whole text may yet be a call
+        self._once = once
+        self._said = b""  # all of the text, as long as there is a lead
+        self._tail = b""  # the last bytes of free text, enough to find the marker
+        self._call: GrammarConstraint | None = None
+        self._forbidden = self._misleading()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether any token may follow, so that no mask is needed."""
+        return self._call is None and not self._forbidden
+
+    def fill_mask(self, words: Any) -> None:
+        """Write the allowed tokens into `words`, an int32 row."""
+        if self._call is not None:
+            self._call.fill_mask(words)
+            return
+        words[:] = ALL
+        for token_id in self._forbidden:
+            forbid(words, token_id)
+
+    def forced_tokens(self) -> list[int]:
+        """What a call's grammar forces."""
+        return self._call.forced_tokens() if self._call is not None else []
+
+    def accept(self, token_id: int) -> None:
+        """Move on by a token. Raises ConstraintFailed if a call's grammar doesn't allow it."""
+        if self._call is None:
+            self.follow(self._tokenizer.token_bytes(token_id))
+            return
+        self._call.accept(token_id)
+        if self._call.is_finished() and not self._once:
+            self._call, self._tail = None, b""
+            self._forbidden = self._misleading()
+
+    def follow(self, data: bytes) -> None:
+        """Move on by free text, in which a call may open."""
+        self._call = self._opened(data)
+        if self._call is None:
+            if self._marker is not None:
+                self._tail = (self._tail + data)[-len(self._marker.data) :]
+            self._forbidden = self._misleading()
+        else:
+            self._lead = None
+
+    def is_finished(self) -> bool:
+        """Whether nothing but the end of the text may follow."""
+        return self._call is not None and self._call.is_finished()
+
+    def fork(self) -> CallConstraint:
+        """A copy of its own for another choice."""
+        copy = CallConstraint(
+            self._tokenizer,
+            self._first,
+            marker=self._marker,
+            lead=self._lead.fork() if self._lead is not None else None,
+            once=self._once,
+        )
+        copy._said, copy._tail, copy._forbidden = self._said, self._tail, self._forbidden
+        copy._call = self._call.fork() if self._call is not None else None
+        return copy
+
+    def _opened(self, data: bytes) -> GrammarConstraint | None:
+        """The call that opens within `data`, if one does."""
+        if self._lead is not None:
+            self._said += data
+            if not self._lead.follow(data):
+                self._lead = None
+            elif self._lead.is_accepting():
+                return self._call_after(self._said)
+        if self._marker is None or (rest := self._marker.rest(self._tail, data)) is None:
+            return None
+        return self._call_after(rest)
+
+    def _call_after(self, data: bytes) -> GrammarConstraint | None:
+        """A call that begins with `data`; None if no call does."""
+        call = self._first.fork()
+        return call if call.follow(data) else None
+
+    def _misleading(self) -> tuple[int, ...]:
+        """The tokens that would end the marker and go on with what no call begins with."""
+        if self._marker is None:
+            return ()
+        found = []
+        for token_id in self._marker.crossing_ids(self._tail):
+            rest = self._marker.rest(self._tail, self._tokenizer.token_bytes(token_id))
+            if rest and self._call_after(rest) is None:
+                found.append(token_id)
+        return tuple(found)

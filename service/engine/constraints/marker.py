@@ -1,0 +1,39 @@
+"""A marker in a model's text, and the tokens that it can come with."""
+
+from __future__ import annotations
+
+from collections import abc
+
+from service.engine.tokenizer import Tokenizer
+
+
+class Marker:
+    """A marker's bytes in one vocabulary. Immutable; shared by all requests."""
+
+    def __init__(self, tokenizer: Tokenizer, marker: bytes) -> None:
+        self.data = marker
+        self._crossing = _crossing_ids(tokenizer, marker)
+
+    def crossing_ids(self, tail: bytes) -> abc.Iterator[int]:
+        """Tokens that would end the marker and go on beyond it, after a text that ends with `tail`."""
+        for num_before, token_ids in self._crossing.items():
+            if tail.endswith(self.data[:num_before]):
+                yield from token_ids
+
+    def rest(self, tail: bytes, data: bytes) -> bytes | None:
+        """What follows the marker in `data`, which comes after `tail`; None if the marker doesn't end in it."""
+        found = (tail + data).find(self.data)
+        return None if found < 0 else (tail + data)[found + len(self.data) :]
+
+
+def _crossing_ids(tokenizer: Tokenizer, marker: bytes) -> dict[int, list[int]]:
+    """The tokens, by the number of the marker's bytes that come before them."""
+    crossing: dict[int, list[int]] = {}
+    for token_id in range(tokenizer.vocab_size):
+        data = tokenizer.token_bytes(token_id)
+        for length in range(len(marker)):
+            rest = marker[length:]
+            found = data.find(rest) if length == 0 else (0 if data.startswith(rest) else -1)
+            if found >= 0 and len(data) > found + len(rest):
+                crossing.setdefault(length, []).append(token_id)
+    return crossing

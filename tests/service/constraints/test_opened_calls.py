@@ -1,0 +1,251 @@
+"""Calls that a model makes of itself: free text stays free, and what the parser takes for a call matches its schema."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import cache
+from typing import Any
+
+import jsonschema
+import pytest
+
+from service.constraints.tool_grammar import opened_calls
+from service.constraints.tool_rules import ToolRules
+from service.engine.constraint_state import ConstraintState
+from service.engine.constraints.compiler import ConstraintCompiler
+from service.engine.tokenizer import FastTokenizer
+from service.generation.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.generation.conversation import Function
+from service.generation.errors import InvalidRequest, UnsupportedConstraint
+from service.output.tool_parser import ToolCallParser
+from service.output.tool_syntax import HERMES, LLAMA3, MISTRAL, PLAIN_JSON, SYNTAXES, ToolSyntax
+from tests.engine.constraints.fakes import END, allowed_ids, babble, control_ids_of, token_id, tokenizer_of
+from tests.service.output.fakes import join
+from tests.service.prompts.fakes import control_tokens_of
+
+MARKERS = ("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>")
+WITH_TOKENS = tokenizer_of(*MARKERS, "<think>", "</think>")
+SPELLED = tokenizer_of()
+PARAMETERS = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 8}, "days": {"type": "integer", "minimum": 0}},
+    "required": ["city"],
+}
+WEATHER = Function("weather", parameters=json.dumps(PARAMETERS), field="tools[0].function")
+PING = Function("ping", field="tools[1].function")
+TEXT = "The weather in Oslo: {sun} <b>25</b> [1] é "
+BARE = {
+    "llama3": ['{"name": "', '  {"type": "function", "name":"', '[{"name": "', '{"parameters": {', "<|python_tag|>"],
+    "json": ['{"name"', '{\n  "name" : "', ' [ {"id": "x", "name": ', '{"arguments": '],
+}
+
+every_syntax = pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=SYNTAXES)
+either_tokenizer = pytest.mark.parametrize("tokenizer", [WITH_TOKENS, SPELLED], ids=["tokens", "spelled"])
+
+
+@cache
+def compiler_of(tokenizer: FastTokenizer) -> ConstraintCompiler:
+    return ConstraintCompiler(tokenizer, control_ids_of(tokenizer), [token_id(tokenizer, END)])
+
+
+def state_of(
+    syntax: ToolSyntax, tokenizer: FastTokenizer = WITH_TOKENS, *functions: Function, **how: Any
+) -> ConstraintState:
+    rules = ToolRules(
+        functions or (WEATHER, PING), syntax, **{"required": False, "single": False, "field": "tools", **how}
+    )
+    ids = control_tokens_of(tokenizer, "".join(MARKERS)).ids
+    return compiler_of(tokenizer)(Constraint(opened_calls(rules, ids)))
+
+
+def say(state: ConstraintState, tokenizer: FastTokenizer, text: str) -> list[int]:
+    token_ids = tokenizer.encode(text)
+    for each in token_ids:
+        assert each in allowed_ids(state, tokenizer), (text, tokenizer.decode([each]))
+        state.accept(each)
+    return token_ids
+
+
+def text_of(tokenizer: FastTokenizer, token_ids: list[int]) -> str:
+    return b"".join(map(tokenizer.token_bytes, token_ids)).decode(errors="replace")
+
+
+def parsed(syntax: ToolSyntax, text: str) -> tuple[str, list[tuple[str, str]]]:
+    parser = ToolCallParser(syntax, ["weather", "ping"])
+    _, content, calls = join(parser.feed(text) + parser.close())
+    return content, calls
+
+
+def check(calls: list[tuple[str, str]]) -> None:
+    for name, arguments in calls:
+        jsonschema.validate(json.loads(arguments), PARAMETERS if name == "weather" else {"type": "object"})
+
+
+@every_syntax
+@either_tokenizer
+def test_free_text_has_no_mask(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
+    """Whatever the text, every token of the vocabulary may follow, those that are no text among them."""
+    state = state_of(syntax, tokenizer)
+    for each in [*tokenizer.encode(TEXT + '{"name": "Bob"}'), token_id(tokenizer, "<|im_start|>")]:
+        assert state.is_free
+        assert len(allowed_ids(state, tokenizer)) == tokenizer.vocab_size
+        state.accept(each)
+    assert state.is_free
+    assert not state.is_finished()
+
+
+@every_syntax
+@either_tokenizer
+@pytest.mark.parametrize("seed", range(6))
+def test_opened_calls_match_their_schemas(syntax: ToolSyntax, tokenizer: FastTokenizer, seed: int) -> None:
+    """From its marker or its first member on, a call of a senseless model is a whole one, of a known function."""
+    rng = random.Random(seed)
+    openings = BARE.get(syntax.name, [syntax.begin, TEXT + syntax.begin])
+    state = state_of(syntax, tokenizer)
+    said = say(state, tokenizer, rng.choice(openings))
+    assert not state.is_free
+    while not (state.is_free or state.is_finished()):
+        allowed = allowed_ids(state, tokenizer)
+        if token_id(tokenizer, END) in allowed and rng.random() < 0.5:
+            break
+        closing = [each for each in allowed if tokenizer.token_bytes(each) in (b'"', b"}", b"]", b"0")]
+        chosen = rng.choice(closing if closing and len(said) > 150 else allowed)
+        if chosen == token_id(tokenizer, END):
+            break
+        state.accept(chosen)
+        said.append(chosen)
+    content, calls = parsed(syntax, text_of(tokenizer, said))
+    assert calls
+    assert content.strip() in ("", TEXT.strip())
+    check(calls)
+
+
+@pytest.mark.parametrize("syntax", [HERMES, MISTRAL])
+@either_tokenizer
+def test_text_and_calls_may_follow_a_call(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
+    """After a call all is free again, until the next marker."""
+    state = state_of(syntax, tokenizer)
+    call = f'{syntax.before_call}{{"name": "ping", "arguments": {{}}}}{syntax.after_call}{syntax.end}'
+    for _ in range(2):
+        say(state, tokenizer, "So: " + syntax.begin)
+        assert not state.is_free
+        say(state, tokenizer, call)
+        assert state.is_free
+        assert not state.is_finished()
+    say(state, tokenizer, "Done.")
+    assert state.is_free
+
+
+@every_syntax
+def test_single_call_ends_the_answer(syntax: ToolSyntax) -> None:
+    """Without parallel calls, nothing may follow the one that was made."""
+    state = state_of(syntax, single=True)
+    say(state, WITH_TOKENS, '{"name"' if syntax.bare else syntax.begin)
+    said = babble(state, WITH_TOKENS, token_id(WITH_TOKENS, END), random.Random(1))
+    assert state.is_finished()
+    assert said[-1] == token_id(WITH_TOKENS, END)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"city": "Oslo"}', '{"type": "circle", "r": 1}', '["name"]', '{"named": 1}', '{"id": 7, "name": "x"}']
+)
+def test_json_that_is_no_call_is_content(text: str) -> None:
+    """Where calls are bare objects, other JSON is the model's to write."""
+    state = state_of(PLAIN_JSON)
+    say(state, WITH_TOKENS, text)
+    assert state.is_free
+    assert parsed(PLAIN_JSON, text) == (text, [])
+
+
+def test_bare_call_opens_at_the_start_only() -> None:
+    """In the middle of a text the parser looks for none."""
+    state = state_of(LLAMA3)
+    say(state, WITH_TOKENS, 'So: {"name": "weather", "parameters": {"days": -1}}')
+    assert state.is_free
+
+
+def test_token_across_the_marker_opens_what_it_goes_on_with() -> None:
+    """One that goes on as a call does is part of the call; one that goes on otherwise isn't allowed there."""
+    tokenizer = tokenizer_of(">\n{", ">yes", "<tool_call>no")
+    state = state_of(HERMES, tokenizer, single=True)
+    fits, misleads, whole = (token_id(tokenizer, text) for text in (">\n{", ">yes", "<tool_call>no"))
+    assert misleads in allowed_ids(state, tokenizer)
+    assert whole not in allowed_ids(state, tokenizer)
+    say(state, tokenizer, "<tool_call")
+    allowed = allowed_ids(state, tokenizer)
+    assert (fits in allowed, misleads in allowed, whole in allowed) == (True, False, False)
+    assert len(allowed) == tokenizer.vocab_size - 2
+    state.accept(fits)
+    babble(state, tokenizer, token_id(tokenizer, END), random.Random(0))
+    assert state.is_finished()
+
+
+def test_fork_goes_its_own_way() -> None:
+    """Of two choices one calls and one doesn't."""
+    first = state_of(HERMES)
+    say(first, WITH_TOKENS, "So: ")
+    second = first.fork()
+    say(first, WITH_TOKENS, '<tool_call>\n{"name": "w')
+    third = first.fork()
+    say(third, WITH_TOKENS, 'eather", "arguments": {"city')
+    say(first, WITH_TOKENS, 'eather", "arguments": {"city')
+    say(second, WITH_TOKENS, "no.")
+    assert (first.is_free, second.is_free, third.is_free) == (False, True, False)
+
+
+@pytest.mark.parametrize("start", [ReasoningStart.OPEN, ReasoningStart.MAY_OPEN])
+@either_tokenizer
+def test_calls_are_looked_for_behind_the_reasoning(start: ReasoningStart, tokenizer: FastTokenizer) -> None:
+    """A marker in the reasoning opens nothing, and the reasoning is as free as without tools."""
+    rules = ToolRules([PING], HERMES, required=False, single=False, field="tools")
+    grammar = opened_calls(rules, control_tokens_of(tokenizer, "".join(MARKERS)).ids)
+    limit = ReasoningLimit(ReasoningMarkers("<think>", "</think>"), start)
+    state = compiler_of(tokenizer)(Constraint(grammar, limit))
+    if start is ReasoningStart.MAY_OPEN:
+        say(state, tokenizer, "\n<think>")
+    say(state, tokenizer, "I could <tool_call>\n or not")
+    assert len(allowed_ids(state, tokenizer)) == tokenizer.vocab_size
+    say(state, tokenizer, "</think>")
+    assert state.is_free
+    say(state, tokenizer, "\n\nSo: <tool_call>")
+    assert not state.is_free
+    say(state, tokenizer, '\n{"name": "ping", "arguments": {}}\n</tool_call>')
+    assert state.is_free
+
+
+def test_schema_that_cannot_be_enforced_gives_way_unless_strict() -> None:
+    """It is any object then, and the others are enforced all the same; a strict one refuses the request."""
+    parameters = '{"type": "object", "properties": {"a": {"uniqueItems": true}}}'
+    bad = Function("ping", parameters=parameters, field="tools[1].function")
+    for function, text in ((WEATHER, '{"days"'), (bad, '{"b": [1, 1]')):
+        state = state_of(HERMES, WITH_TOKENS, WEATHER, bad)
+        say(state, WITH_TOKENS, f'<tool_call>\n{{"name": "{function.name}", "arguments": ')
+        if function is bad:
+            say(state, WITH_TOKENS, text)
+        else:
+            with pytest.raises(AssertionError):
+                say(state, WITH_TOKENS, text)
+    strict = Function("ping", parameters=parameters, strict=True, field="tools[1].function")
+    with pytest.raises(UnsupportedConstraint, match="the keyword uniqueItems") as refusal:
+        state_of(HERMES, WITH_TOKENS, WEATHER, strict)
+    assert refusal.value.field == "tools[1].function.parameters"
+
+
+@pytest.mark.parametrize("parameters", ["[]", '{"type": "string"}', "{"])
+def test_parameters_that_are_no_schema_give_way_unless_strict(parameters: str) -> None:
+    """As those that can't be enforced."""
+    state = state_of(HERMES, WITH_TOKENS, Function("f", parameters=parameters, field="tools[0].function"))
+    say(state, WITH_TOKENS, '<tool_call>\n{"name": "f", "arguments": {"x": 1}}')
+    with pytest.raises(InvalidRequest) as refusal:
+        state_of(HERMES, WITH_TOKENS, Function("f", parameters=parameters, strict=True, field="tools[0].function"))
+    assert refusal.value.field == "tools[0].function.parameters"
+
+
+def test_model_that_is_not_constrained_is_free_in_its_arguments() -> None:
+    """Only what is strict matches then."""
+    strict = Function("ping", parameters=json.dumps(PARAMETERS), strict=True, field="tools[1].function")
+    state = state_of(HERMES, WITH_TOKENS, WEATHER, strict, enforces=False)
+    say(state, WITH_TOKENS, '<tool_call>\n{"name": "weather", "arguments": {"x": 1}}\n</tool_call><tool_call>')
+    with pytest.raises(AssertionError):
+        say(state, WITH_TOKENS, '\n{"name": "ping", "arguments": {"x"')
