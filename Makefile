@@ -22,7 +22,7 @@ check:  ## lint, types, import contracts, protobuf contract, generated code, Env
 sanitize:  ## run the native step's fuzzer with sanitizers of memory, undefined behaviour and threads
 	@tools/install.sh cmake && for kind in memory threads; do PATH="$$PWD/.venv/bin:$$PATH" native/sanitize.sh $$kind || exit; done
 generate:  ## make generated/ from proto/
-	@tools/install.sh dev npm validate && $(BUF) format -w proto && $(BUF) generate --config buf.rules.yaml && $(PY) tools/python_client.py
+	@tools/install.sh dev npm validate && $(BUF) format -w proto && $(BUF) generate --config buf.rules.yaml && $(PY) tools/python_client.py && $(PY) -m tools.contract_reference
 release-contract:  ## keep the contract of this version, which later ones must not break
 	@tools/install.sh dev npm validate && tools/release_contract.sh
 bench:  ## measure against llama.cpp's server and transformers serve, then the parts; see bench/README.md
