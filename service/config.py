@@ -21,6 +21,7 @@ from service.auth.grant import LimitsEntry
 from service.auth.settings import AuthSettings
 from service.engine.config import EngineConfig
 from service.engine.watermark import Watermark
+from service.rank_settings import RankSettings
 
 PROGRAM = "sluice-service"
 DEMO_NAME = "sluice-demo"
@@ -71,6 +72,16 @@ class ChatSettings(BaseModel):
     reasoning_budget_high: Size | None = Field(None, description="reasoning tokens at high effort")
 
 
+class EmbeddingSettings(BaseModel):
+    """What one model's vectors are good for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dimensions: Literal["any"] | list[Size] | None = Field(
+        None, description="numbers of leading components that vectors may be cut to; null: those of the model's files"
+    )
+
+
 class ModelSettings(BaseModel):
     """One model to serve. For dtype, device and engine None means the service's setting of that name."""
 
@@ -87,6 +98,10 @@ class ModelSettings(BaseModel):
     )
     engine: EngineSettings | None = None
     chat: ChatSettings = ChatSettings()
+    embedding: EmbeddingSettings = EmbeddingSettings()
+    rank: RankSettings | None = Field(
+        None, description="how a model that generates, or one with a classifier, ranks by a prompt; null: it doesn't"
+    )
 
 
 class EntitySettings(BaseModel):
@@ -220,7 +235,12 @@ class Settings(ProcessSettings):
         encoder = replace(self.engine, max_model_len=None, quantization=None)
         return [
             ModelSettings(name=DEMO_NAME, path=str(DEMO_FOLDER)),
-            ModelSettings(name=EMBEDDING_NAME, path=str(embedding_folder()), engine=encoder),
+            ModelSettings(
+                name=EMBEDDING_NAME,
+                path=str(embedding_folder()),
+                engine=encoder,
+                embedding=EmbeddingSettings(dimensions="any"),
+            ),
         ]
 
     @model_validator(mode="after")

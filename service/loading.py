@@ -14,19 +14,22 @@ from service.config import ChatSettings, ModelSettings
 from service.contract.parameters import RANGES
 from service.engine.engines import BuiltEngine, build_engine
 from service.engine.model_folder import find_folder
+from service.engine.models.pair_files import is_cross_encoder
 from service.engine.models.sentence_files import is_encoder
 from service.engine.port import StepObserver
 from service.engine.tokenizer import FastTokenizer
 from service.generation.constraint import ReasoningMarkers
 from service.generation.errors import ModelLoadError
-from service.loading_encoder import load_encoder
+from service.loading_encoder import load_cross_encoder, load_encoder
 from service.output.tool_syntax import SYNTAXES
 from service.output.watermark import WatermarkDetector
 from service.preparation import Preparation
 from service.prompts.control_tokens import ControlTokens
 from service.prompts.reasoning_effort import ReasoningBudgets
 from service.prompts.template import ChatTemplate, NoChatTemplate
+from service.prompts.templated_pairs import TemplatedPairs
 from service.prompts.workers import WorkerLimits, Workers
+from service.ranking.judge import JudgeRanker
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedGenerator, ServedModel
 
@@ -36,6 +39,8 @@ _log = logging.getLogger(__name__)
 def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     """Load the model; its engine is not yet started. `settings` has every value filled in. Raises ModelLoadError."""
     folder = find_folder(settings.path)
+    if is_cross_encoder(folder):
+        return load_cross_encoder(settings, folder, observer)
     if is_encoder(folder):
         return load_encoder(settings, folder, observer)
     assert settings.dtype and settings.device and settings.cache_share and settings.engine  # noqa: S101, PT018
@@ -61,7 +66,22 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
         Preparation(settings.name, tokenizer, built.engine.max_model_len, chat, workers),
         WatermarkDetector(tokenizer, settings.engine.watermark),
         tokenizer,
+        _ranker(settings, built, tokenizer),
     )
+
+
+def _ranker(settings: ModelSettings, built: BuiltEngine, tokenizer: FastTokenizer) -> JudgeRanker | None:
+    """None for a model whose settings don't say how it ranks. Raises ModelLoadError for words that are no tokens."""
+    if (rank := settings.rank) is None:
+        return None
+    ids = []
+    for name, word in (("yes", rank.yes), ("no", rank.no)):
+        token_ids = tokenizer.encode(word)
+        if len(token_ids) != 1:
+            raise ModelLoadError(f"{built.folder}: rank.{name}: {word!r} is {len(token_ids)} tokens, not one")
+        ids += token_ids
+    reader = TemplatedPairs(tokenizer, rank.prompt, rank.instruction, built.engine.max_model_len - 1)
+    return JudgeRanker(built.engine, reader, *ids)
 
 
 def _chat_model(settings: ModelSettings, folder: Path, tokenizer: FastTokenizer) -> ChatModel | None:
@@ -88,7 +108,11 @@ def _description(settings: ModelSettings, built: BuiltEngine, chat: ChatModel | 
         name=settings.name,
         version=settings.version,
         created_ns=time.time_ns(),
-        tasks=(Task.CHAT, Task.COMPLETION) if chat else (Task.COMPLETION,),
+        tasks=[
+            *((Task.CHAT,) if chat else ()),
+            Task.COMPLETION,
+            *((Task.RANK,) if settings.rank is not None else ()),
+        ],
         architecture=built.info.architecture,
         max_model_len=built.engine.max_model_len,
         vocab_size=built.info.vocab_size,

@@ -108,7 +108,7 @@ class Preparation:
                 caller_id=caller.id,
                 weight=caller.weight,
                 priority=asked.priority,
-                cache_group=_cache_group(caller),
+                cache_group=cache_group(caller),
                 cache_salt=asked.cache_salt,
                 skip_special_tokens=not prompt.shows_special_tokens,
                 truncates_at_deadline=asked.truncates,
@@ -209,7 +209,7 @@ class Preparation:
         return replace(given, max_tokens=room if given.max_tokens is None else min(given.max_tokens, room))
 
 
-def _cache_group(caller: Caller) -> str:
+def cache_group(caller: Caller) -> str:
     """Whose cached prompts a request may find. A group and a key of one name are different."""
     return f"group {caller.cache_group}" if caller.cache_group else f"key {caller.id}"
 

@@ -15,6 +15,8 @@ from sluice.v1 import (
     endpoint_pb2_grpc,
     model_pb2,
     model_pb2_grpc,
+    rank_pb2,
+    rank_pb2_grpc,
     response_pb2,
     response_pb2_grpc,
     text_generation_pb2,
@@ -35,6 +37,7 @@ from service.servicers.completion import CompletionServicer
 from service.servicers.embedding import EmbeddingServicer
 from service.servicers.endpoint import EndpointServicer
 from service.servicers.model import ModelServicer
+from service.servicers.rank import RankServicer
 from service.servicers.reflection import add_reflection
 from service.servicers.response import ResponseServicer
 from service.servicers.text_generation import TextGenerationServicer
@@ -50,6 +53,7 @@ SERVICES = tuple(
         embedding_pb2.DESCRIPTOR,
         endpoint_pb2.DESCRIPTOR,
         model_pb2.DESCRIPTOR,
+        rank_pb2.DESCRIPTOR,
         response_pb2.DESCRIPTOR,
         text_generation_pb2.DESCRIPTOR,
         token_pb2.DESCRIPTOR,
@@ -70,6 +74,8 @@ REQUESTS = (
     endpoint_pb2.UpdateEndpointRequest,
     model_pb2.ListModelsRequest,
     model_pb2.GetModelRequest,
+    rank_pb2.RankRequest,
+    rank_pb2.ScoreRequest,
     response_pb2.CreateResponseRequest,
     text_generation_pb2.GenerateTextRequest,
     token_pb2.CountTokensRequest,
@@ -97,6 +103,7 @@ def add_services(
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry, quota), server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry), server)
     model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry), server)
+    rank_pb2_grpc.add_RankServiceServicer_to_server(RankServicer(registry, telemetry, quota), server)
     token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, quota), server)
     watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers, quota), server)
     health_pb2_grpc.add_HealthServicer_to_server(health.servicer, server)

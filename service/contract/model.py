@@ -19,6 +19,7 @@ _TASKS: Final = {
     Task.CHAT: model_pb2.TASK_CHAT,
     Task.COMPLETION: model_pb2.TASK_COMPLETION,
     Task.EMBEDDING: model_pb2.TASK_EMBEDDING,
+    Task.RANK: model_pb2.TASK_RANK,
 }
 
 

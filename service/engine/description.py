@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from service.engine.config import EngineConfig
+from service.generation.ranking import Activation
 
 ComputeDtype: TypeAlias = Literal["auto", "float32", "bfloat16"]
 
@@ -44,3 +46,16 @@ class EncoderDescription:
     body: Path  # the folder of its tokenizer
     num_dimensions: int
     lowers_case: bool  # texts, before they become tokens
+    prompts: Mapping[str, str]  # what stands before a text, by what the text is for
+    default_prompt: str
+    dimensions: Sequence[int] | None  # that a vector may be cut to; None: any; empty: the folder doesn't say
+
+
+@dataclass(frozen=True, slots=True)
+class CrossEncoderDescription:
+    """What a front needs of a cross-encoder."""
+
+    config: EngineConfig  # with the sizes that an encoder has filled in
+    info: ModelInfo
+    body: Path  # the folder of its tokenizer
+    activation: Activation

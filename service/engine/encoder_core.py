@@ -50,8 +50,11 @@ class _Key(Account):
 class EncoderRunner(Protocol):
     """The computing half of the encoder. Only the encoder's thread calls it."""
 
-    def run(self, inputs: abc.Sequence[TokenIds]) -> abc.Sequence[Vector]:
-        """The vectors, in the order of the inputs. Anything raised ends the engine."""
+    def run(self, inputs: abc.Sequence[TokenIds], second_starts: abc.Sequence[int] = ()) -> abc.Sequence[Vector]:
+        """The vectors, in the order of the inputs. Anything raised ends the engine.
+
+        `second_starts` are those of the requests, or nothing where no input is a pair.
+        """
 
 
 class EncoderCore:
@@ -119,7 +122,8 @@ class EncoderCore:
 
     def _compute(self, batch: list[tuple[_Job, int]], report: Report, began: float) -> None:
         inputs = [job.request.inputs[index] for job, index in batch]
-        vectors = self._runner.run(inputs)
+        starts = [job.request.second_starts[index] if job.request.second_starts else 0 for job, index in batch]
+        vectors = self._runner.run(inputs, starts if any(starts) else ())
         report.started.extend(job.serial for job, index in batch if index == 0)
         report.outputs.extend(
             (job.serial, InputVector(index, vector, began)) for (job, index), vector in zip(batch, vectors, strict=True)

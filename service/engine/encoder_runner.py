@@ -7,11 +7,12 @@ it.
 from __future__ import annotations
 
 from collections import abc
+from typing import Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from service.engine.models.encoder import Encoder
 from service.engine.models.thread import prepare_thread
 from service.generation.embedding import TokenIds, Vector
 
@@ -22,10 +23,27 @@ _FREE_PADDING_ACCELERATOR = 2048
 _MAX_PADDING_FRACTION = 0.125  # of a padded batch's tokens, beyond what is free
 
 
+class PaddedEncoder(Protocol):
+    """A model of padded texts: an encoder, or a cross-encoder, whose vectors are scores."""
+
+    device: torch.device
+    num_dimensions: int
+
+    @property
+    def max_positions(self) -> int | None:
+        """Tokens that it has positions for; None if its positions have no end of their own."""
+
+    def encode(self, token_ids: Tensor, lengths: Tensor, second_starts: Tensor | None = None) -> Tensor:
+        """The vectors [texts, dimensions], float32, of int64 `token_ids` [texts, longest], padded at their ends.
+
+        `second_starts` [texts] tell where the second text of each pair begins; 0 where there is none.
+        """
+
+
 class BatchEncoder:
     """An EncoderRunner over a model."""
 
-    def __init__(self, encoder: Encoder, *, num_threads: int | None = None) -> None:
+    def __init__(self, encoder: PaddedEncoder, *, num_threads: int | None = None) -> None:
         """`num_threads` None leaves torch's own number."""
         self._encoder = encoder
         self._free_padding = _FREE_PADDING_CPU if encoder.device.type == "cpu" else _FREE_PADDING_ACCELERATOR
@@ -42,7 +60,7 @@ class BatchEncoder:
         """Tokens that it has positions for; None if its positions have no end of their own."""
         return self._encoder.max_positions
 
-    def run(self, inputs: abc.Sequence[TokenIds]) -> abc.Sequence[Vector]:
+    def run(self, inputs: abc.Sequence[TokenIds], second_starts: abc.Sequence[int] = ()) -> abc.Sequence[Vector]:
         """The vectors, float32 [dimensions] each, in the order of the inputs."""
         if not self._thread_is_ready:
             prepare_thread(self._num_threads)
@@ -53,7 +71,8 @@ class BatchEncoder:
             token_ids = torch.zeros((len(rows), int(lengths[0])), dtype=torch.int64)
             for place, row in enumerate(rows):
                 token_ids[place, : len(inputs[row])] = torch.from_numpy(inputs[row])
-            vectors[rows] = self._encoder.encode(token_ids, lengths).cpu().numpy()
+            starts = torch.tensor([second_starts[row] for row in rows]) if second_starts else None
+            vectors[rows] = self._encoder.encode(token_ids, lengths, starts).cpu().numpy()
         return list(vectors)
 
 

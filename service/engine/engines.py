@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from service.engine.config import EngineConfig
-from service.engine.description import ComputeDtype, EncoderDescription, GeneratorDescription, ModelInfo
+from service.engine.description import (
+    ComputeDtype,
+    CrossEncoderDescription,
+    EncoderDescription,
+    GeneratorDescription,
+    ModelInfo,
+)
 from service.engine.embedder import EmbedderFront
 from service.engine.generator import GeneratorFront
 from service.engine.link import Link
@@ -19,6 +25,7 @@ from service.engine.recipe import Recipe
 from service.engine.thread_link import ThreadLink
 from service.engine.tokenizer import FastTokenizer
 from service.generation.parameters import Ranges
+from service.generation.ranking import Activation
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +48,23 @@ class BuiltEncoder:
     tokenizer: FastTokenizer
     config: EngineConfig  # with the sizes that an encoder has filled in
     info: ModelInfo
-    num_dimensions: int
-    lowers_case: bool  # texts, before they become tokens
+    about: EncoderDescription
+
+    @property
+    def num_dimensions(self) -> int:
+        """Of each vector."""
+        return self.about.num_dimensions
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltCrossEncoder:
+    """A cross-encoder that is loaded and not started."""
+
+    engine: EmbedderFront  # whose vectors are scores, before the activation
+    tokenizer: FastTokenizer
+    config: EngineConfig  # with the sizes that an encoder has filled in
+    info: ModelInfo
+    activation: Activation
 
 
 def build_engine(
@@ -98,7 +120,24 @@ def build_encoder(
         raise TypeError(f"no encoder: {about!r}")
     engine = EmbedderFront(link, about.config, vocab_size=about.info.vocab_size, observer=observer)
     tokenizer = FastTokenizer.from_folder(about.body)
-    return BuiltEncoder(engine, tokenizer, about.config, about.info, about.num_dimensions, about.lowers_case)
+    return BuiltEncoder(engine, tokenizer, about.config, about.info, about)
+
+
+def build_cross_encoder(
+    folder: Path,
+    config: EngineConfig,
+    *,
+    compute_dtype: ComputeDtype = "auto",
+    device: str = "auto",
+    observer: StepObserver | None = None,
+) -> BuiltCrossEncoder:
+    """As `build_encoder`, the cross-encoder of `folder`."""
+    arguments = {"folder": folder, "config": config, "compute_dtype": compute_dtype, "device": device}
+    link, about = _make(Recipe("service.engine.load_encoder:load_cross_encoder", arguments), config, str(folder))
+    if not isinstance(about, CrossEncoderDescription):
+        raise TypeError(f"no cross-encoder: {about!r}")
+    engine = EmbedderFront(link, about.config, vocab_size=about.info.vocab_size, observer=observer)
+    return BuiltCrossEncoder(engine, FastTokenizer.from_folder(about.body), about.config, about.info, about.activation)
 
 
 def _make(recipe: Recipe, config: EngineConfig, name: str) -> tuple[Link, Any]:

@@ -1,13 +1,14 @@
-"""Loading an encoder, and the sizes that follow from its folder."""
+"""Loading an encoder or a cross-encoder, and the sizes that follow from its folder."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import abc
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from service.engine.config import EngineConfig
-from service.engine.description import ComputeDtype, EncoderDescription, ModelInfo
+from service.engine.description import ComputeDtype, CrossEncoderDescription, EncoderDescription, ModelInfo
 from service.engine.encoder_core import EncoderCore, EncoderRunner
 from service.engine.model_source import (
     architecture_of,
@@ -19,6 +20,7 @@ from service.engine.models.bert import load_bert
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.compute_dtype import choose_compute_dtype
 from service.engine.models.model_config import read_model_config, read_transformers_config
+from service.engine.models.pair_files import PairFiles
 from service.engine.models.progress import load_progress
 from service.engine.models.sentence_files import SentenceFiles
 from service.engine.recipe import Made
@@ -31,7 +33,7 @@ _CPU_BATCH_TOKENS = 512
 
 
 class LoadedEncoder(EncoderRunner, Protocol):
-    """A model that makes vectors."""
+    """A model that makes vectors; those of a cross-encoder are scores."""
 
     @property
     def num_dimensions(self) -> int:
@@ -42,60 +44,135 @@ class LoadedEncoder(EncoderRunner, Protocol):
         """Tokens that it has positions for; None if its positions have no end of their own."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A model's folder, that of its weights and tokenizer, and the layers that it has besides those."""
+
+    folder: Path
+    body: Path
+    max_length: int | None  # tokens, as the folder says
+    layers: abc.Sequence[Checkpoint] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What a model is loaded from."""
+
+    config: Any  # what `read_model_config` gives
+    checkpoint: Checkpoint
+    dtype: str
+    device: str
+    num_threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A model and its sizes."""
+
+    runner: LoadedEncoder
+    config: EngineConfig
+    info: ModelInfo
+
+    def made(self, description: EncoderDescription | CrossEncoderDescription) -> Made:
+        """The engine's side that runs it."""
+        return Made(EncoderCore(self.runner, self.config.max_batch_tokens), description)
+
+
 def load_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDtype, device: str) -> Made:
     """An engine's side that embeds with the encoder of `folder`, as `engines.build_encoder` says."""
+    files = SentenceFiles.read(folder)
+
+    def load(source: _Source) -> LoadedEncoder:
+        is_small = (source.device, source.dtype, source.num_threads) == ("cpu", "float32", 1) and not files.dense
+        bert = load_bert(source.config, source.checkpoint, files) if is_small else None
+        return bert or _load_vectors(files, source)
+
+    dense = [Checkpoint(each.folder) for each in files.dense]
+    parts = _Folder(folder, files.body, files.max_seq_length, dense)
+    loaded = _load(parts, config, compute_dtype, device, load)
+    return loaded.made(
+        EncoderDescription(
+            config=loaded.config,
+            info=loaded.info,
+            body=files.body,
+            num_dimensions=loaded.runner.num_dimensions,
+            lowers_case=files.lowers_case,
+            prompts=files.prompts,
+            default_prompt=files.default_prompt,
+            dimensions=files.dimensions,
+        )
+    )
+
+
+def load_cross_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDtype, device: str) -> Made:
+    """An engine's side that scores pairs with the cross-encoder of `folder`, as `engines.build_cross_encoder` says."""
+    files = PairFiles.read(folder)
+    parts = _Folder(folder, files.body, files.max_length)
+    loaded = _load(parts, config, compute_dtype, device, lambda source: _load_scores(files, source))
+    return loaded.made(CrossEncoderDescription(loaded.config, loaded.info, files.body, files.activation))
+
+
+def _load(
+    parts: _Folder,
+    config: EngineConfig,
+    compute_dtype: ComputeDtype,
+    device: str,
+    load: abc.Callable[[_Source], LoadedEncoder],
+) -> _Loaded:
+    folder, body, layers = parts.folder, parts.body, parts.layers
     if config.quantization:
         raise ModelLoadError(f"{folder}: an encoder has no {config.quantization} weights (engine.quantization)")
     target = choose_device(device)
-    files = SentenceFiles.read(folder)
-    model_config = read_model_config(files.body)
-    tokenizer = FastTokenizer.from_folder(files.body)
+    model_config = read_model_config(body)
+    tokenizer = FastTokenizer.from_folder(body)
     if tokenizer.vocab_size > model_config.vocab_size:
         raise ModelLoadError(
-            f"{files.body}: the tokenizer has {tokenizer.vocab_size} ids, the model only {model_config.vocab_size}"
+            f"{body}: the tokenizer has {tokenizer.vocab_size} ids, the model only {model_config.vocab_size}"
         )
-    checkpoint = Checkpoint(files.body)
+    checkpoint = Checkpoint(body)
     said = sorted({*folder.glob("*.json"), *folder.glob("*/config.json")})
     dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
     num_threads = config.num_threads or choose_num_threads(checkpoint, target)
     with load_progress(str(folder), checkpoint.num_bytes) as on_read:
         checkpoint.on_read = on_read
-        is_small = (target, dtype, num_threads) == ("cpu", "float32", 1)
-        bert = load_bert(model_config, checkpoint, files) if is_small else None
-        encoder = bert or _load_modules(files, dtype, target, num_threads)
-    max_model_len = _max_model_len(encoder, files, config.max_model_len)
+        runner = load(_Source(model_config, checkpoint, dtype, target, num_threads))
+    max_model_len = _max_model_len(runner, body, parts.max_length, config.max_model_len)
     resolved = replace(
         config,
         max_batch_tokens=_max_batch_tokens(config, target),
         max_model_len=max_model_len,
         num_threads=num_threads,
     )
-    description = EncoderDescription(
-        config=resolved,
-        info=ModelInfo(
-            architecture=architecture_of(model_config),
-            max_model_len=max_model_len,
-            vocab_size=model_config.vocab_size,
-            dtype=dtype,
-            device=target,
-            num_parameters=checkpoint.num_parameters,
-            is_invariant=False,
-            fingerprint=fingerprint(checkpoint, dtype, *said),
-        ),
-        body=files.body,
-        num_dimensions=encoder.num_dimensions,
-        lowers_case=files.lowers_case,
+    info = ModelInfo(
+        architecture=architecture_of(model_config),
+        max_model_len=max_model_len,
+        vocab_size=model_config.vocab_size,
+        dtype=dtype,
+        device=target,
+        num_parameters=checkpoint.num_parameters + sum(layer.num_parameters for layer in layers),
+        is_invariant=False,
+        fingerprint=fingerprint(checkpoint, dtype, *said, backend=" ".join(layer.digest() for layer in layers)),
     )
-    return Made(EncoderCore(encoder, resolved.max_batch_tokens), description)
+    return _Loaded(runner, resolved, info)
 
 
-def _load_modules(files: SentenceFiles, dtype: str, device: str, num_threads: int) -> LoadedEncoder:
+def _load_vectors(files: SentenceFiles, source: _Source) -> LoadedEncoder:
     # Imported late: these need torch and transformers' modelling.
     from service.engine.encoder_runner import BatchEncoder  # noqa: PLC0415
     from service.engine.models.encoder import load_encoder  # noqa: PLC0415
 
     config = read_transformers_config(files.body)
-    return BatchEncoder(load_encoder(config, files, dtype, device), num_threads=num_threads)
+    return BatchEncoder(load_encoder(config, files, source.dtype, source.device), num_threads=source.num_threads)
+
+
+def _load_scores(files: PairFiles, source: _Source) -> LoadedEncoder:
+    # Imported late: these need torch and transformers' modelling.
+    from service.engine.encoder_runner import BatchEncoder  # noqa: PLC0415
+    from service.engine.models.cross_encoder import load_cross_encoder  # noqa: PLC0415
+
+    config = read_transformers_config(files.body)
+    encoder = load_cross_encoder(config, files, source.dtype, source.device)
+    return BatchEncoder(encoder, num_threads=source.num_threads)
 
 
 def _max_batch_tokens(config: EngineConfig, device: str) -> int:
@@ -105,12 +182,12 @@ def _max_batch_tokens(config: EngineConfig, device: str) -> int:
     return min(config.max_batch_tokens, max(_CPU_BATCH_TOKENS, config.max_batch_sequences))
 
 
-def _max_model_len(encoder: LoadedEncoder, files: SentenceFiles, wanted: int | None) -> int:
+def _max_model_len(encoder: LoadedEncoder, body: Path, said: int | None, wanted: int | None) -> int:
     """`wanted`, or as much as the folder says that the model was made for."""
-    limits = [limit for limit in (files.max_seq_length, encoder.max_positions) if limit is not None]
+    limits = [limit for limit in (said, encoder.max_positions) if limit is not None]
     if not limits:
-        raise ModelLoadError(f"{files.body}: neither max_seq_length nor max_position_embeddings is given")
+        raise ModelLoadError(f"{body}: neither max_seq_length nor max_position_embeddings is given")
     longest = min(limits)
     if wanted is not None and wanted > longest:
-        raise ModelLoadError(f"max_model_len {wanted} exceeds the length that {files.body} takes, {longest}")
+        raise ModelLoadError(f"max_model_len {wanted} exceeds the length that {body} takes, {longest}")
     return wanted or longest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,15 @@ TokenIds: TypeAlias = npt.NDArray[np.int64]  # [tokens]
 Vector: TypeAlias = npt.NDArray[np.float32]  # [dimensions]
 
 
+Purpose: TypeAlias = Literal["", "query", "document"]  # what a vector is for; empty is not told
+
+
 @dataclass(frozen=True, slots=True)
 class TextsToEmbed:
-    """What a caller asks vectors of. `instruction` stands before each text; `dimensions` None is the model's own."""
+    """What a caller asks vectors of. `dimensions` None is the model's own.
+
+    `instruction` stands before each text; where it is empty, what the model has for the `purpose`.
+    """
 
     model: str
     inputs: Sequence[RawText | RawTokens]
@@ -26,6 +32,7 @@ class TextsToEmbed:
     dimensions: int | None = None
     priority: int = 0
     truncates: bool = False
+    purpose: Purpose = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +41,8 @@ class EmbeddingRequest:
 
     `deadline` is a `time.monotonic()` instant in seconds. `caller_id` is the key that the request counts for in the
     queue, `weight` that key's part of what several compete for, above 0. Among requests of one key a lower `priority`
-    value is served first.
+    value is served first. Where inputs are pairs of texts, `second_starts` has for each the place of its second text's
+    first token; 0 for an input that is one text.
     """
 
     request_id: str
@@ -43,6 +51,7 @@ class EmbeddingRequest:
     caller_id: str = ""
     weight: float = 1.0
     priority: int = 0
+    second_starts: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

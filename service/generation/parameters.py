@@ -58,9 +58,13 @@ class StopParams:
 
 @dataclass(frozen=True, slots=True)
 class LogprobsOptions:
-    """Which logprobs are told: the sampled token's, and those of the `top_logprobs` most likely ones beside it."""
+    """Which logprobs are told: the sampled token's, and those of the `top_logprobs` most likely ones beside it.
+
+    Those of `token_ids` follow, in their order, however likely they are.
+    """
 
     top_logprobs: int = 0
+    token_ids: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
         "TextGenerationService/GenerateText": {Scope.GENERATE},
         "TextGenerationService/StreamGenerateText": {Scope.GENERATE},
         "EmbeddingService/Embed": {Scope.EMBED},
+        "RankService/Rank": {Scope.EMBED},
+        "RankService/Score": {Scope.EMBED},
         "TokenService/TokenizeText": {Scope.TOKENIZE},
         "TokenService/DetokenizeText": {Scope.TOKENIZE},
         "TokenService/CountTokens": {Scope.TOKENIZE},

@@ -6,8 +6,9 @@ Texts become tokens on worker threads, some at a time, so that a request of many
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -15,36 +16,54 @@ import numpy as np
 from service.engine.tokenizer import Tokenizer
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.conversation import RawText, RawTokens
-from service.generation.embedding import EmbeddingRequest, TextsToEmbed, TokenIds, Vector
+from service.generation.embedding import EmbeddingRequest, Purpose, TextsToEmbed, TokenIds, Vector
 from service.generation.errors import InvalidRequest, PromptTooLong
+from service.prompts.chunk import read_in_chunks
 from service.prompts.priority import check_priority
+from service.prompts.purpose import prompt_for
 
 _NUM_THREADS = 2
-_MAX_CHUNK_INPUTS = 64
-_MAX_CHUNK_CHARACTERS = 65_536  # or one text that is longer
 _PROBE = "a"
 _MIN_NORM = 1e-12  # of a vector of zeros, which stays one
 
 _Answer = TypeVar("_Answer")
 
 
+@dataclass(frozen=True, slots=True)
+class EncoderForm:
+    """What is particular about an encoder's texts and vectors.
+
+    `prompts` stand before texts by what these are for, `default_prompt` where that isn't told. `dimensions` are the
+    numbers of leading components that vectors may be cut to; None is any number.
+    """
+
+    lowers_case: bool = False  # before texts become tokens
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str = ""
+    dimensions: Sequence[int] | None = None
+
+
 class EmbeddingPrompts:
     """Prepares the embedding requests of one encoder and cuts its vectors."""
 
     def __init__(
-        self, tokenizer: Tokenizer, max_model_len: int, num_dimensions: int, *, lowers_case: bool = False
+        self,
+        tokenizer: Tokenizer,
+        max_model_len: int,
+        num_dimensions: int,
+        form: EncoderForm = EncoderForm(),
     ) -> None:
         """`max_model_len` counts the tokens that the tokenizer adds to a text, too."""
         self.num_dimensions = num_dimensions
+        self.pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="embedding-texts")
         self._tokenizer = tokenizer
         self._max_model_len = max_model_len
-        self._lowers_case = lowers_case
+        self._form = form
         self._prefix, self._suffix = _added_tokens(tokenizer)
-        self._pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="embedding-texts")
 
     def close(self) -> None:
         """Stop the worker threads; no request may be prepared after."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.pool.shutdown(wait=False, cancel_futures=True)
 
     async def prepare(
         self, asked: TextsToEmbed, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
@@ -55,10 +74,16 @@ class EmbeddingPrompts:
         """
         check_priority(asked.priority, caller)
         self._check(asked)
-        loop = asyncio.get_running_loop()
-        inputs: list[TokenIds] = []
-        for indices in _chunks(asked):
-            inputs += await loop.run_in_executor(self._pool, self._encode, asked, indices)
+        before = asked.instruction or self.prompt(asked.purpose)
+
+        def read(indices: range) -> list[TokenIds]:
+            return [self._token_ids(asked, before, asked.inputs[index]) for index in indices]
+
+        sizes = [
+            len(given.token_ids) if isinstance(given, RawTokens) else len(before) + len(given.text)
+            for given in asked.inputs
+        ]
+        inputs = await read_in_chunks(self.pool, sizes, read)
         return EmbeddingRequest(request_id, inputs, deadline, caller.id, caller.weight, asked.priority)
 
     async def finish(
@@ -70,13 +95,29 @@ class EmbeddingPrompts:
         def work() -> _Answer:
             return render([_cut(vector, num_dimensions).tolist() for vector in vectors])
 
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        return await asyncio.get_running_loop().run_in_executor(self.pool, work)
+
+    def prompt(self, purpose: Purpose) -> str:
+        """What stands before a text that is for that."""
+        return prompt_for(purpose, self._form.prompts, self._form.default_prompt)
+
+    def encode(
+        self, before: str, text: str, field: str, *, truncates: bool = False, max_tokens: int | None = None
+    ) -> TokenIds:
+        """The tokens of a text, those that the tokenizer adds among them; of the text itself at most `max_tokens`.
+
+        Raises PromptTooLong for `field`, unless the text's end may be left out. On a worker thread.
+        """
+        whole = before + text
+        ids = self._tokenizer.encode(whole.lower() if self._form.lowers_case else whole)
+        if max_tokens is not None and len(ids) > max_tokens:
+            num_before = len(self._tokenizer.encode(before)) if before else 0
+            ids = ids[: num_before + max_tokens]
+        return self._framed(self._prefix, ids, self._suffix, field, truncates=truncates)
 
     def _check(self, asked: TextsToEmbed) -> None:
-        if asked.dimensions is not None and asked.dimensions > self.num_dimensions:
-            raise InvalidRequest(
-                "dimensions", f"must be at most the model's own {self.num_dimensions}, not {asked.dimensions}"
-            )
+        if asked.dimensions is not None:
+            self._check_dimensions(asked.dimensions)
         for given in asked.inputs:
             if isinstance(given, RawTokens):
                 if asked.instruction:
@@ -84,22 +125,33 @@ class EmbeddingPrompts:
             elif not given.text:
                 raise InvalidRequest(f"{given.field}.text", "must not be empty")
 
-    def _encode(self, asked: TextsToEmbed, indices: range) -> list[TokenIds]:
-        """On a worker thread."""
-        return [self._token_ids(asked, asked.inputs[index]) for index in indices]
+    def _check_dimensions(self, dimensions: int) -> None:
+        own, others = self.num_dimensions, self._form.dimensions
+        if dimensions > own:
+            raise InvalidRequest("dimensions", f"must be at most the model's own {own}, not {dimensions}")
+        if others is None or dimensions == own or dimensions in others:
+            return
+        numbers = [*(number for number in others if number < own), own]
+        if len(numbers) == 1:
+            raise InvalidRequest(
+                "dimensions",
+                f"must be {own}: the model's vectors are not made to be cut, by its files and its settings",
+            )
+        raise InvalidRequest("dimensions", f"must be one of {', '.join(map(str, numbers))}, not {dimensions}")
 
-    def _token_ids(self, asked: TextsToEmbed, given: RawText | RawTokens) -> TokenIds:
-        prefix, suffix = self._prefix, self._suffix
-        ids: Sequence[int]
+    def _token_ids(self, asked: TextsToEmbed, before: str, given: RawText | RawTokens) -> TokenIds:
+        """On a worker thread."""
         if isinstance(given, RawTokens):
-            prefix, ids, suffix = [], given.token_ids, []
-        else:
-            text = asked.instruction + given.text
-            ids = self._tokenizer.encode(text.lower() if self._lowers_case else text)
+            return self._framed([], given.token_ids, [], given.field, truncates=asked.truncates)
+        return self.encode(before, given.text, given.field, truncates=asked.truncates)
+
+    def _framed(
+        self, prefix: Sequence[int], ids: Sequence[int], suffix: Sequence[int], field: str, *, truncates: bool
+    ) -> TokenIds:
         num_tokens = len(prefix) + len(ids) + len(suffix)
         if num_tokens > self._max_model_len:
-            if not asked.truncates:
-                raise PromptTooLong(given.field, num_tokens, self._max_model_len)
+            if not truncates:
+                raise PromptTooLong(field, num_tokens, self._max_model_len)
             ids = ids[: self._max_model_len - len(prefix) - len(suffix)]
         return np.array([*prefix, *ids, *suffix], dtype=np.int64)
 
@@ -112,18 +164,6 @@ def _added_tokens(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
         if whole[start:end] == bare:
             return whole[:start], whole[end:]
     raise ValueError("the tokenizer changes a text's own tokens when it adds special ones")
-
-
-def _chunks(asked: TextsToEmbed) -> Iterator[range]:
-    """Runs of indices, each of which costs a worker little."""
-    start = size = 0
-    for index, given in enumerate(asked.inputs):
-        length = len(given.token_ids) if isinstance(given, RawTokens) else len(asked.instruction) + len(given.text)
-        if index > start and (index - start == _MAX_CHUNK_INPUTS or size + length > _MAX_CHUNK_CHARACTERS):
-            yield range(start, index)
-            start, size = index, 0
-        size += length
-    yield range(start, len(asked.inputs))
 
 
 def _cut(vector: Vector, num_dimensions: int) -> Vector:

@@ -14,6 +14,7 @@ class Task(enum.IntEnum):
     CHAT = 1
     COMPLETION = 2
     EMBEDDING = 3
+    RANK = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,10 @@ from service.generation.errors import InvalidRequest, UnsupportedTask
 from service.output.watermark import WatermarkDetector
 from service.preparation import Preparation
 from service.prompts.embedding import EmbeddingPrompts
+from service.ranking.bi_encoder import BiEncoderRanker
+from service.ranking.cross_encoder import CrossEncoderRanker
+from service.ranking.judge import JudgeRanker
+from service.ranking.ranker import Ranker
 from service.registry.description import Endpoint, ModelDescription, ServedEntity, Task
 from service.registry.endpoint_table import EndpointTable
 from service.registry.errors import DeploymentNotFound, ModelNotFound, VersionNotFound
@@ -31,6 +35,7 @@ class ServedGenerator:
     preparation: Preparation
     watermark: WatermarkDetector
     tokenizer: Tokenizer
+    ranker: JudgeRanker | None = None  # if its settings say how it ranks
 
     @property
     def name(self) -> str:
@@ -40,6 +45,8 @@ class ServedGenerator:
         """End its engine and its threads."""
         await self.engine.close()
         self.preparation.close()
+        if self.ranker is not None:
+            self.ranker.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +67,40 @@ class ServedEncoder:
         await self.engine.close()
         self.prompts.close()
 
+    @property
+    def ranker(self) -> Ranker:
+        """By the cosines of its vectors."""
+        return BiEncoderRanker(self.engine, self.prompts)
 
-ServedModel: TypeAlias = ServedGenerator | ServedEncoder
+
+@dataclass(frozen=True, slots=True)
+class ServedCrossEncoder:
+    """A model that scores pairs of texts, with all that answers for it."""
+
+    description: ModelDescription
+    engine: Embedder
+    ranker: CrossEncoderRanker
+    tokenizer: Tokenizer
+
+    @property
+    def name(self) -> str:
+        return self.description.name
+
+    async def close(self) -> None:
+        """End its engine and its threads."""
+        await self.engine.close()
+        self.ranker.close()
+
+
+ServedModel: TypeAlias = ServedGenerator | ServedEncoder | ServedCrossEncoder
+
+
+@dataclass(frozen=True, slots=True)
+class RankingModel:
+    """A model and what it ranks by."""
+
+    name: str
+    ranker: Ranker
 
 
 class Registry:
@@ -134,7 +173,8 @@ class Registry:
         """
         model = self.get(name, deployment, began)
         if not isinstance(model, ServedGenerator):
-            raise UnsupportedTask(f"the model {model.name!r} makes vectors; it doesn't generate text")
+            makes = "makes vectors" if isinstance(model, ServedEncoder) else "ranks texts"
+            raise UnsupportedTask(f"the model {model.name!r} {makes}; it doesn't generate text")
         if version and version != model.description.version:
             raise VersionNotFound(model.name, version, model.description.version)
         return model
@@ -143,8 +183,16 @@ class Registry:
         """As `get`, a model that makes vectors. Raises UnsupportedTask for one that doesn't."""
         model = self.get(name, deployment)
         if not isinstance(model, ServedEncoder):
-            raise UnsupportedTask(f"the model {model.name!r} generates text; it makes no vectors")
+            does = "generates text" if isinstance(model, ServedGenerator) else "ranks texts"
+            raise UnsupportedTask(f"the model {model.name!r} {does}; it makes no vectors")
         return model
+
+    def ranking(self, name: str, deployment: str = "") -> RankingModel:
+        """As `get`, a model that ranks. Raises UnsupportedTask for one that doesn't."""
+        model = self.get(name, deployment)
+        if model.ranker is None:
+            raise UnsupportedTask(f"the model {model.name!r} doesn't rank; its settings (`rank`) say no way to do it")
+        return RankingModel(model.name, model.ranker)
 
     def _behind(self, endpoint: str, entity: ServedEntity) -> ServedModel:
         if (model := self.find(entity.model)) is None:
@@ -154,4 +202,4 @@ class Registry:
     def __iter__(self) -> Iterator[ServedModel]:
         """The models in the order in which they were added, those that generate first."""
         found = [model for name in self._models if (model := self.find(name)) is not None]
-        return iter(sorted(found, key=lambda model: isinstance(model, ServedEncoder)))
+        return iter(sorted(found, key=lambda model: not isinstance(model, ServedGenerator)))

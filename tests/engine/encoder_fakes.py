@@ -35,7 +35,7 @@ class HandRunner:
     def __init__(self) -> None:
         self.batches: list[list[list[int]]] = []
 
-    def run(self, inputs: abc.Sequence[TokenIds]) -> list[Vector]:
+    def run(self, inputs: abc.Sequence[TokenIds], second_starts: abc.Sequence[int] = ()) -> list[Vector]:
         self.batches.append([each.tolist() for each in inputs])
         return [np.array(vector_of(each), dtype=np.float32) for each in inputs]
 

@@ -256,7 +256,7 @@ class ScriptedEncoder:
     def __init__(self, script: Script) -> None:
         self.script = script
 
-    def run(self, inputs: abc.Sequence[TokenIds]) -> list[Vector]:
+    def run(self, inputs: abc.Sequence[TokenIds], second_starts: abc.Sequence[int] = ()) -> list[Vector]:
         self.script.begin_step([each.tolist() for each in inputs])
         return [np.array(vector_of(each), dtype=np.float32) for each in inputs]
 

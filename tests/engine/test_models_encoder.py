@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import save_file
 from torch import Tensor
 
 from service.config import embedding_folder
@@ -234,3 +235,98 @@ def test_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 100}))
     with pytest.raises(ModelLoadError, match="the tokenizer has 101 ids, the model only 100"):
         build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu")
+
+
+def save_dense(
+    folder: Path, num_inputs: int, num_outputs: int, activation: str, *, bias: bool = True
+) -> torch.nn.Linear:
+    """A Dense module's folder, as sentence-transformers writes it; its layer."""
+    folder.mkdir()
+    said = {
+        "in_features": num_inputs,
+        "out_features": num_outputs,
+        "bias": bias,
+        "activation_function": f"torch.nn.modules.activation.{activation}",
+    }
+    (folder / "config.json").write_text(json.dumps(said))
+    layer = torch.nn.Linear(num_inputs, num_outputs, bias=bias)
+    save_file(
+        {f"linear.{name}": tensor.detach() for name, tensor in layer.named_parameters()}, folder / "model.safetensors"
+    )
+    return layer
+
+
+async def test_dense_modules_follow_the_pooling(tmp_path: Path) -> None:
+    """Two layers, with and without bias and activation, as torch computes them; another weight is another model."""
+    kinds = modules("Transformer", "Pooling", "Dense", "Dense", "Normalize")
+    model = save_encoder("bert", tmp_path, modules=kinds, pooling={"pooling_mode_mean_tokens": True})
+    first = save_dense(tmp_path / "2_Dense", 32, 20, "Tanh")
+    second = save_dense(tmp_path / "3_Dense", 20, 12, "Identity", bias=False)
+    built = build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu")
+    ((vector,),) = await vectors(built, [[5, 9, 20, 6]])
+    with torch.inference_mode():
+        mean = model(input_ids=torch.tensor([[5, 9, 20, 6]])).last_hidden_state[0].mean(0)
+        expected = torch.nn.functional.normalize(second(torch.tanh(first(mean))), dim=0)
+    assert built.num_dimensions == len(vector) == 12
+    assert np.abs(vector - expected.numpy()).max() < 1e-5
+    save_file({"linear.weight": second.weight.detach() * 2}, tmp_path / "3_Dense/model.safetensors")
+    assert (
+        build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu").info.fingerprint != built.info.fingerprint
+    )
+
+
+def test_dense_module_of_another_shape_is_refused(tmp_path: Path) -> None:
+    """So is an activation that isn't known, by its name."""
+    kinds = modules("Transformer", "Pooling", "Dense")
+    save_encoder("bert", tmp_path, modules=kinds, pooling={"pooling_mode_mean_tokens": True})
+    save_dense(tmp_path / "2_Dense", 32, 20, "Tanh")
+    file = tmp_path / "2_Dense/config.json"
+    said = json.loads(file.read_text())
+    file.write_text(json.dumps(said | {"out_features": 21}))
+    with pytest.raises(ModelLoadError, match=r"linear\.weight has the shape \[20, 32\]"):
+        build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu")
+    file.write_text(json.dumps(said | {"activation_function": "torch.nn.modules.activation.Softmax"}))
+    with pytest.raises(ModelLoadError, match=r"activation_function is one of Identity, Tanh.* here, not Softmax"):
+        build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu")
+
+
+async def test_embedding_decoder_is_served_by_its_modules(tmp_path: Path) -> None:
+    """As Qwen3-Embedding: weights of a causal model, its last token's state at unit length, prompts in a file."""
+    prompts = {"query": "Instruct: search\nQuery:", "document": ""}
+    torch.manual_seed(0)
+    causal: Any = transformers.Qwen3ForCausalLM(CONFIGS["qwen3"]())
+    save_encoder(
+        "qwen3",
+        tmp_path,
+        modules=modules("Transformer", "Pooling", "Normalize"),
+        pooling={"pooling_mode_lasttoken": True, "include_prompt": True},
+        config_sentence_transformers={"prompts": prompts, "default_prompt_name": None},
+    )
+    causal.eval().save_pretrained(tmp_path)
+    built = build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu")
+    assert (built.info.architecture, built.about.prompts) == ("Qwen3ForCausalLM", prompts)
+    inputs = [[9, 8, 7, 6], [12, 13], [20, 21, 22, 23, 24, 25, 26]]
+    (batched,) = await vectors(built, inputs)
+    for ids, vector in zip(inputs, batched, strict=True):
+        with torch.inference_mode():
+            state = causal.model(input_ids=torch.tensor([ids])).last_hidden_state[0, -1]
+        assert np.abs(vector - (state / state.norm()).numpy()).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("said", "dimensions"),
+    [
+        ({}, ()),
+        ({"is_matryoshka": True}, None),
+        ({"is_matryoshka": False}, ()),
+        ({"is_matryoshka": True, "matryoshka_dimensions": [16, 8]}, (8, 16)),
+    ],
+)
+def test_folder_tells_what_vectors_may_be_cut_to(
+    said: dict[str, Any], dimensions: tuple[int, ...] | None, tmp_path: Path
+) -> None:
+    """None is any number, nothing that the folder doesn't say."""
+    save_encoder("bert", tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | said))
+    assert build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu").about.dimensions == dimensions

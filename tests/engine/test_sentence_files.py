@@ -73,7 +73,20 @@ def test_files_of_other_families_and_layouts_are_read(tmp_path: Path) -> None:
     [
         ({"modules": "["}, r"modules\.json can't be read"),
         ({"modules": {}}, r"modules\.json is not a JSON list"),
-        ({"modules": modules("Transformer", "Pooling", "Dense")}, "not Transformer, Pooling, Dense"),
+        (
+            {"modules": modules("Transformer", "Pooling", "Normalize", "Dense")},
+            "not Transformer, Pooling, Normalize, D",
+        ),
+        (
+            {"modules": modules("Transformer", "Pooling", "Dense"), "pooling": MEAN},
+            r"2_Dense/config\.json can't be read",
+        ),
+        (
+            {"config_sentence_transformers": {"prompts": {}, "default_prompt_name": "query"}},
+            "default_prompt_name 'query' is none of the prompts",
+        ),
+        ({"config_sentence_transformers": {"prompts": ["query: "]}}, "prompts must be an object of texts"),
+        ({"config": {"matryoshka_dimensions": [64, "32"]}, "pooling": MEAN}, "must be a list of numbers of components"),
         ({"modules": modules("Transformer")}, "only the modules"),
         ({"modules": modules("Transformer", "Pooling")}, r"1_Pooling/config\.json can't be read"),
         ({"pooling": {"pooling_mode_max_tokens": True}}, "pooling is one of mean, cls, lasttoken here, not max"),

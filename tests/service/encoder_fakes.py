@@ -1,4 +1,4 @@
-"""A server with an encoder by hand and a scripted model, for the tests of embeddings."""
+"""A server with an encoder and a cross-encoder by hand and a scripted model, for the tests of embeddings and ranks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from grpc import aio
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc, model_pb2_grpc
+from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc, model_pb2_grpc, rank_pb2_grpc
 
 from service.config import ModelSettings
 from service.engine.config import EngineConfig
@@ -20,9 +21,12 @@ from service.engine.encoder_core import EncoderCore
 from service.engine.port import StepObserver
 from service.engine.thread_link import ThreadLink
 from service.generation.embedding import TokenIds, Vector
+from service.generation.errors import PromptTooLong
 from service.prompts.embedding import EmbeddingPrompts
+from service.prompts.pair_reader import PairTexts, PairTokens
+from service.ranking.cross_encoder import CrossEncoderRanker
 from service.registry.description import ModelDescription, Task
-from service.registry.models import ServedEncoder, ServedModel
+from service.registry.models import ServedCrossEncoder, ServedEncoder, ServedModel
 from service.server import Server
 from service.telemetry import Telemetry
 from tests.engine.encoder_fakes import NUM_DIMENSIONS, VOCAB_SIZE, FramedTokenizer, HandRunner
@@ -31,6 +35,7 @@ from tests.service.fakes import MODEL, ScriptedRunner, scripted_engine, served, 
 from tests.service.plain_preparation import PlainPreparation
 
 ENCODER = "encoder"
+CROSS = "cross"
 
 
 class GatedRunner(HandRunner):
@@ -44,7 +49,7 @@ class GatedRunner(HandRunner):
         self.gate.set()
         self.max_runs: int | None = None  # the gate closes itself after so many batches
 
-    def run(self, inputs: Sequence[TokenIds]) -> list[Vector]:
+    def run(self, inputs: Sequence[TokenIds], second_starts: Sequence[int] = ()) -> list[Vector]:
         self.entered.set()
         if len(self.batches) == self.max_runs:
             self.gate.clear()
@@ -63,6 +68,19 @@ class GatedRunner(HandRunner):
             self.gate.set()
 
 
+class HandPairs:
+    """A pair is its texts' bytes, one after the other, at most 16."""
+
+    takes_instruction = False
+
+    def read(self, texts: PairTexts) -> PairTokens:
+        first, second = texts.query.encode(), texts.document.encode()[: texts.max_document_tokens]
+        if len(first + second) > 16 and not texts.truncates:
+            raise PromptTooLong(texts.document_field, len(first + second), 16)
+        ids = np.frombuffer((first + second)[:16], np.uint8).astype(np.int64)
+        return PairTokens(ids, len(first))
+
+
 @dataclass
 class RunningEncoder:
     """The server and all that a test wants to look at."""
@@ -75,6 +93,7 @@ class RunningEncoder:
     embeddings: Any
     models: Any
     chat: Any
+    ranks: Any
 
     async def until_idle(self) -> None:
         """Return when nobody is served and nothing waits; fail if that never comes."""
@@ -93,18 +112,23 @@ async def running_encoder(engine: dict[str, Any] | None = None, **settings: Any)
     """The server, stopped at the end."""
     spans = InMemorySpanExporter()
     telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])
-    chosen = settings_of(**{"model": {ENCODER: "nowhere", MODEL: "nowhere"}, **settings})
+    chosen = settings_of(**{"model": dict.fromkeys([ENCODER, CROSS, MODEL], "nowhere"), **settings})
     server = Server(chosen, telemetry)
     runner = GatedRunner()
     made: list[EmbedderFront] = []
 
     async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
+        if model.name == CROSS:
+            link = ThreadLink(EncoderCore(HandRunner(), 2048), name="cross-encoder")
+            front = EmbedderFront(link, EngineConfig(max_model_len=16), vocab_size=VOCAB_SIZE, observer=observer)
+            ranker = CrossEncoderRanker(front, HandPairs(), "sigmoid")
+            return ServedCrossEncoder(ModelDescription(CROSS, tasks=[Task.RANK]), front, ranker, FramedTokenizer())
         if model.name != ENCODER:
             return served(model.name, scripted_engine(ScriptedRunner("hello"), observer), PlainPreparation())
         config = EngineConfig(max_model_len=16, **engine or {})
         link = ThreadLink(EncoderCore(runner, config.max_batch_tokens), name="encoder")
         made.append(EmbedderFront(link, config, vocab_size=VOCAB_SIZE, observer=observer))
-        description = ModelDescription(ENCODER, tasks=[Task.EMBEDDING], embedding_dimensions=NUM_DIMENSIONS)
+        description = ModelDescription(ENCODER, tasks=[Task.EMBEDDING, Task.RANK], embedding_dimensions=NUM_DIMENSIONS)
         tokenizer = FramedTokenizer()
         prompts = EmbeddingPrompts(tokenizer, made[0].max_model_len, NUM_DIMENSIONS)
         return ServedEncoder(description, made[0], prompts, tokenizer)
@@ -122,6 +146,7 @@ async def running_encoder(engine: dict[str, Any] | None = None, **settings: Any)
                 embedding_pb2_grpc.EmbeddingServiceStub(channel),
                 model_pb2_grpc.ModelServiceStub(channel),
                 chat_pb2_grpc.ChatServiceStub(channel),
+                rank_pb2_grpc.RankServiceStub(channel),
             )
     finally:
         runner.gate.set()

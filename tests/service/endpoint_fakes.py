@@ -70,7 +70,7 @@ class Serving:
 class LengthRunner:
     """An encoder's computing half whose vector of an input is its number of tokens."""
 
-    def run(self, inputs: Sequence[TokenIds]) -> Sequence[Vector]:
+    def run(self, inputs: Sequence[TokenIds], second_starts: Sequence[int] = ()) -> Sequence[Vector]:
         return [np.array([len(tokens)], np.float32) for tokens in inputs]
 
 

@@ -137,7 +137,10 @@ async def test_chat_with_an_encoder_is_refused() -> None:
         got = await run.models.GetModel(model_pb2.GetModelRequest(model=ENCODER))
     assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "UNSUPPORTED_TASK")
     assert refusal.fields[0][0] == "model"
-    assert (list(got.model.tasks), got.model.embedding_dimensions) == ([model_pb2.TASK_EMBEDDING], 4)
+    assert (list(got.model.tasks), got.model.embedding_dimensions) == (
+        [model_pb2.TASK_EMBEDDING, model_pb2.TASK_RANK],
+        4,
+    )
 
 
 @pytest.mark.parametrize("moment", ["waiting", "begun"])
@@ -298,7 +301,7 @@ async def test_bundled_encoder_is_loaded_by_its_folder() -> None:
     model = load_model(settings, Nobody())
     assert isinstance(model, ServedEncoder)
     description = model.description
-    assert (description.name, list(description.tasks)) == (EMBEDDING_NAME, [Task.EMBEDDING])
+    assert (description.name, list(description.tasks)) == (EMBEDDING_NAME, [Task.EMBEDDING, Task.RANK])
     assert (description.architecture, description.embedding_dimensions) == ("BertModel", 384)
     assert (description.max_model_len, description.vocab_size) == (256, 30522)
     assert description.num_parameters == pytest.approx(22.7e6, rel=0.01)

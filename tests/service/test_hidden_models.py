@@ -59,6 +59,8 @@ BY_NAME: list[tuple[str, Any]] = [
     ("TextGenerationService/GenerateText", lambda name: {"model": name, "textInput": "a", "modelVersion": "7"}),
     ("TextGenerationService/StreamGenerateText", lambda name: {"model": name, "textInput": "a"}),
     ("EmbeddingService/Embed", lambda name: {"model": name, "inputs": [{"text": "a"}]}),
+    ("RankService/Rank", lambda name: {"model": name, "query": "a", "documents": ["b"]}),
+    ("RankService/Score", lambda name: {"model": name, "queries": ["a"], "documents": ["b"]}),
     ("TokenService/TokenizeText", lambda name: {"model": name, "text": "a"}),
     ("TokenService/DetokenizeText", lambda name: {"model": name, "tokenIds": [97]}),
     ("TokenService/CountTokens", lambda name: {"text": {"model": name, "text": "a"}}),

@@ -17,10 +17,12 @@ class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_CHAT: _ClassVar[Task]
     TASK_COMPLETION: _ClassVar[Task]
     TASK_EMBEDDING: _ClassVar[Task]
+    TASK_RANK: _ClassVar[Task]
 TASK_UNSPECIFIED: Task
 TASK_CHAT: Task
 TASK_COMPLETION: Task
 TASK_EMBEDDING: Task
+TASK_RANK: Task
 
 class ListModelsRequest(_message.Message):
     __slots__ = ()

@@ -78,7 +78,7 @@ class BertEncoder:
         self._norm = read.norm("embeddings.LayerNorm")
         self._layers = [read.layer(f"encoder.layer.{index}") for index in range(config.num_hidden_layers)]
 
-    def run(self, inputs: abc.Sequence[TokenIds]) -> abc.Sequence[Vector]:
+    def run(self, inputs: abc.Sequence[TokenIds], second_starts: abc.Sequence[int] = ()) -> abc.Sequence[Vector]:  # noqa: ARG002  it scores no pairs
         """The vectors, float32 [dimensions] each, in the order of the inputs."""
         ends = [0, *np.cumsum([len(each) for each in inputs]).tolist()]
         texts = [slice(start, end) for start, end in pairwise(ends)]

@@ -6,7 +6,8 @@ Everything that can't be served is a ModelLoadError that names the file.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -15,6 +16,7 @@ from service.generation.errors import ModelLoadError
 Pooling = Literal["mean", "cls", "lasttoken"]
 
 _MODULES = "modules.json"
+_SENTENCES = "config_sentence_transformers.json"
 _BODY_FILES = "sentence_*_config.json"  # sentence_bert_config.json, or named after another family
 _POOLING_FLAGS = {
     "pooling_mode_cls_token": "cls",
@@ -24,33 +26,72 @@ _POOLING_FLAGS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
+_FIRST = ("Transformer", "Pooling")
 _BODIES = ("Model", "ForMaskedLM")  # ends of architectures without a head, or with one that vectors don't need
 
 
 @dataclass(frozen=True, slots=True)
+class DenseFiles:
+    """A linear layer after the pooling: the folder of its weights, and what its config.json says."""
+
+    folder: Path
+    num_inputs: int
+    num_outputs: int
+    has_bias: bool
+    activation: str  # the name of torch's class
+
+    @classmethod
+    def read(cls, folder: Path) -> DenseFiles:
+        """Raises ModelLoadError."""
+        file = folder / "config.json"
+        said = _read(file, dict)
+        sizes = [said.get("in_features"), said.get("out_features")]
+        if not all(type(size) is int and size > 0 for size in sizes):
+            raise ModelLoadError(f"{file}: in_features and out_features must be numbers of components, not {sizes}")
+        for name in ("module_input_name", "module_output_name"):
+            if said.get(name, "sentence_embedding") not in (None, "sentence_embedding"):
+                raise ModelLoadError(
+                    f"{file}: a Dense module that isn't for the text's vector can't be served ({name})"
+                )
+        activation = str(said.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")[2]
+        return cls(folder, sizes[0], sizes[1], bool(said.get("bias", True)), activation)
+
+
+@dataclass(frozen=True, slots=True)
 class SentenceFiles:
-    """How a text becomes a vector. The defaults are what sentence-transformers does with a bare model."""
+    """How a text becomes a vector. The defaults are what sentence-transformers does with a bare model.
+
+    `prompts` are what stands before a text, by what the text is for (`query`, `document`, …); `default_prompt` is what
+    stands there where nothing else is asked for. `dimensions` are the numbers of leading components that the model was
+    trained to do with; None for any number, nothing where the files don't say.
+    """
 
     body: Path  # the folder of weights and tokenizer
     pooling: Pooling = "mean"
     normalises: bool = False
     max_seq_length: int | None = None  # tokens, those included that the tokenizer adds
     lowers_case: bool = False
+    dense: Sequence[DenseFiles] = ()
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str = ""
+    dimensions: Sequence[int] | None = ()
 
     @classmethod
     def read(cls, folder: Path) -> SentenceFiles:
         """Raises ModelLoadError."""
+        prompts, default_prompt = _prompts(folder / _SENTENCES)
         if not (folder / _MODULES).is_file():
-            return cls(folder)
+            return cls(folder, prompts=prompts, default_prompt=default_prompt, dimensions=_dimensions(folder))
         kinds_and_folders = [
             (str(module.get("type", "")).rpartition(".")[2], folder / str(module.get("path", "")))
             for module in _read(folder / _MODULES, list)
         ]
         kinds = [kind for kind, _ in kinds_and_folders]
-        if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        num_dense = kinds.count("Dense")
+        if kinds not in ([*_FIRST, *["Dense"] * num_dense], [*_FIRST, *["Dense"] * num_dense, "Normalize"]):
             raise ModelLoadError(
-                f"{folder / _MODULES}: only the modules Transformer, Pooling and Normalize, in this order, can be "
-                f"served, not {', '.join(kinds)}"
+                f"{folder / _MODULES}: only the modules Transformer, Pooling, Dense and Normalize, in this order, can "
+                f"be served, not {', '.join(kinds)}"
             )
         body = kinds_and_folders[0][1]
         files = sorted(body.glob(_BODY_FILES))
@@ -64,6 +105,10 @@ class SentenceFiles:
             normalises="Normalize" in kinds,
             max_seq_length=max_seq_length,
             lowers_case=bool(settings.get("do_lower_case")),
+            dense=tuple(DenseFiles.read(place) for kind, place in kinds_and_folders if kind == "Dense"),
+            prompts=prompts,
+            default_prompt=default_prompt,
+            dimensions=_dimensions(body),
         )
 
 
@@ -90,6 +135,30 @@ def _pooling(file: Path) -> Pooling:
             return pooling  # type: ignore[no-any-return]  # get_args gives the literal's own values
     wanted = ", ".join(map(str, names)) or "nothing"
     raise ModelLoadError(f"{file}: pooling is one of {', '.join(get_args(Pooling))} here, not {wanted}")
+
+
+def _prompts(file: Path) -> tuple[dict[str, str], str]:
+    """By what a text is for, what stands before it; and what stands there without a word of that."""
+    said = _read(file, dict) if file.is_file() else {}
+    prompts = said.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(prompt, str) for prompt in prompts.values()):
+        raise ModelLoadError(f"{file}: prompts must be an object of texts")
+    name = said.get("default_prompt_name")
+    if name is not None and name not in prompts:
+        raise ModelLoadError(f"{file}: default_prompt_name {name!r} is none of the prompts")
+    return prompts, prompts.get(name, "")
+
+
+def _dimensions(body: Path) -> Sequence[int] | None:
+    """What config.json says of Matryoshka vectors, in the words that servers of such models read."""
+    file = body / "config.json"
+    said = _read(file, dict) if file.is_file() else {}
+    numbers = said.get("matryoshka_dimensions")
+    if numbers is None:
+        return None if said.get("is_matryoshka") is True else ()
+    if not isinstance(numbers, list) or not all(type(number) is int and number > 0 for number in numbers):
+        raise ModelLoadError(f"{file}: matryoshka_dimensions must be a list of numbers of components")
+    return tuple(sorted(numbers))
 
 
 def _read(file: Path, kind: type[Any]) -> Any:

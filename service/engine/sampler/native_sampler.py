@@ -80,7 +80,7 @@ class NativeSampler:
         ]
         for index, found in logprobs.items():
             if (token_id := token_ids[index]) >= 0 and (options := sequences[index].request.logprobs):
-                results[index] = SampledToken(token_id, logprob_of(found, token_id, options.top_logprobs))
+                results[index] = SampledToken(token_id, logprob_of(found, token_id, options))
         for index, failed in failures.items():
             results[index] = failed
         return results
@@ -103,7 +103,7 @@ class NativeSampler:
         """The logprobs of given tokens, one a row from `first_row` on."""
         with np.errstate(all="ignore"):
             return [
-                logprob_of(log_softmax(logits[row]), token_id, options.top_logprobs)
+                logprob_of(log_softmax(logits[row]), token_id, options)
                 for row, token_id in enumerate(token_ids, first_row)
             ]
 

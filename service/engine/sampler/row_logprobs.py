@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.generation.output import TokenLogprob
+from service.generation.parameters import LogprobsOptions
 
 
 def log_softmax(row: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -15,12 +16,14 @@ def log_softmax(row: NDArray[np.float32]) -> NDArray[np.float32]:
     return below
 
 
-def logprob_of(logprobs: NDArray[np.float32], token_id: int, num_candidates: int) -> TokenLogprob:
+def logprob_of(logprobs: NDArray[np.float32], token_id: int, options: LogprobsOptions) -> TokenLogprob:
     """The token's log-probability, and the most likely tokens with theirs; of equal ones the lower id first."""
+    num_candidates = options.top_logprobs
     best: NDArray[np.intp] = np.empty(0, np.intp)
     if num_candidates:
         border = np.partition(logprobs, -min(num_candidates, len(logprobs)))[-min(num_candidates, len(logprobs))]
         reaching = np.flatnonzero(logprobs >= border)
         best = reaching[np.argsort(-logprobs[reaching], kind="stable")][:num_candidates]
-    top = tuple(zip(best.tolist(), logprobs[best].tolist(), strict=True))
+    told = [*best.tolist(), *options.token_ids]
+    top = tuple(zip(told, logprobs[told].tolist(), strict=True)) if told else ()
     return TokenLogprob(token_id, float(logprobs[token_id]), top)

@@ -51,6 +51,7 @@ from service.generation.events import (
 from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from service.generation.output_format import JsonObject, JsonSchema, Regex, TextChoice
 from service.generation.parameters import LogprobsOptions, Range, SamplingParams, StopParams
+from service.generation.ranking import RankingOutput, TextsToRank
 from service.generation.request import GenerationRequest
 from service.generation.resume import Position, ResumePoint, StreamIdentity
 from service.generation.stats import EngineStats
@@ -122,6 +123,8 @@ VALUES: list[Any] = [
 ]
 OF_ARRAYS: list[Any] = [
     EmbeddingRequest("r", [np.array([1, 2], dtype=np.int64)], 3.5, "k", 2.0, -1),
+    TextsToRank("m", ("q",), ("a", "b"), max_document_tokens=3),
+    RankingOutput((0.5, 1.5), 1.0, 2.0, 3.0),
     EmbeddingOutput([np.array([0.5, 1.5], dtype=np.float32)], 1.0, 2.0, 3.0),
 ]
 ERRORS: list[errors.EngineError] = [

@@ -13,7 +13,7 @@ import pytest
 from service.generation.conversation import RawText, RawTokens
 from service.generation.embedding import TextsToEmbed
 from service.generation.errors import InvalidRequest, PromptTooLong
-from service.prompts.embedding import EmbeddingPrompts
+from service.prompts.embedding import EmbeddingPrompts, EncoderForm
 from tests.engine.fakes import ByteTokenizer
 
 BEGIN, FINISH = 256, 257
@@ -61,9 +61,52 @@ async def test_instruction_stands_before_each_text(prompts: EmbeddingPrompts) ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("dimensions", "asked", "words"),
+    [
+        ((), 2, "must be 4: the model's vectors are not made to be cut"),
+        ((2, 3), 1, "must be one of 2, 3, 4, not 1"),
+        ((2, 3), 5, "must be at most the model's own 4, not 5"),
+        ((2, 3), 3, None),
+        ((), 4, None),
+        (None, 1, None),
+    ],
+)
+async def test_dimensions_are_those_that_the_model_allows(
+    dimensions: tuple[int, ...] | None, asked: int, words: str | None
+) -> None:
+    """Any where it was trained so, else those of its list, and its own in any case."""
+    prompts = EmbeddingPrompts(FramedTokenizer(), 8, 4, EncoderForm(dimensions=dimensions))
+    if words is None:
+        assert await tokens(prompts, "a", dimensions=asked) == [[BEGIN, *b"a", FINISH]]
+    else:
+        with pytest.raises(InvalidRequest, match=words) as refusal:
+            await tokens(prompts, "a", dimensions=asked)
+        assert refusal.value.field == "dimensions"
+    prompts.close()
+
+
+@pytest.mark.parametrize(
+    ("form", "fields", "text"),
+    [
+        (EncoderForm(prompts={"query": "q:"}, default_prompt="d:"), {}, b"d:a"),
+        (EncoderForm(prompts={"query": "q:"}, default_prompt="d:"), {"purpose": "query"}, b"q:a"),
+        (EncoderForm(prompts={"query": "q:"}, default_prompt="d:"), {"purpose": "document"}, b"d:a"),
+        (EncoderForm(prompts={"passage": "p:"}), {"purpose": "document"}, b"p:a"),
+        (EncoderForm(prompts={"query": "q:"}), {"purpose": "query", "instruction": "i:"}, b"i:a"),
+        (EncoderForm(prompts={"query": "q:"}), {}, b"a"),
+    ],
+)
+async def test_models_own_prompts_stand_before_texts(form: EncoderForm, fields: dict[str, Any], text: bytes) -> None:
+    """By what the text is for; a caller's instruction takes their place."""
+    prompts = EmbeddingPrompts(FramedTokenizer(), 8, 4, form)
+    assert await tokens(prompts, "a", **fields) == [[BEGIN, *text, FINISH]]
+    prompts.close()
+
+
 async def test_case_is_lowered_where_the_folder_says_so() -> None:
     """Of instruction and text."""
-    prompts = EmbeddingPrompts(FramedTokenizer(), 8, 4, lowers_case=True)
+    prompts = EmbeddingPrompts(FramedTokenizer(), 8, 4, EncoderForm(lowers_case=True))
     assert await tokens(prompts, "A", instruction="X") == [[BEGIN, *b"xa", FINISH]]
     prompts.close()
 

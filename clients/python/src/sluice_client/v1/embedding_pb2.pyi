@@ -37,10 +37,13 @@ class EmbedRequest(_message.Message):
     """The name of a served model or endpoint, 1 to 256 characters. Required."""
     dimensions: _builtins.int
     """Keeps that many leading components of each vector and makes it unit length again. Range [1, the model's own
-    number]. Default: the model's own number.
+    number], and those only that the model was trained to do with, by its files or its settings. Default: the model's
+    own number.
     """
     instruction: _builtins.str
-    """Put before each text, at most 16,384 characters. Inputs of token ids can't have one. Default: empty."""
+    """Put before each text, at most 16,384 characters. Inputs of token ids can't have one. Default: empty, which is what
+    the model's files put before a text.
+    """
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[_prompt_pb2.Prompt]:
         """The texts, 1 to 2,048. An empty text is INVALID_ARGUMENT. Required."""

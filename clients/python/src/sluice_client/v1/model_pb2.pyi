@@ -34,6 +34,8 @@ class _TaskEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Task.ValueType],
     """Raw text."""
     TASK_EMBEDDING: _Task.ValueType  # 3
     """Vectors."""
+    TASK_RANK: _Task.ValueType  # 4
+    """Scores of documents for a query."""
 
 class Task(_Task, metaclass=_TaskEnumTypeWrapper):
     """What a model is asked for."""
@@ -46,6 +48,8 @@ TASK_COMPLETION: Task.ValueType  # 2
 """Raw text."""
 TASK_EMBEDDING: Task.ValueType  # 3
 """Vectors."""
+TASK_RANK: Task.ValueType  # 4
+"""Scores of documents for a query."""
 Global___Task: _TypeAlias = Task  # noqa: Y015
 
 @_typing.final

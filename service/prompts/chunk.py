@@ -1,0 +1,36 @@
+"""Reads many texts some at a time, so that a request of many or long ones holds up no other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+_MAX_CHUNK_ITEMS = 64
+_MAX_CHUNK_CHARACTERS = 65_536  # or one text that is longer
+
+_Read = TypeVar("_Read")
+
+
+async def read_in_chunks(
+    pool: ThreadPoolExecutor, sizes: Sequence[int], read: Callable[[range], Iterable[_Read]]
+) -> list[_Read]:
+    """What `read`, on the pool's threads, makes of runs of items, joined; `sizes` are the items' characters."""
+    loop = asyncio.get_running_loop()
+    found: list[_Read] = []
+    for indices in chunks(sizes):
+        found += await loop.run_in_executor(pool, read, indices)
+    return found
+
+
+def chunks(sizes: Sequence[int]) -> Iterator[range]:
+    """Runs of indices, each of which costs a worker little."""
+    start = total = 0
+    for index, size in enumerate(sizes):
+        if index > start and (index - start == _MAX_CHUNK_ITEMS or total + size > _MAX_CHUNK_CHARACTERS):
+            yield range(start, index)
+            start, total = index, 0
+        total += size
+    if sizes:
+        yield range(start, len(sizes))

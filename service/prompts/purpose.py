@@ -1,0 +1,19 @@
+"""What stands before a text by what it is for, as sentence-transformers' files name it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from service.generation.embedding import Purpose
+
+_NAMES: Final[dict[Purpose, tuple[str, ...]]] = {
+    "": (),
+    "query": ("query", "search_query"),
+    "document": ("document", "passage", "corpus", "search_document"),
+}
+
+
+def prompt_for(purpose: Purpose, prompts: Mapping[str, str], default: str) -> str:
+    """The prompt of the first name that the model has; the default one if it has none of them."""
+    return next((prompts[name] for name in _NAMES[purpose] if name in prompts), default)

@@ -1,0 +1,65 @@
+"""Scores by a model that makes vectors: the cosine of a query's and a document's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from service.engine.port import Embedder
+from service.generation.caller import ANONYMOUS, Caller
+from service.generation.embedding import EmbeddingRequest, TokenIds
+from service.generation.ranking import Activation, RankingOutput, TextsToRank
+from service.prompts.chunk import read_in_chunks
+from service.prompts.embedding import EmbeddingPrompts
+from service.prompts.priority import check_priority
+from service.ranking.ranker import PreparedRanking, TokenCount
+
+_MIN_NORM = 1e-12  # of a vector of zeros, whose cosines are 0
+
+
+class BiEncoderRanker:
+    """A Ranker over an encoder. Each text is computed once, whatever pairs it is in."""
+
+    activation: Activation = "identity"
+
+    def __init__(self, engine: Embedder, prompts: EmbeddingPrompts) -> None:
+        self._engine = engine
+        self._prompts = prompts
+
+    async def prepare(
+        self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
+    ) -> PreparedRanking:
+        """As Ranker says."""
+        check_priority(asked.priority, caller)
+        before_query = asked.instruction or self._prompts.prompt("query")
+        before_document = self._prompts.prompt("document")
+        texts = [
+            *((before_query, text, asked.query_field(index), None) for index, text in enumerate(asked.queries)),
+            *(
+                (before_document, text, f"documents[{index}]", asked.max_document_tokens)
+                for index, text in enumerate(asked.documents)
+            ),
+        ]
+        count = TokenCount()
+
+        def read(indices: range) -> list[TokenIds]:
+            found = []
+            for before, text, field, max_tokens in texts[indices.start : indices.stop]:
+                found.append(
+                    self._prompts.encode(before, text, field, truncates=asked.truncates, max_tokens=max_tokens)
+                )
+                count.add(len(found[-1]))
+            return found
+
+        sizes = [len(before) + len(text) for before, text, *_ in texts]
+        inputs = await read_in_chunks(self._prompts.pool, sizes, read)
+        request = EmbeddingRequest(request_id, inputs, deadline, caller.id, caller.weight, asked.priority)
+
+        async def run() -> RankingOutput:
+            output = await self._engine.embed(request)
+            vectors = np.stack(list(output.vectors)).astype(np.float64)
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _MIN_NORM)
+            num_queries = len(asked.queries)
+            scores = [float(vectors[query] @ vectors[num_queries + document]) for query, document in asked.pairs]
+            return RankingOutput(scores, output.arrived, output.scheduled, output.finished)
+
+        return PreparedRanking(count.total, run)

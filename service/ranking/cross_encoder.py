@@ -1,0 +1,50 @@
+"""Scores by a model that reads a query and a document together."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from service.engine.port import Embedder
+from service.generation.caller import ANONYMOUS, Caller
+from service.generation.embedding import EmbeddingRequest
+from service.generation.ranking import Activation, RankingOutput, TextsToRank
+from service.prompts.pair_reader import PairReader
+from service.ranking.ranker import PreparedRanking, read_pairs
+
+_NUM_THREADS = 2
+
+
+class CrossEncoderRanker:
+    """A Ranker over an engine whose vectors are scores."""
+
+    def __init__(self, engine: Embedder, reader: PairReader, activation: Activation) -> None:
+        self.activation: Activation = activation
+        self._engine = engine
+        self._reader = reader
+        self._pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="pairs")
+
+    def close(self) -> None:
+        """Stop the worker threads; no request may be prepared after."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def prepare(
+        self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
+    ) -> PreparedRanking:
+        """As Ranker says."""
+        pairs, num_tokens = await read_pairs(asked, self._reader, self._pool, caller)
+        request = EmbeddingRequest(
+            request_id,
+            [pair.token_ids for pair in pairs],
+            deadline,
+            caller.id,
+            caller.weight,
+            asked.priority,
+            [pair.second_start for pair in pairs],
+        )
+
+        async def run() -> RankingOutput:
+            output = await self._engine.embed(request)
+            scores = [float(vector[0]) for vector in output.vectors]
+            return RankingOutput(scores, output.arrived, output.scheduled, output.finished)
+
+        return PreparedRanking(num_tokens, run)

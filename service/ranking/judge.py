@@ -1,0 +1,101 @@
+"""Scores by a model that generates: how much likelier it says yes than no, once it has read a pair."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from service.engine.port import Generator
+from service.generation.caller import ANONYMOUS, Caller
+from service.generation.errors import EngineOverloaded
+from service.generation.output import Timings
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.ranking import Activation, RankingOutput, TextsToRank
+from service.generation.request import GenerationRequest
+from service.preparation import cache_group
+from service.prompts.pair_reader import PairReader, PairTokens
+from service.ranking.ranker import PreparedRanking, read_pairs
+
+_NUM_THREADS: Final = 2
+_AT_A_TIME: Final = 32  # prompts that wait in the queue, which others wait in, too
+_MAX_TRIALS: Final = 20  # to get in again, once some of a request's pairs are scored
+
+
+class JudgeRanker:
+    """A Ranker over a generator. A score is the sigmoid of the difference of two logits: yes' part of both."""
+
+    activation: Activation = "sigmoid"
+
+    def __init__(self, engine: Generator, reader: PairReader, yes_id: int, no_id: int) -> None:
+        self._engine = engine
+        self._reader = reader
+        self._options = LogprobsOptions(token_ids=(yes_id, no_id))
+        self._pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="pairs")
+
+    def close(self) -> None:
+        """Stop the worker threads; no request may be prepared after."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def prepare(
+        self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
+    ) -> PreparedRanking:
+        """As Ranker says; EngineOverloaded, too."""
+        self._engine.refuse_if_busy(caller.id, caller.weight, deadline)
+        pairs, num_tokens = await read_pairs(asked, self._reader, self._pool, caller)
+
+        def request(index: int, pair: PairTokens) -> GenerationRequest:
+            return GenerationRequest(
+                request_id=request_id,
+                prompt_token_ids=pair.token_ids.tolist(),
+                sampling=SamplingParams(temperature=0, seed=0),
+                stopping=StopParams(max_tokens=1),
+                logprobs=self._options,
+                deadline=deadline,
+                caller_id=caller.id,
+                weight=caller.weight,
+                priority=asked.priority,
+                cache_group=cache_group(caller),
+                prompt_field=f"documents[{index}]",
+            )
+
+        async def run() -> RankingOutput:
+            arrived = time.monotonic()
+            scores: list[float] = []
+            scheduled: float | None = None
+            for start in range(0, len(pairs), _AT_A_TIME):
+                requests = [
+                    request(start + place, pair) for place, pair in enumerate(pairs[start : start + _AT_A_TIME])
+                ]
+                found, timings = await self._judge_when_possible(requests, is_first=not start)
+                scores += found
+                scheduled = scheduled or timings.scheduled
+            return RankingOutput(scores, arrived, scheduled or arrived, time.monotonic())
+
+        return PreparedRanking(num_tokens, run)
+
+    async def _judge_when_possible(
+        self, requests: Sequence[GenerationRequest], *, is_first: bool
+    ) -> tuple[list[float], Timings]:
+        """Whoever has begun waits for places that others took meanwhile, but not for ever."""
+        for _ in range(0 if is_first else _MAX_TRIALS):
+            try:
+                return await self._judge(requests)
+            except EngineOverloaded as error:
+                await asyncio.sleep(error.retry_after_s)
+        return await self._judge(requests)
+
+    async def _judge(self, requests: Sequence[GenerationRequest]) -> tuple[list[float], Timings]:
+        """How far yes is above no after each prompt."""
+        scores = [0.0] * len(requests)
+        timings: Timings | None = None
+        async with self._engine.generate(*requests) as outputs:
+            async for output in outputs:
+                timings = timings or output.timings
+                if output.logprobs:
+                    (_, yes), (_, no) = output.logprobs[0].top
+                    scores[output.request_index] = yes - no
+        assert timings is not None  # noqa: S101  a stream that ends without an error has outputs
+        return scores, timings

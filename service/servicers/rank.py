@@ -1,0 +1,83 @@
+"""sluice.v1.RankService. Whoever leaves the call leaves the engine, and that is the abort."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+
+from sluice.v1 import rank_pb2, rank_pb2_grpc, usage_pb2
+
+from service.answering.admission import admitted
+from service.answering.generation import Context
+from service.answering.operation import Operation
+from service.call import current_caller, current_request_id, deadline_of
+from service.contract.answer import timestamp
+from service.contract.rank import ranked, to_ranking, to_scoring
+from service.generation.events import Usage
+from service.generation.ranking import TextsToRank, activated
+from service.quota.limit import Measure
+from service.quota.quota import Quota
+from service.registry.models import Registry
+from service.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """What came of a request."""
+
+    answer_id: str
+    created_ns: int
+    model: str
+    scores: list[float]
+    num_tokens: int
+
+
+class RankServicer(rank_pb2_grpc.RankServiceServicer):
+    """Scores documents for queries."""
+
+    def __init__(self, registry: Registry, telemetry: Telemetry, quota: Quota) -> None:
+        self._registry = registry
+        self._telemetry = telemetry
+        self._quota = quota
+
+    async def Rank(self, request: rank_pb2.RankRequest, context: Context) -> rank_pb2.RankResponse:  # noqa: N802
+        scored = await self._score(to_ranking(request), context, raw=request.options.raw_scores)
+        return rank_pb2.RankResponse(
+            id=scored.answer_id,
+            created=timestamp(scored.created_ns),
+            model=scored.model,
+            results=ranked(scored.scores, request.top_n if request.HasField("top_n") else None),
+            usage=usage_pb2.Usage(prompt_tokens=scored.num_tokens),
+        )
+
+    async def Score(self, request: rank_pb2.ScoreRequest, context: Context) -> rank_pb2.ScoreResponse:  # noqa: N802
+        scored = await self._score(to_scoring(request), context, raw=request.options.raw_scores)
+        return rank_pb2.ScoreResponse(
+            id=scored.answer_id,
+            created=timestamp(scored.created_ns),
+            model=scored.model,
+            scores=scored.scores,
+            usage=usage_pb2.Usage(prompt_tokens=scored.num_tokens),
+        )
+
+    async def _score(self, asked: TextsToRank, context: Context, *, raw: bool) -> _Scored:
+        model = self._registry.ranking(asked.model, asked.deployment)
+        deadline = deadline_of(context)
+        # The conventions have no name for it.
+        with Operation(self._telemetry, "rank", model.name, deadline) as operation:
+            operation.set({"sluice.rank.document.count": len(asked.documents)})
+            async with admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge:
+                prepared = await model.ranker.prepare(asked, current_request_id(), deadline, current_caller())
+                await charge.take_input(prepared.num_tokens, "documents")
+                charge.count(lambda: Usage(prepared.num_tokens))
+                answer_id, created_ns = uuid.uuid4().hex, time.time_ns()
+                operation.answered_by(answer_id, model.name)
+                output = await prepared.run()
+            operation.staged(
+                [("queue", output.arrived, output.scheduled), ("score", output.scheduled, output.finished)]
+            )
+            operation.used("input", prepared.num_tokens)
+        activation = "identity" if raw else model.ranker.activation
+        scores = [activated(score, activation) for score in output.scores]
+        return _Scored(answer_id, created_ns, model.name, scores, prepared.num_tokens)

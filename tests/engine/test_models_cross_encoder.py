@@ -1,0 +1,121 @@
+"""Cross-encoders: their scores are transformers' own, in batches, and their files' conventions are followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from service.engine.config import EngineConfig
+from service.engine.engines import build_cross_encoder
+from service.engine.models.pair_files import PairFiles, is_cross_encoder
+from service.engine.models.sentence_files import is_encoder
+from service.generation.embedding import EmbeddingRequest
+from service.generation.errors import ModelLoadError
+from service.prompts.framed_pairs import FramedPairs
+from service.prompts.pair_reader import PairTexts
+from tests.engine.encoder_fakes import CONFIGS, modules, save_encoder
+from tests.engine.pair_fakes import PAIRS, reference_scores, save_cross_encoder
+
+torch.set_num_threads(1)
+
+THREAD = EngineConfig(worker="thread")
+
+
+async def scores(folder: Path, pairs: list[tuple[str, str]], **fields: Any) -> list[float]:
+    """What the engine makes of pairs that are asked together."""
+    built = build_cross_encoder(folder, THREAD, device="cpu")
+    reader = FramedPairs(built.tokenizer, built.info.max_model_len)
+    read = [reader.read(PairTexts(first, second, "query", "documents[0]", **fields)) for first, second in pairs]
+    request = EmbeddingRequest(
+        "r", [each.token_ids for each in read], second_starts=[each.second_start for each in read]
+    )
+    async with built.engine as engine:
+        return [float(vector[0]) for vector in (await engine.embed(request)).vectors]
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+async def test_cross_encoder_equals_transformers(kind: str, tmp_path: Path) -> None:
+    """Each family's scores in padded batches are what its model gives for each pair alone, within 1e-4."""
+    model = save_cross_encoder(kind, tmp_path)
+    assert is_cross_encoder(tmp_path)
+    expected = reference_scores(tmp_path, model, PAIRS)
+    assert await scores(tmp_path, PAIRS) == pytest.approx(expected, abs=1e-4)
+    assert len({round(score, 3) for score in expected}) == len(PAIRS)  # it does tell them apart
+
+
+async def test_segments_are_told_unless_the_files_say_otherwise(tmp_path: Path) -> None:
+    """BERT's token types change its scores; a tokenizer whose inputs have none leaves them out."""
+    model = save_cross_encoder("bert", tmp_path)
+    told = await scores(tmp_path, PAIRS)
+    model.config.type_vocab_size = 0  # what the reference goes by
+    (tmp_path / "tokenizer_config.json").write_text('{"model_input_names": ["input_ids", "attention_mask"]}')
+    assert not PairFiles.read(tmp_path).has_segments
+    untold = await scores(tmp_path, PAIRS)
+    assert untold == pytest.approx(reference_scores(tmp_path, model, PAIRS), abs=1e-4)
+    assert np.abs(np.array(told) - untold).max() > 1e-3
+
+
+@pytest.mark.parametrize(("first", "second"), [(30, 3), (3, 30), (30, 31), (18, 60), (19, 60), (60, 18)])
+async def test_long_pairs_are_cut_as_by_transformers(first: int, second: int, tmp_path: Path) -> None:
+    """The longer text loses its end, by tokens."""
+    model = save_cross_encoder("bert", tmp_path)
+    pair = [(" ".join(f"w{10 + i % 50}" for i in range(first)), " ".join(f"w{11 + i % 50}" for i in range(second)))]
+    assert await scores(tmp_path, pair, truncates=True) == pytest.approx(
+        reference_scores(tmp_path, model, pair, 40 if first + second > 37 else None), abs=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, "sigmoid"),
+        ({"config": {"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"}}, "identity"),
+        ({"config": {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}}, "identity"),
+        ({"config": {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid"}}}, "sigmoid"),
+        ({"config_sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}, "identity"),
+    ],
+)
+def test_activation_is_what_the_files_say(files: dict[str, Any], expected: str, tmp_path: Path) -> None:
+    """In each of sentence-transformers' spellings; sigmoid where they don't say."""
+    save_cross_encoder("bert", tmp_path, **files)
+    assert PairFiles.read(tmp_path).activation == expected
+
+
+@pytest.mark.parametrize(
+    ("num_labels", "files", "words"),
+    [
+        (3, {}, "a classifier of 3 labels can't be served; a cross-encoder has one"),
+        (1, {"config": {"sentence_transformers": {"activation_fn": "torch.nn.Tanh"}}}, "sigmoid|not torch.nn.Tanh"),
+        (1, {"config": {"quantization_config": {"quant_method": "gptq"}}}, "quantised weights can't be served"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(num_labels: int, files: dict[str, Any], words: str, tmp_path: Path) -> None:
+    """The error names the file and what is wrong with it."""
+    save_cross_encoder("bert", tmp_path, num_labels=num_labels, **files)
+    with pytest.raises(ModelLoadError, match=words):
+        build_cross_encoder(tmp_path, THREAD, device="cpu")
+
+
+def test_length_is_what_tokenizer_and_positions_allow(tmp_path: Path) -> None:
+    """The shorter of the two; what stands for no limit is none."""
+    save_cross_encoder("bert", tmp_path, tokenizer_config={"model_max_length": 16})
+    assert build_cross_encoder(tmp_path, THREAD, device="cpu").info.max_model_len == 16
+    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 1000000000000000019884624838656}')
+    assert build_cross_encoder(tmp_path, THREAD, device="cpu").info.max_model_len == 40
+
+
+def test_a_folder_is_of_one_kind(tmp_path: Path) -> None:
+    """Vectors where modules.json pools, scores where there is a classifier, neither for others."""
+    save_encoder("bert", tmp_path / "vectors")
+    save_cross_encoder("bert", tmp_path / "scores")
+    save_cross_encoder("bert", tmp_path / "both", modules={})
+    (tmp_path / "both/modules.json").write_text(str(modules("Transformer", "Pooling")).replace("'", '"'))
+    kinds = {
+        each: (is_encoder(tmp_path / each), is_cross_encoder(tmp_path / each)) for each in ("vectors", "scores", "both")
+    }
+    assert kinds == {"vectors": (True, False), "scores": (False, True), "both": (True, False)}
+    assert not is_cross_encoder(tmp_path / "nowhere")
