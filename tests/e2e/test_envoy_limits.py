@@ -2,7 +2,7 @@
 
 import contextlib
 import socket
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import grpc
@@ -96,6 +96,47 @@ def test_idle_connections_are_closed(stack: Stack) -> None:
     with door_with(stack, change) as door, connections(door, 20) as opened, connections(door, 1) as (refused,):
         assert is_closed(refused)
         assert all(is_closed(each) for each in opened)
+        serves(door)
+
+
+def test_streams_of_a_connection_are_limited(stack: Stack) -> None:
+    """A call beyond what one connection may have waits until another has ended."""
+
+    def change(config: dict[str, Any]) -> None:
+        connection_manager(config)["http2_protocol_options"]["max_concurrent_streams"] = 5
+
+    with door_with(stack, change) as door, grpc.insecure_channel(door.target) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        calls = [stub.Watch(health_pb2.HealthCheckRequest(), timeout=60) for _ in range(5)]
+        assert {next(call).status for call in calls} == {health_pb2.HealthCheckResponse.SERVING}
+        one_more = stub.Watch(health_pb2.HealthCheckRequest(), timeout=60)
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(next, one_more)
+            assert not wait([answer], timeout=1).done
+            assert door.stat("http.front_door.downstream_rq_active") == 5
+            calls.pop().cancel()
+            assert answer.result(timeout=30).status == health_pb2.HealthCheckResponse.SERVING
+        for call in (*calls, one_more):
+            call.cancel()
+
+
+def test_a_forgotten_call_ends(stack: Stack) -> None:
+    """A gRPC call that nobody ends is reset when it has taken as long as one may; others go on."""
+
+    def change(config: dict[str, Any]) -> None:
+        routes = connection_manager(config)["route_config"]["virtual_hosts"][0]["routes"]
+        limits = [route["route"]["max_stream_duration"] for route in routes if "max_stream_duration" in route["route"]]
+        assert limits == [{"max_stream_duration": "3600s"}]
+        limits[0]["max_stream_duration"] = "1s"
+
+    with door_with(stack, change) as door, grpc.insecure_channel(door.target) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        call = stub.Watch(health_pb2.HealthCheckRequest())
+        assert next(call).status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(grpc.RpcError):
+            next(call)
+        assert door.stat("http.front_door.downstream_rq_max_duration_reached") == 1
+        assert door.stat("cluster.service.upstream_rq_active") == 0
         serves(door)
 
 

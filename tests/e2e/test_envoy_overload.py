@@ -60,6 +60,14 @@ def test_a_full_heap_shortens_idle_times(stack: Stack) -> None:
             assert is_closed(connection)
 
 
+def test_a_full_heap_gives_memory_back(stack: Stack) -> None:
+    """What Envoy's allocator holds and nothing uses goes back to the machine, again and again."""
+    with door_with(stack, only("shrink_heap")) as door:
+        door.until(lambda: door.stat("overload.envoy.overload_actions.shrink_heap.active") == 1)
+        door.until(lambda: door.stat("overload.envoy.overload_actions.shrink_heap.shrink_count") > 0)
+        serves(door)
+
+
 def test_a_full_heap_resets_the_largest_streams(stack: Stack, tmp_path: Path) -> None:
     """A caller for whom Envoy has to hold 20 MiB loses its stream where the heap has no room; others don't."""
     pressure = "overload.envoy.resource_monitors.fixed_heap.pressure"
