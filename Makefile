@@ -8,7 +8,7 @@ MINUTES ?= 30
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
-	@tools/install.sh run && { tools/install.sh native || true; } && exec $(PY) tools/run.py $(if $(TLS),--tls=$(TLS))
+	@tools/install.sh run && { tools/install.sh native || true; } && exec $(PY) -m runner $(if $(TLS),--tls=$(TLS))
 test:  ## run all tests
 	@tools/install.sh dev native npm validate clients browser redis && $(PY) -m pytest
 test-fast:  ## run the tests that need neither npm nor a browser nor the whole product, in about a minute

@@ -1,6 +1,6 @@
 """Starts the product as `make run` does, and prints how long each part takes and the memory that it holds when idle.
 
-Usage: .venv/bin/python -m bench.start [--rounds 5] [--model NAME=FOLDER] [-- OPTIONS OF tools/run.py]
+Usage: .venv/bin/python -m bench.start [--rounds 5] [--model NAME=FOLDER] [-- OPTIONS OF THE RUNNER]
 
 Seconds are from the command to: the service listens, each model is ready (its log says so), the service serves, the
 gateway's /readyz answers, an answer came through Envoy. Memory is that of each process two seconds later, without
@@ -43,7 +43,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Run:
-    """One run of tools/run.py, and when what happened, in seconds after the command."""
+    """One run of the runner, and when what happened, in seconds after the command."""
 
     def __init__(self, options: list[str], model: str) -> None:
         self.ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
@@ -55,7 +55,7 @@ class Run:
         flags.append(f"--endpoints-file={self._folder.name}/endpoints.json")
         self._began = time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "tools/run.py", *flags, *options],
+            [sys.executable, "-m", "runner", *flags, *options],
             cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read)
@@ -132,7 +132,7 @@ def memory(pid: int) -> tuple[str, float, float, float]:
     rollup = dict(line.split(":") for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
     share, resident = (int(rollup[key].split()[0]) * 1024 / MIB for key in ("Pss", "Rss"))
     times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    known = {"service": "service", "gateway": "gateway", "tools/run.py": "runner", "-c": "envoy"}
+    known = {"service": "service", "gateway": "gateway", "runner": "runner", "-c": "envoy"}
     name = next((known[part] for part in command[1:3] if part in known), "process")
     return name, share, resident, sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
 
@@ -142,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", help="NAME=FOLDER instead of the bundled models")
-    parser.add_argument("options", nargs="*", help="more of tools/run.py's")
+    parser.add_argument("options", nargs="*", help="more of the runner's")
     options = parser.parse_args()
     model = [f"--model={options.model}"] if options.model else []
     seconds: dict[str, list[float]] = {}

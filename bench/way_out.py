@@ -152,7 +152,7 @@ def running(tree: Path, folder: Path) -> Iterator[Product]:
     flags = [f"--{name}-port={port}" for name, port in ports.items()]
     log = (folder.parent / "way_out.log").open("w+")
     process = subprocess.Popen(
-        [sys.executable, "tools/run.py", *flags, f"--model=bench={folder}"], cwd=tree, stdout=log, stderr=log,
+        [sys.executable, "-m", "runner", *flags, f"--model=bench={folder}"], cwd=tree, stdout=log, stderr=log,
         start_new_session=True, env=os.environ | {"PYTHONPATH": f"{tree}:{tree / 'generated'}"},
     )  # fmt: skip
     try:

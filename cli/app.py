@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cli import certs, keys
+from cli import certs, keys, serve
 
 APP = typer.Typer(
     name="sluice",
@@ -14,6 +14,7 @@ APP = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+serve.add_to(APP)
 APP.add_typer(certs.APP, name="certs")
 APP.add_typer(keys.APP, name="keys")
 

@@ -26,6 +26,8 @@ RUNNER = frozenset(
         "SLUICE_SERVICE_PORT",
         "SLUICE_SERVICE_METRICS_PORT",
         "SLUICE_MODEL",
+        "SLUICE_MODELS",
+        "SLUICE_CONFIG",
         "SLUICE_ENDPOINTS_FILE",
         "SLUICE_KEYS_FILE",
         "SLUICE_ALLOW_ANONYMOUS",

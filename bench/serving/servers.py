@@ -65,7 +65,7 @@ def _sluice(folder: Path, _streams: int, settings: dict[str, str]) -> Command:
     """This server as `make run` starts it."""
     ports = {name: free_port() for name in ("envoy", "envoy-admin", "gateway", "service", "service-metrics")}
     flags = [f"--{name}-port={port}" for name, port in ports.items()]
-    command = [sys.executable, "tools/run.py", *flags, f"--model=bench={folder}"]
+    command = [sys.executable, "-m", "runner", *flags, f"--model=bench={folder}"]
     environment = {f"SLUICE_SERVICE_{key.upper().replace('.', '__')}": value for key, value in settings.items()}
     return Command(command, ports["envoy"], "/readyz", "bench", {}, environment)
 

@@ -15,8 +15,8 @@ from typing import Any, Self
 import httpx
 import yaml
 
+from runner.envoy_config import Addresses, connection_manager, envoy_config
 from tests.e2e.stack import free_ports
-from tools.envoy_config import Addresses, connection_manager, envoy_config
 
 TIMEOUT_S = 20
 

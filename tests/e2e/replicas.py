@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import yaml
 
+from runner.envoy_config import Addresses, envoy_config
 from tests.e2e.stack import ROOT, free_ports
-from tools.envoy_config import Addresses, envoy_config
 
 NAMES = ("service-1", "service-2", "gateway-1", "gateway-2")
 
@@ -42,7 +42,7 @@ class Replicas:
         path.write_text(yaml.safe_dump(self._envoy_config()))
         envoy = [str(Path(sys.executable).with_name("envoy")), "-c", str(path), "--concurrency", "1", "-l", "error"]
         admin = f"127.0.0.1:{self._ports['admin']}"
-        door = [sys.executable, "tools/front_door.py", admin, "--", *envoy, "--disable-hot-restart"]
+        door = [sys.executable, "-m", "runner.front_door", admin, "--", *envoy, "--disable-hot-restart"]
         self._run("envoy", door)
         for name in NAMES:
             self.until_healthy(name)

@@ -56,7 +56,7 @@ def is_running(pid: int) -> bool:
 
 
 class Stack:
-    """One run of tools/run.py. Its output is collected line by line.
+    """One run of the runner. Its output is collected line by line.
 
     Endpoints are kept in `endpoints_file`, for this run only if none is given.
     """
@@ -75,7 +75,7 @@ class Stack:
         flags = [f"--{name.replace('_', '-')}-port={port}" for name, port in self.ports.items()]
         flags.append(f"--endpoints-file={self.endpoints_file}")
         self.process = subprocess.Popen(
-            [sys.executable, "tools/run.py", *flags, *options],
+            [sys.executable, "-m", "runner", *flags, *options],
             cwd=ROOT,
             env={**os.environ, **(environment or {})},
             stdout=subprocess.PIPE,
@@ -125,7 +125,7 @@ class Stack:
 
     def children(self) -> dict[str, int]:
         """Name to process id of the runner's children, in start order: service, gateway, and Envoy's keeper."""
-        names = {"service": "service", "gateway": "gateway", "front_door.py": "envoy"}
+        names = {"service": "service", "gateway": "gateway", "runner.front_door": "envoy"}
         return {
             names[Path(word).name]: pid
             for pid in child_pids(self.process.pid)

@@ -10,10 +10,10 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from runner.envoy_config import connection_manager
 from tests.e2e.crowd import SlowUpstream, connections, door_with, full_backlog, health, is_closed, serves
 from tests.e2e.door import Door, http_filter
 from tests.e2e.stack import Stack, free_ports
-from tools.envoy_config import connection_manager
 
 HALF_REST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{"
 HALF_GRPC = (

@@ -172,7 +172,7 @@ def test_nobody_reads_the_log_and_the_collector_hangs(tmp_path: Path) -> None:
         flags.append(f"--otlp-endpoint=http://127.0.0.1:{collector.getsockname()[1]}")
         flags.append(f"--endpoints-file={tmp_path / 'endpoints.json'}")
         with subprocess.Popen(
-            [sys.executable, "tools/run.py", *flags], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            [sys.executable, "-m", "runner", *flags], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         ) as run:
             try:
                 until(lambda: is_ready(door))

@@ -15,11 +15,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from sluice.v1 import model_pb2, model_pb2_grpc
 
-from cli.certs import make_certificates
+from runner.certificates import make_certificates
+from runner.development_tls import DevelopmentTls
+from runner.envoy_tls import EnvoyTls
 from tests.e2e.door import Door
 from tests.e2e.stack import Stack, free_ports
-from tools.development_tls import DevelopmentTls
-from tools.envoy_tls import EnvoyTls
 
 NAMES = ["localhost", "127.0.0.1"]
 LONG = {"model": "sluice-demo", "stream": True, "max_tokens": 400, "messages": [{"role": "user", "content": "Hi!"}]}

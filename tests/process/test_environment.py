@@ -9,8 +9,8 @@ from gateway.config import Settings as GatewaySettings
 from process.environment import PREFIXES, RUNNER
 from process.names import paths
 from process.settings import ProcessSettings, read_settings
+from runner.settings import Settings as RunnerSettings
 from service.config import Settings as ServiceSettings
-from tools.run_settings import Settings as RunnerSettings
 
 PROCESSES = (ServiceSettings, GatewaySettings)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from cli.certs import make_certificates
 from process.tls import TargetTlsSettings, TlsError, TlsSettings, server_files, target_files
+from runner.certificates import make_certificates
 
 
 @pytest.fixture

@@ -8,9 +8,11 @@ from typing import Any
 
 import yaml
 
-from tools.envoy_tls import EnvoyTls
+from runner.envoy_tls import EnvoyTls
 
-FILE = Path(__file__).resolve().parent.parent / "envoy" / "envoy.yaml"
+_HERE = Path(__file__).resolve().parent
+# In a wheel it is the package's own; beside the sources it is one folder up.
+FILE = next(path for path in (_HERE / "envoy" / "envoy.yaml", _HERE.parent / "envoy" / "envoy.yaml") if path.is_file())
 
 
 class AddressError(ValueError):

@@ -7,31 +7,24 @@ ends the run with a one-line error and a non-zero exit code; a process that exit
 times in ten minutes. Every setting is a flag or an environment variable, `SLUICE_` and the flag's name.
 """
 
-import signal
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before anything has started needs no traceback
+from __future__ import annotations
 
 import asyncio
-import json
-import os
+import signal
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # to be run by its path, too
-
 import yaml
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 
 from process.lines import Lines
-from tools.children import Children, DiedTooOften
-from tools.envoy_config import AddressError, envoy_config
-from tools.run_settings import RunError, Settings, check, commands
+from runner.children import Children, DiedTooOften
+from runner.envoy_config import AddressError, envoy_config
+from runner.settings import ROOT, RunError, Settings, check, commands
 
 READY_TIMEOUT_S = 300  # a large model loads from a slow disk
 STOP_TIMEOUT_S = 60  # longer than any process's own draining
@@ -42,56 +35,6 @@ def write_envoy_config(settings: Settings, folder: Path) -> Path:
     path = folder / "envoy.yaml"
     path.write_text(yaml.safe_dump(envoy_config(settings.addresses(folder))))
     return path
-
-
-async def until_ready(settings: Settings) -> None:
-    """Return when Envoy serves REST and gRPC: /readyz answers 200 and gRPC's health check SERVING."""
-    # Imported late, so that the processes start before.
-    import grpc  # noqa: PLC0415
-    from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: PLC0415
-
-    envoy, tls = f"{settings.host}:{settings.envoy_port}", settings.development_tls()
-    scheme, context = ("http", None) if tls is None else ("https", tls.caller_context())
-
-    def connect() -> grpc.Channel:
-        if tls is None:
-            return grpc.insecure_channel(envoy)
-        return grpc.secure_channel(envoy, grpc.ssl_channel_credentials(*tls.caller_pems()))
-
-    def ready() -> bool:
-        url = f"{scheme}://{envoy}/readyz"
-        try:
-            with urllib.request.urlopen(url, timeout=2, context=context), connect() as channel:  # noqa: S310 ours
-                health: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
-                answer = health.Check(health_pb2.HealthCheckRequest(), timeout=2)
-                return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
-        except (OSError, grpc.RpcError):  # urllib's errors are OSErrors
-            return False
-
-    while not await asyncio.to_thread(ready):  # noqa: ASYNC110 another process becomes ready, which sends no event
-        await asyncio.sleep(0.1)
-
-
-def greeting(settings: Settings) -> str:
-    """The addresses, and a first request to try."""
-    tls, name = settings.development_tls(), next(iter(settings.model), "sluice-demo")
-    scheme, flags = ("http", "") if tls is None else ("https", tls.curl_flags())
-    base = f"{scheme}://{settings.host}:{settings.envoy_port}"
-    key = "" if settings.keys_file is None else " -H 'authorization: Bearer YOUR-KEY'"
-    body = json.dumps({"model": name, "stream": True, "messages": [{"role": "user", "content": "Hello! Who are you?"}]})
-    return f"""
-sluice is ready.
-  Envoy           {base}   send requests here: REST, SSE, gRPC, gRPC-web
-  API reference   {base}/docs
-  gateway         {scheme}://{settings.host}:{settings.gateway_port}   REST, SSE; metrics at /metrics
-  service         {settings.host}:{settings.service_port}   gRPC; metrics at http://{settings.host}:{settings.service_metrics_port}/metrics
-  Envoy admin     http://127.0.0.1:{settings.envoy_admin_port}
-
-Try:
-  curl -N{flags} {base}/v1/chat/completions -H 'content-type: application/json'{key} -d '{body}'
-
-Ctrl-C stops everything.
-"""
 
 
 class Stop:
@@ -145,12 +88,17 @@ async def run(settings: Settings) -> None:
         try:
             for name, command in commands(settings, envoy_yaml).items():
                 children.start(name, command)
+            # Only now, so that the processes load while this one does.
+            from runner.greeting import greeting  # noqa: PLC0415
+            from runner.readiness import FrontAddress, models_of, until_ready  # noqa: PLC0415
+
+            front = FrontAddress.of(settings)
             try:
-                ready = await asyncio.wait_for(stop.unless(until_ready(settings), exit_of_any()), READY_TIMEOUT_S)
+                ready = await asyncio.wait_for(stop.unless(until_ready(front), exit_of_any()), READY_TIMEOUT_S)
             except TimeoutError as error:
                 raise RunError(f"not ready after {READY_TIMEOUT_S} s; the logs are above") from error
             if ready:
-                lines.write(greeting(settings))
+                lines.write(greeting(settings, await asyncio.to_thread(models_of, front)))
                 await stop.unless(children.keep())
         finally:
             # Who is behind Envoy gets no new requests once that has ended, and has nobody to tell of its leaving.
@@ -163,7 +111,10 @@ def main() -> int:
         settings = Settings()
     except ValidationError as error:
         for problem in error.errors():
-            complain(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}")
+            complain(": ".join(filter(None, (".".join(map(str, problem["loc"])), problem["msg"]))))
+        return 2
+    except SettingsError as error:
+        complain(str(error))
         return 2
     try:
         asyncio.run(run(settings))
@@ -176,8 +127,3 @@ def main() -> int:
 def complain(text: str) -> None:
     """One line on standard error, if anybody reads it."""
     Lines(sys.stderr.fileno(), str).write(f"run: {text}")
-
-
-if __name__ == "__main__":
-    os.chdir(ROOT)
-    sys.exit(main())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tools.lifeline import dying_with_parent
+from runner.lifeline import dying_with_parent
 
 _MAX_LINE = 1 << 20  # bytes of a log line
 

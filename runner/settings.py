@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, AliasChoices, Field, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import AfterValidator, AliasChoices, Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, CliPositionalArg, NoDecode, SettingsConfigDict
 
-from tools.development_tls import DevelopmentTls
-from tools.envoy_config import Addresses
-from tools.envoy_tls import EnvoyTls
+from runner.development_tls import DevelopmentTls
+from runner.envoy_config import Addresses
+from runner.envoy_tls import EnvoyTls
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent  # where the processes' packages are
+
+
+def state_folder() -> Path:
+    """Where a run keeps what outlives it: beside the sources, or, when installed, in the user's folder for state."""
+    if (ROOT / "pyproject.toml").is_file():
+        return ROOT / ".cache"
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sluice"
+
+
+def is_hub_id(source: str) -> bool:
+    """Whether it may be a model on the hub, ORG/MODEL, and is no folder here."""
+    return source.count("/") == 1 and not source.endswith("/") and source[0] not in "./~" and not Path(source).exists()
 
 
 def _origin(text: str) -> str:
@@ -39,25 +52,28 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="SLUICE_",
         cli_parse_args=True,
-        cli_prog_name="run",
+        cli_prog_name="sluice serve",
         cli_kebab_case=True,
         cli_implicit_flags=True,
         extra="ignore",
     )
 
+    models: CliPositionalArg[list[str]] = Field(
+        [],
+        description="models to serve, each a folder, ORG/MODEL (a hub id), or one of these after NAME=; "
+        "without any, the bundled ones",
+    )
     host: str = Field("127.0.0.1", description="address that all three processes listen on")
     envoy_port: int = Field(8080, ge=1, le=65535, description="Envoy's port: REST, gRPC and gRPC-web")
     envoy_admin_port: int = Field(9901, ge=1, le=65535, description="port of Envoy's admin interface")
     gateway_port: int = Field(8000, ge=1, le=65535, description="the gateway's port: REST and /metrics")
     service_port: int = Field(50051, ge=1, le=65535, description="the service's gRPC port")
     service_metrics_port: int = Field(9464, ge=1, le=65535, description="port of the service's /metrics")
-    model: dict[str, str] = Field(
-        default={},
-        description="a model to serve, NAME=FOLDER or NAME=ORG/MODEL (a hub id); repeat it for more models; "
-        "without it, the bundled ones",
-    )
+    config: Path | None = Field(None, description="YAML or TOML file with settings of the service")
+    model: list[str] = Field([], description="the same as an option, which may come several times")
     endpoints_file: Path = Field(
-        ROOT / ".cache" / "endpoints.json", description="file that stores the endpoints created through the API"
+        default_factory=lambda: state_folder() / "endpoints.json",
+        description="file that stores the endpoints created through the API",
     )
     keys_file: Path | None = Field(
         None, description="file of the keys that callers need, as `sluice keys` writes it; without it, nobody needs one"
@@ -86,13 +102,30 @@ class Settings(BaseSettings):
         "off", description="TLS of all connections, with certificates for development; mutual: callers need one, too"
     )
     certs_folder: Path = Field(
-        ROOT / ".cache" / "certs", description="folder of these certificates, made anew at a start"
+        default_factory=lambda: state_folder() / "certs",
+        description="folder of these certificates, made anew at a start",
     )
 
     @field_validator("cors_origins", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [each.strip() for each in value.split(",") if each.strip()] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _has_names(self) -> Self:
+        self.served()
+        return self
+
+    def served(self) -> dict[str, str]:
+        """What is given as models, folder or hub id by name. Raises ValueError for two of one name."""
+        found: dict[str, str] = {}
+        for given in (*self.models, *self.model):
+            name, _, source = given.rpartition("=")
+            source = source.removesuffix("/") if is_hub_id(source) else str(Path(source).expanduser().resolve())
+            name = name or source.rpartition("/")[2]
+            if found.setdefault(name, source) != source:
+                raise ValueError(f"{found[name]} and {source} are both called {name}; name one, as in NAME={source}")
+        return found
 
     def development_tls(self) -> DevelopmentTls | None:
         """The run's certificates; None without TLS."""
@@ -126,9 +159,8 @@ def check(settings: Settings) -> None:
                     f"cannot listen on {settings.host}:{port} ({error.strerror}); "
                     f"choose another {name} with --{name.replace('_', '-')} or SLUICE_{name.upper()}"
                 ) from error
-    for name, model in settings.model.items():
-        may_be_hub_id = model.count("/") == 1 and model[0] not in "./~" and not Path(model).exists()
-        if not may_be_hub_id and not Path(model, "config.json").is_file():
+    for name, model in settings.served().items():
+        if not is_hub_id(model) and not Path(model, "config.json").is_file():
             raise RunError(
                 f"model {name}: {model} has no config.json; expected a model's folder or a hub id, ORG/MODEL"
             )
@@ -148,7 +180,9 @@ def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
     service = [sys.executable, "-m", "service", "--host", settings.host, "--port", str(settings.service_port)]
     service += ["--metrics-port", str(settings.service_metrics_port)]
     service += ["--endpoints-file", str(settings.endpoints_file.resolve())]
-    for name, model in settings.model.items():
+    if settings.config is not None:
+        service += ["--config", str(settings.config.resolve())]
+    for name, model in settings.served().items():
         service += ["--model", f"{name}={model}"]
     gateway = [sys.executable, "-m", "gateway", "--host", settings.host, "--port", str(settings.gateway_port)]
     gateway += ["--target", f"{settings.host}:{settings.service_port}"]
@@ -165,7 +199,7 @@ def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
     if (tls := settings.development_tls()) is not None:
         service += tls.service_flags()
         gateway += tls.gateway_flags()
-    envoy = [sys.executable, str(ROOT / "tools" / "front_door.py"), f"127.0.0.1:{settings.envoy_admin_port}"]
+    envoy = [sys.executable, "-m", "runner.front_door", f"127.0.0.1:{settings.envoy_admin_port}"]
     envoy += ["--drain-time-s", str(settings.drain_time_s), "--drain-timeout-s", str(settings.drain_timeout_s), "--"]
     envoy += [str(Path(sys.executable).with_name("envoy")), "-c", str(envoy_yaml)]
     envoy += ["--concurrency", "1", "--disable-hot-restart", "-l", "warning"]

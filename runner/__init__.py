@@ -1,0 +1,1 @@
+"""Runs the whole product on one machine: `sluice serve`, `python -m runner`."""

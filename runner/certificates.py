@@ -1,0 +1,107 @@
+"""Certificates for development, by an authority of one's own, whose key lies beside them."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+Key: TypeAlias = ec.EllipticCurvePrivateKey
+
+MAX_DAYS: Final = 3650
+_LEAVES = {"server": ExtendedKeyUsageOID.SERVER_AUTH, "client": ExtendedKeyUsageOID.CLIENT_AUTH}
+
+
+def make_certificates(folder: Path, names: Sequence[str], days: int) -> list[Path]:
+    """Write the files, each whole or not at all, and return their paths. Raises OSError, ValueError for bad keys."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    authority, authority_key = _authority(folder)
+    alternatives = [_alternative(each) for each in names]
+    for leaf, usage in _LEAVES.items():
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = (
+            _builder(f"sluice development {leaf}", key, days)
+            .issuer_name(authority.subject)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(_authority_id(authority_key), critical=False)
+        )
+        if leaf == "server":
+            builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        _write(folder, leaf, builder.sign(authority_key, hashes.SHA256()), key)
+    return [folder / f"{each}{end}" for each in ("ca", *_LEAVES) for end in (".pem", "-key.pem")]
+
+
+def _authority(folder: Path) -> tuple[x509.Certificate, Key]:
+    """The folder's, made if there is none."""
+    certificate_file, key_file = folder / "ca.pem", folder / "ca-key.pem"
+    if certificate_file.exists() and key_file.exists():
+        key = serialization.load_pem_private_key(key_file.read_bytes(), None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise ValueError("ca-key.pem is not a key that this command made")
+        return x509.load_pem_x509_certificate(certificate_file.read_bytes()), key
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _builder("sluice development authority", key, MAX_DAYS)
+    certificate = (
+        builder.issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sluice development authority")]))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_KEY_CERT_SIGN, critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    _write(folder, "ca", certificate, key)
+    return certificate, key
+
+
+_KEY_CERT_SIGN = x509.KeyUsage(
+    digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
+    key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+)  # fmt: skip
+
+
+def _builder(common_name: str, key: Key, days: int) -> x509.CertificateBuilder:
+    """All that an authority's certificate and a leaf have in common."""
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)]))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))  # for clocks that are a little late
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _authority_id(key: Key) -> x509.AuthorityKeyIdentifier:
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _write(folder: Path, name: str, certificate: x509.Certificate, key: Key) -> None:
+    """The key first: who watches the certificate finds its key when it changes."""
+    plain = serialization.NoEncryption()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    _replace(folder / f"{name}-key.pem", pem, 0o600)
+    _replace(folder / f"{name}.pem", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
+    partial = path.with_name(f".{path.name}.new")
+    partial.unlink(missing_ok=True)
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+    partial.replace(path)

@@ -1,0 +1,54 @@
+"""What a run says when it serves: the addresses, and a first request that fits what is served."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sluice.v1 import model_pb2
+
+from runner.settings import Settings
+
+_QUESTION: Final = "Hello! Who are you?"
+_REQUESTS: Final[dict[int, tuple[str, dict[str, Any]]]] = {  # by task: the path, and the body without its model
+    model_pb2.TASK_CHAT: ("chat/completions", {"stream": True, "messages": [{"role": "user", "content": _QUESTION}]}),
+    model_pb2.TASK_COMPLETION: ("completions", {"stream": True, "max_tokens": 64, "prompt": "Once upon a time"}),
+    model_pb2.TASK_EMBEDDING: ("embeddings", {"input": [_QUESTION]}),
+}
+
+
+def greeting(settings: Settings, models: Sequence[model_pb2.Model]) -> str:
+    """The text. `models` is empty where only who has a key may know them: then the request is a chat."""
+    tls = settings.development_tls()
+    scheme, flags = ("http", "") if tls is None else ("https", tls.curl_flags())
+    base = f"{scheme}://{settings.host}:{settings.envoy_port}"
+    names = ", ".join(model.name for model in models) or ", ".join(settings.served()) or "the bundled ones"
+    return f"""
+sluice is ready.
+  models          {names}
+  Envoy           {base}   send requests here: REST, SSE, gRPC, gRPC-web
+  API reference   {base}/docs
+  gateway         {scheme}://{settings.host}:{settings.gateway_port}   REST, SSE; metrics at /metrics
+  service         {settings.host}:{settings.service_port}   gRPC; metrics at http://{settings.host}:{settings.service_metrics_port}/metrics
+  Envoy admin     http://127.0.0.1:{settings.envoy_admin_port}
+
+Try:
+  {_request(settings, models, base, flags)}
+
+Ctrl-C stops everything.
+"""
+
+
+def _request(settings: Settings, models: Sequence[model_pb2.Model], base: str, flags: str) -> str:
+    name, task = next(iter(settings.served()), "sluice-demo"), int(model_pb2.TASK_CHAT)
+    for model in models:
+        if fit := next((each for each in _REQUESTS if each in model.tasks), None):
+            name, task = model.name, fit
+            break
+    path, body = _REQUESTS[task]
+    key = "" if settings.keys_file is None else " -H 'authorization: Bearer YOUR-KEY'"
+    return (
+        f"curl -N{flags} {base}/v1/{path} -H 'content-type: application/json'{key} "
+        f"-d '{json.dumps({'model': name, **body})}'"
+    )
