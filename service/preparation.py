@@ -110,7 +110,7 @@ class Preparation:
                 priority=asked.priority,
                 cache_group=cache_group(caller),
                 cache_salt=asked.cache_salt,
-                skip_special_tokens=not prompt.shows_special_tokens,
+                skip_special_tokens=asked.skip_special_tokens and not prompt.shows_special_tokens,
                 truncates_at_deadline=asked.truncates,
                 prompt_field=asked.prompts[index].field,
             )
@@ -120,11 +120,11 @@ class Preparation:
         texts = [prompt.text for prompt in encoded] if asked.wants_prompt_texts else ()
         return PreparedAnswer(requests, [prompt.form for prompt in encoded], sampling, roomiest.stopping, texts)
 
-    async def count(self, conversation: Conversation, deadline: float | None = None) -> int:
-        """How many tokens a conversation's prompt has, though they be too many. Raises as `prepare` does."""
+    async def tokens(self, conversation: Conversation, deadline: float | None = None) -> Sequence[int]:
+        """The tokens of a conversation's prompt, though they be too many. Raises as `prepare` does."""
         chat = self._chat_for(conversation)
         prompt = await self._render(lambda: chat.render(conversation), conversation, deadline)
-        return len(prompt.token_ids)
+        return prompt.token_ids
 
     async def _encode(self, asked: AnswerRequest, room: PromptRoom, deadline: float | None) -> list[_EncodedPrompt]:
         """All prompts, in their order: the raw ones in one piece of work, each conversation in one."""

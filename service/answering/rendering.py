@@ -107,5 +107,5 @@ def _started(model: ServedGenerator, prepared: PreparedAnswer, identity: StreamI
         n=prepared.requests[0].n,
         num_prompts=len(prepared.requests),
         prompt_texts=prepared.prompt_texts,
-        num_prompt_tokens=sum(len(request.prompt_token_ids) for request in prepared.requests),
+        prompt_token_ids=[request.prompt_token_ids for request in prepared.requests],
     )

@@ -6,17 +6,18 @@ import json
 from typing import Any
 
 import llguidance
+from llguidance.gbnf_to_lark import gbnf_to_lark, is_lark_syntax
 
 from service.constraints.lark import quote
 from service.constraints.schema import prepare_schema
 from service.generation.constraint import Grammar
 from service.generation.errors import InvalidRequest
 from service.generation.json_text import parse_json
-from service.generation.output_format import JsonObject, JsonSchema, OutputFormat, Regex
+from service.generation.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextGrammar
 
 
 def format_grammar(wanted: OutputFormat) -> Grammar:
-    """The grammar of an output format. Raises InvalidRequest for a schema that is no JSON."""
+    """The grammar of an output format. Raises InvalidRequest for a schema or GBNF that can't be read."""
     match wanted:
         case JsonObject(field):
             return _json_grammar({"type": "object"}, field, strict=False)
@@ -27,9 +28,24 @@ def format_grammar(wanted: OutputFormat) -> Grammar:
             return _json_grammar(schema, field, strict=strict)
         case Regex(pattern, field):
             return Grammar(f"start: /{llguidance.regex_to_lark(pattern, '')}/\n", field)
+        case TextGrammar(text, field):
+            return Grammar(_to_lark(text, field), field)
         case _:
             texts = " | ".join(quote(text) for text in wanted.texts)
             return Grammar(f"start: {texts}\n", wanted.field)
+
+
+def _to_lark(text: str, field: str) -> str:
+    """A caller's grammar as Lark; what is wrong with that, its compiler says. Raises InvalidRequest for broken GBNF."""
+    if "::=" not in text or is_lark_syntax(text):
+        return text
+    try:
+        lark: str = gbnf_to_lark(text)
+    except RecursionError as error:
+        raise InvalidRequest(field, "the grammar is nested too deeply") from error
+    except Exception as error:
+        raise InvalidRequest(field, f"not a grammar in GBNF: {error}") from error
+    return lark
 
 
 def _json_grammar(schema: Any, field: str, *, strict: bool) -> Grammar:

@@ -14,6 +14,7 @@ from service.contract.conversation import (
     to_reasoning_effort,
     to_tool_choice,
 )
+from service.contract.new_tokens import TokenTeller
 from service.contract.parameters import sampling_message, stopping_message, to_logprobs, to_sampling, to_stopping
 from service.contract.resume import to_resume
 from service.generation.answer_request import AnswerRequest
@@ -22,9 +23,11 @@ from service.generation.events import (
     ChoiceFinished,
     Completed,
     Event,
+    PromptLogprobs,
     Reasoning,
     Started,
     Text,
+    Tokens,
     ToolArguments,
     ToolCall,
     Usage,
@@ -43,6 +46,8 @@ def to_conversation(request: chat_pb2.ChatRequest) -> Conversation:
         reasoning_effort=to_reasoning_effort(request.reasoning_effort),
         reasoning_budget=request.reasoning_budget if request.HasField("reasoning_budget") else None,
         continues=request.continue_final_message,
+        opens_turn=not request.HasField("add_generation_prompt") or request.add_generation_prompt,
+        template_variables=request.chat_template_kwargs,
     )
 
 
@@ -57,6 +62,8 @@ def to_answer_request(request: chat_pb2.ChatRequest) -> AnswerRequest:
         stopping=to_stopping(request.stopping),
         n=request.n if request.HasField("n") else 1,
         logprobs=to_logprobs(request),
+        prompt_logprobs=to_logprobs(request, "prompt_logprobs"),
+        skip_special_tokens=not request.HasField("skip_special_tokens") or request.skip_special_tokens,
         output_format=to_output_format(request.output_constraint) if has_format else None,
         resume=to_resume(request),
         **serving_values(request.serving),
@@ -67,11 +74,24 @@ class ChatRenderer:
     """Renders the events of one answer, without sequence numbers."""
 
     def __init__(self, request: chat_pb2.ChatRequest) -> None:
-        """A chat's stream tells nothing of its request."""
+        self._teller = TokenTeller(request)
 
     def render(self, events: Sequence[Event]) -> list[chat_pb2.StreamChatResponse]:
         """The messages that the events of one output, or one of the others, become."""
-        return [message for event in events for message in self._render(event)]
+        messages = [message for event in events for message in self._render(event)]
+        if events and isinstance(events[0], Tokens):
+            self._add_tokens(events[0], messages)
+        return messages
+
+    def _add_tokens(self, tokens: Tokens, messages: list[chat_pb2.StreamChatResponse]) -> None:
+        """Tell the tokens of an output with its first message that is of the choice."""
+        if (told := self._teller.of_output(tokens)) is None:
+            return
+        first = next((message for message in messages if not message.HasField("prompt_logprobs")), None)
+        if first is None:
+            first = _Event(content_delta=chat_pb2.ContentDelta(choice_index=tokens.choice_index))
+            messages.append(first)
+        first.tokens.CopyFrom(told)
 
     def _render(self, event: Event) -> Iterator[chat_pb2.StreamChatResponse]:
         match event:
@@ -96,10 +116,18 @@ class ChatRenderer:
                 )
             case ChoiceFinished():
                 yield _Event(choice_finished=choice_finished(event))
+            case PromptLogprobs(_, logprobs):
+                yield _Event(prompt_logprobs=chat_pb2.PromptLogprobs(logprobs=logprob_messages(logprobs)))
+            case Usage() | Completed() | Started():
+                yield self._frame(event)
+
+    def _frame(self, event: Usage | Completed | Started) -> chat_pb2.StreamChatResponse:
+        """What belongs to no choice."""
+        match event:
             case Usage():
-                yield _Event(usage=usage_message(event))
+                return _Event(usage=usage_message(event))
             case Completed():
-                yield _Event(completed=chat_pb2.ChatCompleted())
+                return _Event(completed=chat_pb2.ChatCompleted())
             case Started():
                 started = chat_pb2.ChatStarted(
                     id=event.id,
@@ -110,7 +138,9 @@ class ChatRenderer:
                     stopping=stopping_message(event.stopping),
                     prompt_tokens=event.num_prompt_tokens,
                 )
-                yield _Event(started=started)
+                for token_ids in self._teller.of_prompts(event):
+                    started.prompt_token_ids.extend(token_ids)
+                return _Event(started=started)
 
 
 def choice_finished(event: ChoiceFinished) -> chat_pb2.ChoiceFinished:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from sluice.v1 import chat_pb2, content_pb2
 
+from service.contract.new_tokens import choice_index
+
 
 class ChatFold:
     """Takes a stream's events one by one; `response` is the answer so far."""
@@ -19,12 +21,17 @@ class ChatFold:
 
     def add(self, event: chat_pb2.StreamChatResponse) -> None:
         """Take the next event."""
+        if event.HasField("tokens"):
+            self._choice(choice_index(event)).token_ids.extend(event.tokens.ids)
         match event.WhichOneof("event"):
             case "started":
                 started, response = event.started, self.response
                 response.id, response.model = started.id, started.model
                 response.created.CopyFrom(started.created)
                 response.system_fingerprint = started.system_fingerprint
+                response.prompt_token_ids.extend(started.prompt_token_ids)
+            case "prompt_logprobs":
+                self.response.prompt_logprobs.extend(event.prompt_logprobs.logprobs)
             case "content_delta":
                 content = event.content_delta
                 self._choice(content.choice_index).logprobs.extend(content.logprobs)

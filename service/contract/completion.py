@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sluice.v1 import completion_pb2, logprobs_pb2
+from sluice.v1 import completion_pb2, logprobs_pb2, prompt_pb2
 
 from service.contract.answer import logprob_messages, serving_values, timestamp, usage_message
 from service.contract.chat import choice_finished
 from service.contract.conversation import to_output_format, to_raw_prompt
+from service.contract.new_tokens import TokenTeller
 from service.contract.parameters import sampling_message, stopping_message, to_logprobs, to_sampling, to_stopping
 from service.contract.resume import to_resume
 from service.generation.answer_request import AnswerRequest
@@ -32,7 +33,8 @@ def to_answer_request(request: completion_pb2.CompleteRequest) -> AnswerRequest:
         stopping=StopParams(max_tokens=1) if request.prompt_only else to_stopping(request.stopping),
         n=request.n if request.HasField("n") else 1,
         logprobs=logprobs,
-        prompt_logprobs=logprobs if request.echo else None,
+        prompt_logprobs=(logprobs if request.echo else None) or to_logprobs(request, "prompt_logprobs"),
+        skip_special_tokens=not request.HasField("skip_special_tokens") or request.skip_special_tokens,
         output_format=to_output_format(request.output_constraint) if has_format else None,
         wants_prompt_texts=request.echo,
         resume=to_resume(request),
@@ -59,6 +61,7 @@ class CompletionRenderer:
     def __init__(self, request: completion_pb2.CompleteRequest) -> None:
         self._suffix = request.suffix
         self._prompt_only = request.prompt_only
+        self._teller = TokenTeller(request)
         self._n = 1
         self._prompt_texts: Sequence[str] = ()
         self._prompt_logprobs: dict[int, list[logprobs_pb2.TokenLogprob]] = {}  # by the prompt's index
@@ -67,7 +70,12 @@ class CompletionRenderer:
     def render(self, events: Sequence[Event]) -> list[completion_pb2.StreamCompleteResponse]:
         """The messages that the events of one output, or one of the others, become."""
         if events and isinstance(events[0], Tokens):
-            return self._render_output(events[0].choice_index, events[1:])
+            messages = self._render_output(events[0].choice_index, events[1:])
+            if (told := self._teller.of_output(events[0])) is not None and not self._prompt_only:
+                if not messages:
+                    messages = [_Event(delta=completion_pb2.CompletionDelta(choice_index=events[0].choice_index))]
+                messages[0].tokens.CopyFrom(told)
+            return messages
         return [message for event in events for message in self._render_other(event)]
 
     def _render_output(self, choice_index: int, events: Sequence[Event]) -> list[completion_pb2.StreamCompleteResponse]:
@@ -112,6 +120,8 @@ class CompletionRenderer:
             sampling=sampling_message(event.sampling),
             stopping=stopping_message(event.stopping),
             n=event.n,
+            prompt_token_ids=[prompt_pb2.TokenIds(ids=token_ids) for token_ids in self._teller.of_prompts(event)],
+            prompt_tokens=map(len, event.prompt_token_ids),
         )
         return _Event(started=started)
 

@@ -5,7 +5,11 @@ The only way in which a CompleteResponse is made, so that an unstreamed answer c
 
 from __future__ import annotations
 
-from sluice.v1 import completion_pb2
+from collections.abc import Sequence
+
+from sluice.v1 import completion_pb2, prompt_pb2
+
+from service.contract.new_tokens import choice_index
 
 
 class CompletionFold:
@@ -14,10 +18,13 @@ class CompletionFold:
     def __init__(self) -> None:
         self.response = completion_pb2.CompleteResponse()
         self._n = 1
+        self._prompts: Sequence[prompt_pb2.TokenIds] = ()
         self._texts: dict[int, list[str]] = {}  # by choice index
 
     def add(self, event: completion_pb2.StreamCompleteResponse) -> None:
         """Take the next event."""
+        if event.HasField("tokens"):
+            self._choice(choice_index(event)).token_ids.extend(event.tokens.ids)
         match event.WhichOneof("event"):
             case "started":
                 started, response = event.started, self.response
@@ -25,6 +32,7 @@ class CompletionFold:
                 response.created.CopyFrom(started.created)
                 response.system_fingerprint = started.system_fingerprint
                 self._n = started.n
+                self._prompts = started.prompt_token_ids
             case "delta":
                 delta = event.delta
                 choice = self._choice(delta.choice_index)
@@ -44,5 +52,7 @@ class CompletionFold:
     def _choice(self, index: int) -> completion_pb2.CompletionChoice:
         choices = self.response.choices
         while len(choices) <= index:
-            choices.add(index=len(choices), prompt_index=len(choices) // self._n)
+            choice = choices.add(index=len(choices), prompt_index=len(choices) // self._n)
+            if self._prompts:
+                choice.prompt_token_ids.extend(self._prompts[choice.prompt_index].ids)
         return choices[index]

@@ -22,7 +22,7 @@ from service.generation.conversation import (
     ToolChoice,
     ToolMode,
 )
-from service.generation.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextChoice
+from service.generation.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextChoice, TextGrammar
 
 ROLES: Final = {
     content_pb2.ROLE_SYSTEM: Role.SYSTEM,
@@ -103,6 +103,8 @@ def to_output_format(constraint: sampling_pb2.OutputConstraint) -> OutputFormat:
             return JsonSchema(constraint.json_schema.schema, constraint.json_schema.strict, f"{field}.schema")
         case "regex":
             return Regex(constraint.regex, field)
+        case "grammar":
+            return TextGrammar(constraint.grammar, field)
         case _:
             return TextChoice(tuple(constraint.choice.texts), f"{field}.texts")
 

@@ -29,10 +29,10 @@ def to_stopping(message: sampling_pb2.StopParams) -> StopParams:
     return _to_values(message, StopParams)
 
 
-def to_logprobs(request: Any) -> LogprobsOptions | None:
-    """What `request.logprobs` asks for; None for nothing."""
-    given: logprobs_pb2.LogprobsOptions = request.logprobs
-    return LogprobsOptions(given.top_logprobs) if request.HasField("logprobs") else None
+def to_logprobs(request: Any, field: str = "logprobs") -> LogprobsOptions | None:
+    """What `field` of a request asks for; None for nothing."""
+    given: logprobs_pb2.LogprobsOptions = getattr(request, field)
+    return LogprobsOptions(given.top_logprobs) if request.HasField(field) else None
 
 
 def sampling_message(params: SamplingParams) -> sampling_pb2.SamplingParams:

@@ -36,17 +36,9 @@ _BETWEEN_REASONING = "\n"
 def to_answer_request(request: response_pb2.CreateResponseRequest) -> AnswerRequest:
     """What a validated request asks. Raises InvalidRequest for a system message that does not stand first."""
     has_format = request.HasField("output_constraint")
-    conversation = Conversation(
-        messages=_to_messages(request),
-        tools=to_functions(request.tools),
-        tool_choice=to_tool_choice(request.tool_choice),
-        parallel_tool_calls=not request.HasField("parallel_tool_calls") or request.parallel_tool_calls,
-        reasoning_effort=to_reasoning_effort(request.reasoning_effort),
-        field="input",
-    )
     return AnswerRequest(
         model=request.model,
-        prompts=(conversation,),
+        prompts=(to_conversation(request),),
         prompts_field="input",
         max_tokens_field="max_output_tokens",
         sampling=to_sampling(request.sampling),
@@ -55,6 +47,18 @@ def to_answer_request(request: response_pb2.CreateResponseRequest) -> AnswerRequ
         output_format=to_output_format(request.output_constraint) if has_format else None,
         resume=to_resume(request),
         **serving_values(request.serving),
+    )
+
+
+def to_conversation(request: response_pb2.CreateResponseRequest) -> Conversation:
+    """What is said and which tools are offered. Raises as `to_answer_request` does."""
+    return Conversation(
+        messages=_to_messages(request),
+        tools=to_functions(request.tools),
+        tool_choice=to_tool_choice(request.tool_choice),
+        parallel_tool_calls=not request.HasField("parallel_tool_calls") or request.parallel_tool_calls,
+        reasoning_effort=to_reasoning_effort(request.reasoning_effort),
+        field="input",
     )
 
 

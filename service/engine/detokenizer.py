@@ -15,10 +15,11 @@ from service.engine.tokenizer import Tokenizer
 class Detokenizer:
     """Turns one choice's tokens into text that may be sent at once.
 
-    `append` never returns a part of a stop string, however its characters are spread over tokens, nor a part of a
-    character. The stop string whose last character comes first wins; of two that end there, the longer. So the result
-    does not depend on how the text is cut into tokens. A stop string that is complete within the first `min_tokens`
-    tokens is text like any other. Bytes that are no UTF-8 become U+FFFD as soon as no further byte can mend them.
+    `append` never returns a part of a stop string, unless the text is to include it, however its characters are spread
+    over tokens, nor a part of a character. The stop string whose last character comes first wins; of two that end
+    there, the longer. So the result does not depend on how the text is cut into tokens. A stop string that is complete
+    within the first `min_tokens` tokens is text like any other. Bytes that are no UTF-8 become U+FFFD as soon as no
+    further byte can mend them.
     """
 
     def __init__(
@@ -28,12 +29,15 @@ class Detokenizer:
         *,
         min_tokens: int = 0,
         skip_special_tokens: bool = True,
+        includes_stop: bool = False,
     ) -> None:
+        """`includes_stop` leaves a stop string that is complete at the end of the text."""
         self.stop_sequence: str | None = None
         self.num_characters = 0  # that the tokens make, those held back or cut off included
         self._tokenizer = tokenizer
         self._stop = tuple(stop)
         self._min_tokens = min_tokens
+        self._includes_stop = includes_stop
         self._skipped_ids = tokenizer.special_token_ids if skip_special_tokens else frozenset()
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._is_between = True  # two characters: the decoder holds no bytes
@@ -43,7 +47,7 @@ class Detokenizer:
     def append(self, token_id: int) -> str:
         """Take the next token and return the text that has become safe to send.
 
-        Once `stop_sequence` is set, the text has ended before it; no token may follow.
+        Once `stop_sequence` is set, the text has ended, before it or with it; no token may follow.
         """
         self._num_tokens += 1
         if token_id in self._skipped_ids:
@@ -54,9 +58,10 @@ class Detokenizer:
             return text
         num_held = len(self._held)
         text = self._held + text
-        if self._num_tokens > self._min_tokens and (start := self._find_stop(text, num_held)) is not None:
+        if self._num_tokens > self._min_tokens and (found := self._find_stop(text, num_held)) is not None:
             self._held = ""
-            return text[:start]
+            start, end = found
+            return text[: end if self._includes_stop else start]
         self._held = self._possible_stop(text)
         return text[: len(text) - len(self._held)]
 
@@ -73,15 +78,15 @@ class Detokenizer:
         self._is_between = not self._decoder.getstate()[0]
         return text
 
-    def _find_stop(self, text: str, num_held: int) -> int | None:
-        """Where the first stop string to end in `text` after its first `num_held` characters begins."""
+    def _find_stop(self, text: str, num_held: int) -> tuple[int, int] | None:
+        """Where the first stop string to end in `text` after its first `num_held` characters begins and ends."""
         first: tuple[int, int] | None = None  # (end, start)
         for stop in self._stop:
             start = text.find(stop, max(0, num_held - len(stop) + 1))
             if start >= 0 and (first is None or (start + len(stop), start) < first):
                 first = (start + len(stop), start)
                 self.stop_sequence = stop
-        return first[1] if first else None
+        return (first[1], first[0]) if first else None
 
     def _possible_stop(self, text: str) -> str:
         """The longest end of `text` that is the beginning, but not the whole, of a stop string."""

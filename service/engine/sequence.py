@@ -120,6 +120,7 @@ class Sequence:
             stopping.stop,
             min_tokens=stopping.min_tokens,
             skip_special_tokens=request.skip_special_tokens,
+            includes_stop=stopping.include_stop_str_in_output,
         )
 
     @property
@@ -214,7 +215,7 @@ class Sequence:
         """Set the finish reason that the last token brings, and return its text without what is held back."""
         if token_id in self.end_token_ids and self.num_generated_tokens > self.request.stopping.min_tokens:
             self.finish_reason = FinishReason.END_OF_TEXT
-            return ""
+            return self._detokenizer.append(token_id) if self.request.stopping.include_stop_str_in_output else ""
         constraint_ended = self._advance_constraint(token_id)
         text = self._detokenizer.append(token_id)
         if self._detokenizer.stop_sequence is not None:

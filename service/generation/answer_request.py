@@ -19,8 +19,9 @@ class AnswerRequest:
     `model_version` the version asked for, empty for any. `prompts_field` is what the request calls all its prompts,
     `max_tokens_field` how it calls the largest number of an answer's tokens.
     `truncates` serves as much as possible of what can't be served whole: a prompt that is too long is cut, and what the
-    deadline cuts off ends with LENGTH. `wants_prompt_texts` asks for the text of each prompt. `resume` is
-    where a stream broke that is to go on; None for a new answer.
+    deadline cuts off ends with LENGTH. `skip_special_tokens` False shows control tokens in the text.
+    `wants_prompt_texts` asks for the text of each prompt. `resume` is where a stream broke that is to go on; None for a
+    new answer.
     """
 
     model: str
@@ -35,6 +36,7 @@ class AnswerRequest:
     logprobs: LogprobsOptions | None = None
     prompt_logprobs: LogprobsOptions | None = None
     output_format: OutputFormat | None = None
+    skip_special_tokens: bool = True
     priority: int = 0
     cache_salt: str = ""
     truncates: bool = False

@@ -116,9 +116,10 @@ class Conversation:
     """Messages to answer. `reasoning_effort` None leaves it to the model's chat template.
 
     `reasoning_budget` is the tokens of reasoning at most; None leaves it to the effort. `continues` lets the answer go
-    on where the last message's text ends, in place of a turn of its own. `template_field` is what in the request asks
-    for the chat template. `cuts_text` lets a truncated conversation lose the beginning of its last message's text, not
-    its oldest messages.
+    on where the last message's text ends, in place of a turn of its own; without `opens_turn` the prompt lacks what
+    begins an answer. `template_variables` is a JSON object as text, empty for none. `template_field` is what in the
+    request asks for the chat template. `cuts_text` lets a truncated conversation lose the beginning of its last
+    message's text, not its oldest messages.
     """
 
     messages: Sequence[Message]
@@ -128,6 +129,8 @@ class Conversation:
     reasoning_effort: ReasoningEffort | None = None
     reasoning_budget: int | None = None
     continues: bool = False
+    opens_turn: bool = True
+    template_variables: str = ""
     field: str = "messages"
     template_field: str = "model"
     cuts_text: bool = False

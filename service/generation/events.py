@@ -19,7 +19,7 @@ from service.generation.parameters import SamplingParams, StopParams
 class Started:
     """The request was admitted. `sampling` and `stopping` have every default filled in; `n` is choices a prompt.
 
-    `prompt_texts` has the text of each prompt, where the request wants them; `num_prompt_tokens` is of all of them.
+    `prompt_texts` has the text of each prompt, where the request wants them; `prompt_token_ids` the tokens of each.
     """
 
     id: str
@@ -32,7 +32,12 @@ class Started:
     n: int = 1
     num_prompts: int = 1
     prompt_texts: Sequence[str] = ()
-    num_prompt_tokens: int = 0
+    prompt_token_ids: Sequence[Sequence[int]] = ()
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Tokens of all prompts."""
+        return sum(map(len, self.prompt_token_ids))
 
 
 class Tokens(NamedTuple):

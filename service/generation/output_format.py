@@ -42,4 +42,12 @@ class TextChoice:
     field: str
 
 
-OutputFormat: TypeAlias = JsonObject | JsonSchema | Regex | TextChoice
+@dataclass(frozen=True, slots=True)
+class TextGrammar:
+    """A text that a context-free grammar describes: in llguidance's dialect of Lark, or in GBNF."""
+
+    text: str
+    field: str
+
+
+OutputFormat: TypeAlias = JsonObject | JsonSchema | Regex | TextChoice | TextGrammar

@@ -54,6 +54,7 @@ class StopParams:
     stop: Sequence[str] = ()
     stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
+    include_stop_str_in_output: bool = False  # what ended the text stays at its end
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ class GenerationRequest:
     `weight` that key's part of what several compete for, above 0. Among requests of one key a lower `priority` value is
     served first. Requests share cached prompts only with requests of the same `cache_group`, `cache_salt` and
     `adapter`; the name of an adapter is kept for engines that have any. `skip_special_tokens` False shows control
-    tokens in the text, for formats that write tool calls with them; the token that ends the text is never shown.
+    tokens in the text, for formats that write tool calls with them; the token that ends the text is shown only where
+    `stopping` includes it.
     `truncates_at_deadline` lets what the deadline cuts off end with LENGTH, in place of an error for all.
     `cuts` are numbers of tokens in rising order, by choice: up to the last of them, outputs go from one to the next.
     """

@@ -15,7 +15,7 @@ from service.generation.conversation import Conversation, Message
 from service.generation.errors import TemplateRefused, UnsupportedFeature
 from service.prompts.control_tokens import ControlTokens
 from service.prompts.template import ChatTemplate
-from service.prompts.template_input import template_messages, template_tools
+from service.prompts.template_input import template_messages, template_tools, template_variables
 from service.prompts.truncation import PromptRoom, fit_last_text, fit_messages
 
 _LEFT_OUT = 4  # a prompt has at least this part of its messages' characters
@@ -97,10 +97,13 @@ class ChatPrompts:
             parse_arguments=self._parse_arguments,
         )
         tools = template_tools(conversation.tools) if with_tools else None
-        marks = self.control_tokens.draw_marks([plain, tools], conversation.field)
+        own = template_variables(conversation.template_variables)
+        marks = self.control_tokens.draw_marks([plain, tools, own], conversation.field)
         marked = self.control_tokens.mark(plain, marks)
+        variables = variables | {name: self.control_tokens.mark(value, marks) for name, value in own.items()}
         if conversation.continues:
             marked[-1]["content"] += marks.end
+        if conversation.continues or not conversation.opens_turn:
             variables = variables | {"add_generation_prompt": False}
         try:
             text = self._template.render(

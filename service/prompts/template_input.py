@@ -10,6 +10,15 @@ from service.generation.conversation import Function, FunctionCall, Message, Par
 from service.generation.errors import InvalidRequest, UnsupportedModality
 from service.generation.json_text import parse_json, parse_parameters
 
+_VARIABLES = "chat_template_kwargs"
+_FIELDS = ("messages", "tools", "add_generation_prompt", "continue_final_message")
+_OWN = ("chat_template", "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
+        "raise_exception", "strftime_now")  # fmt: skip
+_RESERVED = {
+    **dict.fromkeys(_FIELDS, "is a field of the request"),
+    **dict.fromkeys(_OWN, "is the model's own"),
+}
+
 
 def template_messages(
     messages: Sequence[Message],
@@ -58,6 +67,22 @@ def template_tools(functions: Iterable[Function]) -> list[dict[str, Any]]:
         }
         for function in functions
     ]
+
+
+def template_variables(text: str) -> dict[str, Any]:
+    """A request's own variables, given as a JSON object; empty for none.
+
+    Raises InvalidRequest for anything else, and for a name that is taken.
+    """
+    if not text:
+        return {}
+    variables = parse_json(text, _VARIABLES)
+    if not isinstance(variables, dict):
+        raise InvalidRequest(_VARIABLES, "must be a JSON object")
+    for name in variables:
+        if name in _RESERVED:
+            raise InvalidRequest(_VARIABLES, f"must not have {name}, which {_RESERVED[name]}")
+    return variables
 
 
 def _text(parts: Iterable[Part]) -> str:

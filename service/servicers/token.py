@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from sluice.v1 import chat_pb2, token_pb2, token_pb2_grpc
+from collections.abc import Sequence
+
+from sluice.v1 import token_pb2, token_pb2_grpc
 
 from service.answering.admission import admitted
 from service.answering.generation import Context
 from service.call import deadline_of
-from service.contract.chat import to_conversation
+from service.contract import chat, response_request
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest
 from service.prompts.tokens import detokenize
@@ -63,29 +65,46 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
         request: token_pb2.CountTokensRequest,
         context: Context,
     ) -> token_pb2.CountTokensResponse:
-        if request.HasField("text"):
-            served = self._registry.get(request.text.model)
-            tokenizer = served.tokenizer
-            async with admitted(self._quota, served.name, ()):
-                num_tokens = await self._workers.read(
-                    lambda: len(_tokenize(tokenizer, request.text)),
-                    deadline_of(context),
-                    "text.text",
-                    num_characters=len(request.text.text),
-                )
+        kind = request.WhichOneof("prompt")
+        if kind == "text":
+            served, token_ids = await self._read_text(request.text, deadline_of(context))
         else:
-            served, num_tokens = await self._count(request.chat, deadline_of(context))
-        return token_pb2.CountTokensResponse(
-            model=served.name, num_tokens=num_tokens, max_model_len=served.description.max_model_len
+            served, token_ids = await self._render(request, deadline_of(context))
+        counted = token_pb2.CountTokensResponse(
+            model=served.name, num_tokens=len(token_ids), max_model_len=served.description.max_model_len
         )
+        if request.return_tokens:
+            counted.token_ids.extend(token_ids)
+            counted.tokens.extend(map(served.tokenizer.token_bytes, token_ids))
+        return counted
 
-    async def _count(self, chat: chat_pb2.ChatRequest, deadline: float | None) -> tuple[ServedModel, int]:
+    async def _read_text(
+        self, request: token_pb2.TokenizeTextRequest, deadline: float | None
+    ) -> tuple[ServedModel, Sequence[int]]:
+        model = self._registry.get(request.model)
+        async with admitted(self._quota, model.name, ()):
+            token_ids = await self._workers.read(
+                lambda: _tokenize(model.tokenizer, request), deadline, "text.text", num_characters=len(request.text)
+            )
+        return model, token_ids
+
+    async def _render(
+        self, request: token_pb2.CountTokensRequest, deadline: float | None
+    ) -> tuple[ServedModel, Sequence[int]]:
+        """The prompt of a conversation, or of a response's items."""
+        kind = request.WhichOneof("prompt")
         try:
-            model = self._registry.generator(chat.model, chat.serving.deployment)
+            if kind == "chat":
+                name, deployment = request.chat.model, request.chat.serving.deployment
+                conversation = chat.to_conversation(request.chat)
+            else:
+                name, deployment = request.response.model, request.response.serving.deployment
+                conversation = response_request.to_conversation(request.response)
+            model = self._registry.generator(name, deployment)
             async with admitted(self._quota, model.name, ()):
-                return model, await model.preparation.count(to_conversation(chat), deadline)
+                return model, await model.preparation.tokens(conversation, deadline)
         except InvalidRequest as error:
-            error.field = f"chat.{error.field}"
+            error.field = f"{kind}.{error.field}"
             raise
 
 

@@ -79,14 +79,27 @@ def accept(sequence: Sequence, *token_ids: int) -> tuple[str, FinishReason | Non
         (StopParams(min_tokens=2, stop_token_ids=[97]), b"aaab", "aa", FinishReason.END_OF_TEXT),
         (StopParams(min_tokens=2, stop=["a"]), b"aaab", "aa", FinishReason.STOP_SEQUENCE),
         (StopParams(max_tokens=3), [CONTROL, *b"ab"], "ab", FinishReason.LENGTH),
+        (StopParams(stop=["bc"], include_stop_str_in_output=True), b"abcd", "abc", FinishReason.STOP_SEQUENCE),
+        (StopParams(stop=["bc"], include_stop_str_in_output=True), [*b"ab", END], "ab", FinishReason.END_OF_TEXT),
+        (StopParams(stop_token_ids=[98], include_stop_str_in_output=True), b"abc", "ab", FinishReason.END_OF_TEXT),
     ],
 )
 def test_sequence_ends_as_the_request_says(
     stopping: StopParams, token_ids: list[int], text: str, reason: FinishReason | None
 ) -> None:
-    """The end comes by token, by stop string or by length; the text has neither the stop nor half a character."""
+    """The end comes by token, by stop string or by length.
+
+    The text doesn't have half a character, nor the stop, unless it is to be included.
+    """
     sequence = sequence_of(replace(request(), stopping=stopping))
     assert accept(sequence, *token_ids) == (text, reason)
+
+
+def test_sequence_shows_a_control_token_that_ends_it_only_if_both_are_asked_for() -> None:
+    """As part of what ended the text, and as a control token."""
+    included = replace(request(), stopping=StopParams(include_stop_str_in_output=True))
+    assert accept(sequence_of(included), *b"a", END)[0] == "a"
+    assert accept(sequence_of(replace(included, skip_special_tokens=False)), *b"a", END)[0] == "a<end>"
 
 
 @pytest.mark.parametrize("max_tokens", [None, 100])

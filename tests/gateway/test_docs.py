@@ -52,7 +52,7 @@ OF_MODEL = {"path": {"model": "m"}}
 ANSWERS: dict[type[Message], tuple[Message, Sequence[Any]]] = {
     request: (said[unary][0], said.get(f"Stream{unary}", []))  # type: ignore[misc]
     for request, unary, said in (
-        (ChatRequest, "Chat", golden_answers.CHATS["text"]),
+        (ChatRequest, "Chat", golden_answers.CHATS["reasoning"]),
         (CompleteRequest, "Complete", golden_answers.COMPLETIONS["text"]),
         (EmbedRequest, "Embed", golden_answers.VECTORS),
         (CreateResponseRequest, "CreateResponse", golden_answers.response("text")),

@@ -6,6 +6,7 @@ import pytest
 from sluice.v1 import chat_pb2, usage_pb2
 
 from gateway.dialects.openai_family.chat_encoder import ChatEncoder
+from gateway.dialects.openai_family.stream_options import StreamedUsage
 from gateway.dialects.seam.failure import Failure
 from gateway.event_id import EventId, EventMarks
 from tests.gateway import fakes
@@ -34,7 +35,7 @@ ASKED = {"x-sluice-event-ids": "true"}
 
 
 def sent(headers: dict[str, str], told: list[chat_pb2.StreamChatResponse]) -> bytes:
-    marks, encoder = EventMarks(headers), ChatEncoder(include_usage=True)
+    marks, encoder = EventMarks(headers), ChatEncoder(usage=StreamedUsage.LAST)
     return b"".join(marks.put(encoder.chunk(message), message) for message in told)
 
 

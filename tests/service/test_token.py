@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 import tokenizers
-from sluice.v1 import chat_pb2, content_pb2, token_pb2, token_pb2_grpc
+from sluice.v1 import chat_pb2, content_pb2, response_item_pb2, response_pb2, token_pb2, token_pb2_grpc
 
 from service.engine.tokenizer import FastTokenizer
 from service.preparation import Preparation
@@ -125,6 +125,33 @@ async def test_tools_and_switches_count() -> None:
     assert without_thinking > plain
 
 
+async def test_counted_tokens_are_told_if_asked_for() -> None:
+    """Those of a chat's whole prompt, and of a text with what stands around it; else only their number."""
+    async with serving() as (stub, tokenizer):
+        for asked in (count_chat(user("hello")), token_pb2.CountTokensRequest(text=tokenize("hello"))):
+            assert not (await stub.CountTokens(asked)).token_ids
+            asked.return_tokens = True
+            told = await stub.CountTokens(asked)
+            text = b"".join(told.tokens).decode()
+            assert tokenizer.encode(text) == list(told.token_ids)
+            assert told.num_tokens == len(told.token_ids) == len(told.tokens)
+            assert "hello" in text
+
+
+async def test_a_response_s_items_are_counted_as_its_chat_would_be() -> None:
+    """Items are messages; a picture among them is refused by its place."""
+    items = [response_item_pb2.InputItem(message={"role": content_pb2.ROLE_USER, "content": [{"text": "hello"}]})]
+    asked = response_pb2.CreateResponseRequest(model=MODEL, input=items, tools=[function("weather")])
+    pictured = response_pb2.CreateResponseRequest(model=MODEL, input=items)
+    pictured.input[0].message.content.add().image_url.url = "https://x/y.png"
+    async with serving() as (stub, _):
+        counted = await stub.CountTokens(token_pb2.CountTokensRequest(response=asked))
+        chat = await stub.CountTokens(count_chat(user("hello"), tools=[function("weather")]))
+        refusal = await refused(stub.CountTokens(token_pb2.CountTokensRequest(response=pictured)))
+    assert counted.num_tokens == chat.num_tokens
+    assert refusal.fields == [("response.input[0].message.content[1].image_url", "UNSUPPORTED_MODALITY")]
+
+
 BAD: list[tuple[str, Any, tuple[str, str]]] = [
     ("TokenizeText", tokenize("x", model=""), ("model", "string.min_len")),
     ("TokenizeText", tokenize("x" * 4_194_305), ("text", "string.max_len")),
@@ -133,6 +160,11 @@ BAD: list[tuple[str, Any, tuple[str, str]]] = [
     ("CountTokens", token_pb2.CountTokensRequest(), ("prompt", "required")),
     ("CountTokens", token_pb2.CountTokensRequest(text=tokenize("x", model="")), ("text.model", "string.min_len")),
     ("CountTokens", count_chat(), ("chat.messages", "repeated.min_items")),
+    (
+        "CountTokens",
+        token_pb2.CountTokensRequest(response=response_pb2.CreateResponseRequest(model=MODEL)),
+        ("response.input", "repeated.min_items"),
+    ),
 ]
 
 

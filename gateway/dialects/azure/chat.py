@@ -14,7 +14,7 @@ from gateway.dialects.azure.error import AzureErrors, error_body
 from gateway.dialects.azure.request import check_version, deployment, read_body
 from gateway.dialects.openai_family.chat_body import ChatBody
 from gateway.dialects.openai_family.chat_encoder import ChatEncoder
-from gateway.dialects.openai_family.stream_options import StreamOptions, wants_usage
+from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.contract_limit import check_text
 from gateway.dialects.seam.failure import Failure
@@ -77,11 +77,11 @@ class AzureTranslator(AzureErrors):
         self._body = arrival.body
         check_version(arrival)
         body = read_body(arrival, _DECODER, NAMED)
+        request = body.to_chat(deployment(arrival))
+        usage = ask_usage(request, body.stream_options, stream=body.stream)
         return ParsedRequest(
-            request=body.to_chat(deployment(arrival)),
+            request=request,
             stream=bool(body.stream),
-            encoder=AzureEncoder(
-                include_usage=wants_usage(body.stream_options, stream=body.stream), has_logprobs=bool(body.logprobs)
-            ),
+            encoder=AzureEncoder(usage=usage, has_logprobs=bool(body.logprobs)),
             caller_name=body.caller_name,
         )

@@ -16,7 +16,7 @@ from gateway.dialects.databricks.target import check_extra_params, endpoint_name
 from gateway.dialects.databricks.tool import check_tools
 from gateway.dialects.openai_family.chat_body import ChatBody
 from gateway.dialects.openai_family.chat_encoder import ChatEncoder
-from gateway.dialects.openai_family.stream_options import StreamOptions, wants_usage
+from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
@@ -63,12 +63,12 @@ class DatabricksChatTranslator(DatabricksErrors):
         body.check()
         stream = wants_stream(arrival, stream=body.stream)
         encoder = InvocationChatEncoder if "name" in arrival.path else DatabricksChatEncoder
+        request = body.to_request(endpoint_name(arrival, body.model))
+        usage = ask_usage(request, body.stream_options, stream=stream)
         return ParsedRequest(
-            request=body.to_request(endpoint_name(arrival, body.model)),
+            request=request,
             stream=stream,
-            encoder=encoder(
-                include_usage=wants_usage(body.stream_options, stream=stream), has_logprobs=bool(body.logprobs)
-            ),
+            encoder=encoder(usage=usage, has_logprobs=bool(body.logprobs)),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )

@@ -14,7 +14,7 @@ from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStream
 from gateway.dialects.databricks.target import check_extra_params, endpoint_name, wants_stream
 from gateway.dialects.openai_family.completion_body import CompletionBody
 from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
-from gateway.dialects.openai_family.stream_options import StreamOptions, wants_usage
+from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
@@ -62,11 +62,13 @@ class DatabricksCompletionTranslator(DatabricksErrors):
         """Read a request. Raises Failure."""
         body = decode(arrival.body, _DECODER)
         stream = wants_stream(arrival, stream=body.stream)
+        request = body.to_completion(endpoint_name(arrival, body.model))
+        usage = ask_usage(request, body.stream_options, stream=stream)
         return ParsedRequest(
-            request=body.to_completion(endpoint_name(arrival, body.model)),
+            request=request,
             stream=stream,
             encoder=DatabricksCompletionEncoder(
-                include_usage=wants_usage(body.stream_options, stream=stream),
+                usage=usage,
                 has_logprobs=body.logprobs is not None,
                 index_by_prompt="name" in arrival.path,
             ),

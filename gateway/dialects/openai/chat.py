@@ -12,10 +12,16 @@ import msgspec
 from sluice.v1 import chat_pb2
 
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
+from gateway.dialects.openai.extension import drop_idle_top_k, put_extensions
+from gateway.dialects.openai.reasoning_options import ReasoningOptions
+from gateway.dialects.openai.wanted_text import AnyFormat, StructuredOutputs, constraint_name
 from gateway.dialects.openai_family.chat_body import ChatBody
 from gateway.dialects.openai_family.chat_encoder import ChatEncoder
-from gateway.dialects.openai_family.stream_options import StreamOptions, wants_usage
+from gateway.dialects.openai_family.chat_message import TextPart
+from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
+from gateway.dialects.openai_family.told_beside import ToldBeside
 from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import decode, is_given
 from gateway.dialects.seam.translator import ParsedRequest
@@ -30,7 +36,10 @@ _REFUSED: Final = {
 
 
 class ChatCompletionBody(ChatBody, kw_only=True):
-    """The body of `POST /v1/chat/completions`. Fields of type Raw are looked at, not read."""
+    """The body of `POST /v1/chat/completions`. Fields of type Raw are looked at, not read.
+
+    From `response_format` on they are those of other servers: docs/api/extensions.md.
+    """
 
     model: str
     prompt_cache_key: str | None = None
@@ -50,6 +59,37 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     functions: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     moderation: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     web_search_options: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    response_format: AnyFormat | None = None  # type: ignore[assignment]  # more kinds than the family's
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    guided_decoding_backend: str | None = None
+    guided_whitespace_pattern: str | None = None
+    regex: str | None = None
+    json_schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    ebnf: str | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    spaces_between_special_tokens: bool | None = None
+    prompt_logprobs: int | None = None
+    return_token_ids: bool | None = None
+    best_of: int | None = None
+    use_beam_search: bool | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | None = None
+    logits_processors: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    chat_template_kwargs: dict[str, msgspec.Raw] | None = None
+    chat_template: str | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    echo: bool | None = None
+    reasoning: ReasoningOptions | None = None
+    include_reasoning: bool | None = None
+
+    def __post_init__(self) -> None:
+        drop_idle_top_k(self)
 
     def check(self) -> None:
         """Raise Failure for what this server would have to ignore, and for fields that contradict each other."""
@@ -66,7 +106,44 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     def to_chat(self) -> chat_pb2.ChatRequest:
         """The contract's request. Raises Failure for what can't be served or held."""
         self.check()
-        return self.to_request(self.model)
+        request = self.to_request(self.model)
+        put_extensions(self, request)
+        if self.chat_template_kwargs is not None:
+            request.chat_template_kwargs = msgspec.json.encode(self.chat_template_kwargs).decode()
+        for name in ("add_generation_prompt", "continue_final_message"):
+            if (value := getattr(self, name)) is not None:
+                setattr(request, name, value)
+        if self.reasoning is not None:
+            self.reasoning.put(request)
+        return request
+
+    def told_beside(self) -> ToldBeside:
+        """What the answer tells of what not every caller asks for. Raises Failure for an echo of nothing."""
+        options = self.reasoning or ReasoningOptions()
+        names = ("reasoning_content",) if self.reasoning is None else ("reasoning_content", "reasoning")
+        return ToldBeside(
+            token_ids=bool(self.return_token_ids),
+            prompt_logprobs=self.prompt_logprobs is not None,
+            echo=self._echo() if self.echo else "",
+            reasoning_names=() if options.exclude or self.include_reasoning is False else names,
+        )
+
+    def caller_name(self, field: str) -> str:
+        """The caller's name of the contract's `field`."""
+        if (name := constraint_name(self, dotted(field))) is not None:
+            return name
+        if field == "prompt_logprobs.top_logprobs":
+            return "prompt_logprobs"
+        return super().caller_name(field)
+
+    def _echo(self) -> str:
+        last = self.messages[-1] if self.messages else None
+        if last is None or last.role != "assistant":
+            raise Failure.of_field("echo", "needs a last message of the role assistant")
+        content = last.content or ""
+        if isinstance(content, str):
+            return content
+        return "".join(part.text for part in content if isinstance(part, TextPart))
 
 
 class OpenAIEncoder(OpenAIStreamErrors, ChatEncoder):
@@ -81,11 +158,12 @@ class OpenAITranslator(OpenAIErrors):
     def parse(self, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
         """Read a chat request. Raises Failure."""
         body = decode(arrival.body, self.decoder)
-        include_usage = wants_usage(body.stream_options, stream=body.stream)
+        request = body.to_chat()
+        usage = ask_usage(request, body.stream_options, stream=body.stream)
         return ParsedRequest(
-            request=body.to_chat(),
+            request=request,
             stream=bool(body.stream),
-            encoder=OpenAIEncoder(include_usage=include_usage, has_logprobs=bool(body.logprobs)),
+            encoder=OpenAIEncoder(usage=usage, has_logprobs=bool(body.logprobs), beside=body.told_beside()),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )

@@ -8,31 +8,68 @@ import msgspec
 from sluice.v1 import completion_pb2
 
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
+from gateway.dialects.openai.extension import drop_idle_top_k, put_extensions
+from gateway.dialects.openai.wanted_text import AnyFormat, StructuredOutputs, constraint_name
 from gateway.dialects.openai_family.completion_body import CompletionBody
 from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
-from gateway.dialects.openai_family.stream_options import StreamOptions, wants_usage
+from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
+from gateway.dialects.openai_family.told_beside import ToldBeside
 from gateway.dialects.seam.arrival import Arrival
-from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.caller_name import dotted
+from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
 
 
 class OpenAICompletionBody(CompletionBody, kw_only=True):
-    """The body of `POST /v1/completions`."""
+    """The body of `POST /v1/completions`. From `response_format` on the fields are other servers'."""
 
     model: str
-    best_of: int | None = None
     stream_options: StreamOptions | None = None
     prompt_cache_key: str | None = None
     user: str | None = None
+    response_format: AnyFormat | None = None  # type: ignore[assignment]  # more kinds than the family's
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    guided_decoding_backend: str | None = None
+    guided_whitespace_pattern: str | None = None
+    regex: str | None = None
+    json_schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    ebnf: str | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    spaces_between_special_tokens: bool | None = None
+    prompt_logprobs: int | None = None
+    return_token_ids: bool | None = None
+    best_of: int | None = None
+    use_beam_search: bool | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | None = None
+    logits_processors: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+    def __post_init__(self) -> None:
+        drop_idle_top_k(self)
 
     def to_completion(self) -> completion_pb2.CompleteRequest:
         """The contract's request. Raises Failure for what can't be served or held."""
-        num_choices = 1 if self.n is None else self.n
-        if self.best_of is not None and self.best_of != num_choices:
-            text = f"must equal n ({num_choices}): every generated choice is returned"
-            raise Failure.of_field("best_of", text, Reason.UNSUPPORTED_FIELD)
-        return self.to_request(self.model)
+        request = self.to_request(self.model)
+        put_extensions(self, request)
+        if self.prompt_logprobs is not None and self.echo and self.logprobs is not None:
+            raise Failure.of_field("prompt_logprobs", "goes without echo and logprobs together, which tell them too")
+        return request
+
+    def told_beside(self) -> ToldBeside:
+        """What the answer tells of what not every caller asks for."""
+        return ToldBeside(token_ids=bool(self.return_token_ids), prompt_logprobs=self.prompt_logprobs is not None)
+
+    def caller_name(self, field: str) -> str:
+        """The caller's name of the contract's `field`."""
+        if (name := constraint_name(self, dotted(field))) is not None:
+            return name
+        return "prompt_logprobs" if field == "prompt_logprobs.top_logprobs" else super().caller_name(field)
 
 
 class OpenAICompletionEncoder(OpenAIStreamErrors, CompletionEncoder):
@@ -47,12 +84,13 @@ class OpenAICompletionTranslator(OpenAIErrors):
     def parse(self, arrival: Arrival) -> ParsedRequest[completion_pb2.CompleteRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, self.decoder)
+        request = body.to_completion()
+        usage = ask_usage(request, body.stream_options, stream=body.stream)
         return ParsedRequest(
-            request=body.to_completion(),
+            request=request,
             stream=bool(body.stream),
             encoder=OpenAICompletionEncoder(
-                include_usage=wants_usage(body.stream_options, stream=body.stream),
-                has_logprobs=body.logprobs is not None,
+                usage=usage, has_logprobs=body.logprobs is not None, beside=body.told_beside()
             ),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",

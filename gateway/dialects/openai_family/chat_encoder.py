@@ -21,37 +21,53 @@ from sluice.v1.chat_pb2 import (
 from sluice.v1.content_pb2 import Message
 
 from gateway.dialects.openai_family.chat_usage import FINISH_REASONS, to_logprobs, to_usage
+from gateway.dialects.openai_family.prompt_scores import to_prompt_logprobs
+from gateway.dialects.openai_family.stream_options import StreamedUsage
+from gateway.dialects.openai_family.streamed_tokens import StreamedTokens
+from gateway.dialects.openai_family.told_beside import ToldBeside
 from gateway.dialects.seam.encoder import COMMENT
 
 _DONE = b"data: [DONE]\n\n"
 _OPEN_CHOICE = b'},"logprobs":null,"finish_reason":null}'
+_NOTHING = ToldBeside()
 
 
 class ChatEncoder:
     """Encodes one answer.
 
-    `include_usage` is the caller's `stream_options.include_usage`; `has_logprobs` whether logprobs are asked for.
+    `usage` is which chunks have one, `has_logprobs` whether logprobs are asked for, `beside` what else is.
     """
 
     ping = COMMENT
     whole_object = "chat.completion"
 
-    def __init__(self, *, include_usage: bool = False, has_logprobs: bool = False) -> None:
-        self._include_usage = include_usage
+    def __init__(
+        self,
+        *,
+        usage: StreamedUsage = StreamedUsage.NONE,
+        has_logprobs: bool = False,
+        beside: ToldBeside = _NOTHING,
+    ) -> None:
+        self._usage = usage
         self._has_logprobs = has_logprobs
+        self._beside = beside
+        self._tokens = StreamedTokens(usage, with_ids=beside.token_ids)
         self._head = b""  # up to the list of choices
-        self._tail = b',"usage":null}\n\n' if include_usage else b"}\n\n"
+        self._prompt_token_ids: list[int] | None = None  # until the first chunk has told them
         self._text_heads: dict[int, bytes] = {}  # up to a text delta's text, by choice; a choice is in it once begun
-        self._text_tail = _OPEN_CHOICE + b"]" + self._tail
+        self._text_tail = _OPEN_CHOICE + b"]" + self._tokens.plain_tail
 
     def chunk(self, event: StreamChatResponse) -> bytes:
         """The SSE events for one event of the service; none where the dialect says nothing."""
         kind = event.WhichOneof("event")
+        if event.HasField("tokens"):
+            self._tokens.add(getattr(event, kind or "").choice_index, event.tokens)
         if kind == "content_delta":
             return self._content(event.content_delta)
         if kind == "reasoning_delta":
             reasoning = event.reasoning_delta
-            return self._begun_delta(reasoning.choice_index, {"reasoning_content": reasoning.text})
+            told = dict.fromkeys(self._beside.reasoning_names, reasoning.text)
+            return self._begun_delta(reasoning.choice_index, told) if told else b""
         if kind == "tool_call_delta":
             call = event.tool_call_delta
             return self._begun_delta(call.choice_index, {"tool_calls": [_to_tool_call_delta(call)]}, content=None)
@@ -62,31 +78,35 @@ class ChatEncoder:
 
     def whole(self, response: ChatResponse) -> bytes:
         """The body of an unstreamed answer."""
-        return orjson.dumps(
-            {
-                "id": f"chatcmpl-{response.id}",
-                "object": self.whole_object,
-                "created": response.created.seconds,
-                "model": response.model,
-                "system_fingerprint": response.system_fingerprint,
-                "choices": [orjson.Fragment(orjson.dumps(self._choice(choice))) for choice in response.choices],
-                "usage": to_usage(response.usage),
-            }
-        )
+        answer: dict[str, Any] = {
+            "id": f"chatcmpl-{response.id}",
+            "object": self.whole_object,
+            "created": response.created.seconds,
+            "model": response.model,
+            "system_fingerprint": response.system_fingerprint,
+            "choices": [orjson.Fragment(orjson.dumps(self._choice(choice))) for choice in response.choices],
+            "usage": to_usage(response.usage),
+        }
+        if self._beside.prompt_logprobs:
+            answer["prompt_logprobs"] = to_prompt_logprobs(response.prompt_logprobs)
+        if self._beside.token_ids:
+            answer["prompt_token_ids"] = list(response.prompt_token_ids)
+        return orjson.dumps(answer)
 
     def _choice(self, choice: ChatChoice) -> dict[str, Any]:
-        return {
+        told = {
             "index": choice.index,
-            "message": _to_message(choice.message),
+            "message": _to_message(choice.message, self._beside),
             "logprobs": to_logprobs(choice.logprobs) if self._has_logprobs else None,
             "finish_reason": FINISH_REASONS[choice.finish_reason],
         }
+        return told | {"token_ids": list(choice.token_ids)} if self._beside.token_ids else told
 
     def _mark(self, event: StreamChatResponse, kind: str | None) -> bytes:
         """What goes out for an event that belongs to no choice."""
         if kind == "started":
             self._start(event.started)
-        elif kind == "usage" and self._include_usage:
+        elif kind == "usage" and self._usage is not StreamedUsage.NONE:
             return b'%b],"usage":%b}\n\n' % (self._head, orjson.dumps(to_usage(event.usage)))
         elif kind == "completed":
             return _DONE
@@ -103,11 +123,15 @@ class ChatEncoder:
             }
         )
         self._head = b"data: " + head[:-1] + b',"choices":['
+        self._tokens.start([started.prompt_tokens])
+        if self._beside.token_ids:
+            self._prompt_token_ids = list(started.prompt_token_ids)
 
     def _content(self, delta: ContentDelta) -> bytes:
         index = delta.choice_index
-        if delta.logprobs:
-            return self._begun_delta(index, {"content": delta.text}, logprobs=to_logprobs(delta.logprobs))
+        if delta.logprobs or self._tokens.is_told:
+            logprobs = to_logprobs(delta.logprobs) if delta.logprobs else None
+            return self._begun_delta(index, {"content": delta.text}, logprobs=logprobs)
         begin = b"" if index in self._text_heads else self._begin(index, "")
         return begin + self._text_heads[index] + orjson.dumps(delta.text) + self._text_tail
 
@@ -122,21 +146,20 @@ class ChatEncoder:
     ) -> bytes:
         """A delta, after the choice's role if it is the choice's first. `content` is the role's: null before a call."""
         begin = b"" if index in self._text_heads else self._begin(index, content)
-        return begin + self._delta(index, delta, logprobs, finish_reason)
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+        told = orjson.dumps(choice | self._tokens.take_ids(index))
+        return begin + self._head + told + b"]" + self._tokens.tail(index)
 
     def _begin(self, index: int, content: str | None) -> bytes:
+        """The role, and what all callers ask for comes with it: the echo, and once the prompt's tokens."""
         self._text_heads[index] = b'%b{"index":%d,"delta":{"content":' % (self._head, index)
-        return self._delta(index, {"role": "assistant", "content": content, "refusal": None})
-
-    def _delta(
-        self,
-        index: int,
-        delta: dict[str, Any],
-        logprobs: dict[str, Any] | None = None,
-        finish_reason: str | None = None,
-    ) -> bytes:
-        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
-        return self._head + orjson.dumps(choice) + b"]" + self._tail
+        delta = {"role": "assistant", "content": self._beside.echo or content, "refusal": None}
+        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+        tail = self._tokens.tail(index)
+        if self._prompt_token_ids is not None:
+            tail = b',"prompt_token_ids":%b%b' % (orjson.dumps(self._prompt_token_ids), tail)
+            self._prompt_token_ids = None
+        return self._head + orjson.dumps(choice) + b"]" + tail
 
 
 def _to_tool_call_delta(call: ToolCallDelta) -> dict[str, Any]:
@@ -147,15 +170,17 @@ def _to_tool_call_delta(call: ToolCallDelta) -> dict[str, Any]:
     return {"index": call.tool_call_index, "id": call.id, "type": "function", "function": function}
 
 
-def _to_message(message: Message) -> dict[str, Any]:
+def _to_message(message: Message, beside: ToldBeside) -> dict[str, Any]:
     texts = [part.text for part in message.content]
+    if beside.echo:
+        texts.insert(0, beside.echo)
     told: dict[str, Any] = {
         "role": "assistant",
         "content": "".join(texts) if texts or not message.tool_calls else None,
         "refusal": None,
     }
     if message.HasField("reasoning"):
-        told["reasoning_content"] = message.reasoning
+        told |= dict.fromkeys(beside.reasoning_names, message.reasoning)
     if message.tool_calls:
         told["tool_calls"] = [
             {

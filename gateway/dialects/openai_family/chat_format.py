@@ -36,11 +36,11 @@ ResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat
 
 
 def to_constraint(wanted: ResponseFormat) -> sampling_pb2.OutputConstraint | None:
-    """The contract's constraint; None for free text."""
-    if isinstance(wanted, TextFormat):
-        return None
+    """The contract's constraint; None for free text, and for a kind that a dialect reads itself."""
     if isinstance(wanted, JsonObjectFormat):
         return sampling_pb2.OutputConstraint(json_object=sampling_pb2.JsonObject())
+    if not isinstance(wanted, JsonSchemaFormat):
+        return None
     named = wanted.json_schema
     if not is_given(named.schema):
         raise Failure.of_field("response_format.json_schema.schema", "required, but missing", Reason.MISSING_FIELD)

@@ -20,34 +20,48 @@ from sluice.v1.completion_pb2 import (
 
 from gateway.dialects.openai_family.chat_usage import FINISH_REASONS, to_usage
 from gateway.dialects.openai_family.completion_logprobs import LogprobWriter
+from gateway.dialects.openai_family.prompt_scores import to_prompt_logprobs
+from gateway.dialects.openai_family.stream_options import StreamedUsage
+from gateway.dialects.openai_family.streamed_tokens import StreamedTokens
+from gateway.dialects.openai_family.told_beside import ToldBeside
 from gateway.dialects.seam.encoder import COMMENT
 
 _DONE = b"data: [DONE]\n\n"
+_NOTHING = ToldBeside()
 
 
 class CompletionEncoder:
     """Encodes one answer.
 
-    `include_usage` is the caller's `stream_options.include_usage`; `has_logprobs` whether logprobs are asked for. With
+    `usage` is which chunks have one, `has_logprobs` whether logprobs are asked for, `beside` what else is. With
     `index_by_prompt`, `index` of a choice is its prompt's place in the request, else the choice's own among all.
     """
 
     ping = COMMENT
 
     def __init__(
-        self, *, include_usage: bool = False, has_logprobs: bool = False, index_by_prompt: bool = False
+        self,
+        *,
+        usage: StreamedUsage = StreamedUsage.NONE,
+        has_logprobs: bool = False,
+        index_by_prompt: bool = False,
+        beside: ToldBeside = _NOTHING,
     ) -> None:
-        self._include_usage = include_usage
+        self._usage = usage
         self._has_logprobs = has_logprobs
+        self._beside = beside
+        self._tokens = StreamedTokens(usage, with_ids=beside.token_ids)
+        self._prompt_token_ids: dict[int, list[int]] = {}  # by choice, until its first chunk has told them
         self._index_by_prompt = index_by_prompt
         self._num_choices = 1  # of one prompt
         self._head = b""  # up to the list of choices
-        self._tail = b',"usage":null}\n\n' if include_usage else b"}\n\n"
         self._writers: defaultdict[int, LogprobWriter] = defaultdict(LogprobWriter)  # by choice
 
     def chunk(self, event: StreamCompleteResponse) -> bytes:
         """The SSE events for one event of the service; none where the dialect says nothing."""
         kind = event.WhichOneof("event")
+        if event.HasField("tokens"):
+            self._tokens.add(getattr(event, kind or "").choice_index, event.tokens)
         if kind == "delta":
             return self._delta(event.delta)
         if kind == "choice_finished":
@@ -55,7 +69,7 @@ class CompletionEncoder:
             return self._choice(end.choice_index, b'""', b"null", b'"%b"' % FINISH_REASONS[end.finish_reason].encode())
         if kind == "started":
             self._start(event.started)
-        elif kind == "usage" and self._include_usage:
+        elif kind == "usage" and self._usage is not StreamedUsage.NONE:
             return b'%b],"usage":%b}\n\n' % (self._head, orjson.dumps(to_usage(event.usage)))
         elif kind == "completed":
             return _DONE
@@ -87,6 +101,10 @@ class CompletionEncoder:
             }
         )
         self._head = b"data: " + head[:-1] + b',"choices":['
+        self._tokens.start(started.prompt_tokens, self._num_choices)
+        if self._beside.token_ids:
+            prompts = [list(prompt.ids) for prompt in started.prompt_token_ids for _ in range(self._num_choices)]
+            self._prompt_token_ids = dict(enumerate(prompts))
 
     def _delta(self, delta: CompletionDelta) -> bytes:
         logprobs = b"null"
@@ -96,20 +114,30 @@ class CompletionEncoder:
         return self._choice(delta.choice_index, orjson.dumps(delta.text), logprobs, b"null")
 
     def _choice(self, index: int, text: bytes, logprobs: bytes, finish_reason: bytes) -> bytes:
-        if self._index_by_prompt:
-            index //= self._num_choices
-        choice = b'{"index":%d,"text":%b,"logprobs":%b,"finish_reason":%b}]' % (index, text, logprobs, finish_reason)
-        return self._head + choice + self._tail
+        place = index // self._num_choices if self._index_by_prompt else index
+        choice = b'{"index":%d,"text":%b,"logprobs":%b,"finish_reason":%b' % (place, text, logprobs, finish_reason)
+        if self._beside.token_ids:
+            told = self._tokens.take_ids(index)
+            if (prompt := self._prompt_token_ids.pop(index, None)) is not None:
+                told["prompt_token_ids"] = prompt
+            choice += b"," + orjson.dumps(told)[1:-1]
+        return self._head + choice + b"}]" + self._tokens.tail(index)
 
     def _whole_choice(self, choice: CompletionChoice) -> dict[str, Any]:
-        return {
+        told: dict[str, Any] = {
             "index": choice.prompt_index if self._index_by_prompt else choice.index,
             "text": choice.text,
             "logprobs": self._whole_logprobs(choice),
             "finish_reason": FINISH_REASONS[choice.finish_reason],
         }
+        if self._beside.prompt_logprobs:
+            told["prompt_logprobs"] = to_prompt_logprobs(choice.prompt_logprobs)
+        if self._beside.token_ids:
+            told |= {"token_ids": list(choice.token_ids), "prompt_token_ids": list(choice.prompt_token_ids)}
+        return told
 
     def _whole_logprobs(self, choice: CompletionChoice) -> dict[str, Any] | None:
         if not self._has_logprobs:
             return None
-        return LogprobWriter().write(choice.prompt_logprobs, choice.logprobs, choice.text)
+        prompt = () if self._beside.prompt_logprobs else choice.prompt_logprobs
+        return LogprobWriter().write(prompt, choice.logprobs, choice.text)

@@ -28,7 +28,7 @@ from gateway.dialects.openai_family.response_tool import (
     tool_choice_answer,
 )
 from gateway.dialects.openai_family.sampling_body import CALLER_NAMES, DrawingBody
-from gateway.dialects.openai_family.stream_options import StreamOptions, wants_usage
+from gateway.dialects.openai_family.stream_options import StreamOptions, streamed_usage
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
@@ -129,7 +129,7 @@ class ResponseBody(DrawingBody, kw_only=True):
         if self.background:
             text = "must be false: responses are not stored, so none can run in the background"
             raise Failure.of_field("background", text, Reason.UNSUPPORTED_FIELD)
-        wants_usage(self.stream_options, stream=self.stream)
+        streamed_usage(self.stream_options, stream=self.stream)
 
     def to_request(self) -> response_pb2.CreateResponseRequest:
         """The contract's request. Raises Failure for what can't be served or held."""

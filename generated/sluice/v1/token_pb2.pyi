@@ -1,5 +1,6 @@
 from buf.validate import validate_pb2 as _validate_pb2
 from sluice.v1 import chat_pb2 as _chat_pb2
+from sluice.v1 import response_pb2 as _response_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -49,19 +50,27 @@ class DetokenizeTextResponse(_message.Message):
     def __init__(self, model: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class CountTokensRequest(_message.Message):
-    __slots__ = ("chat", "text")
+    __slots__ = ("chat", "text", "response", "return_tokens")
     CHAT_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    RETURN_TOKENS_FIELD_NUMBER: _ClassVar[int]
     chat: _chat_pb2.ChatRequest
     text: TokenizeTextRequest
-    def __init__(self, chat: _Optional[_Union[_chat_pb2.ChatRequest, _Mapping]] = ..., text: _Optional[_Union[TokenizeTextRequest, _Mapping]] = ...) -> None: ...
+    response: _response_pb2.CreateResponseRequest
+    return_tokens: bool
+    def __init__(self, chat: _Optional[_Union[_chat_pb2.ChatRequest, _Mapping]] = ..., text: _Optional[_Union[TokenizeTextRequest, _Mapping]] = ..., response: _Optional[_Union[_response_pb2.CreateResponseRequest, _Mapping]] = ..., return_tokens: _Optional[bool] = ...) -> None: ...
 
 class CountTokensResponse(_message.Message):
-    __slots__ = ("model", "num_tokens", "max_model_len")
+    __slots__ = ("model", "num_tokens", "max_model_len", "token_ids", "tokens")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     NUM_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_MODEL_LEN_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
     model: str
     num_tokens: int
     max_model_len: int
-    def __init__(self, model: _Optional[str] = ..., num_tokens: _Optional[int] = ..., max_model_len: _Optional[int] = ...) -> None: ...
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    tokens: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, model: _Optional[str] = ..., num_tokens: _Optional[int] = ..., max_model_len: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., tokens: _Optional[_Iterable[bytes]] = ...) -> None: ...

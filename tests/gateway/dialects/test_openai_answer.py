@@ -13,6 +13,7 @@ from sluice.v1 import chat_pb2, model_pb2
 
 from gateway.dialects.openai.chat import OpenAIEncoder, OpenAITranslator
 from gateway.dialects.openai.model import to_model_list
+from gateway.dialects.openai_family.stream_options import StreamedUsage
 from gateway.dialects.seam.failure import Failure, Reason, Violation
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -26,7 +27,8 @@ def events() -> list[chat_pb2.StreamChatResponse]:
 
 def encode(*, include_usage: bool = False) -> bytes:
     """The golden stream as its caller gets it."""
-    encoder = OpenAIEncoder(include_usage=include_usage, has_logprobs=True)
+    usage = StreamedUsage.LAST if include_usage else StreamedUsage.NONE
+    encoder = OpenAIEncoder(usage=usage, has_logprobs=True)
     return b"".join(encoder.chunk(event) for event in events())
 
 

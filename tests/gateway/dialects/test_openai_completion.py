@@ -12,6 +12,7 @@ from sluice.v1 import chat_pb2, completion_pb2, logprobs_pb2, usage_pb2
 
 from gateway.dialects.openai.completion import OpenAICompletionEncoder, OpenAICompletionTranslator
 from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
+from gateway.dialects.openai_family.stream_options import StreamedUsage
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.translator import ParsedRequest
@@ -223,7 +224,7 @@ def test_stream_adds_up_to_the_whole() -> None:
 
 def test_usage_comes_last_if_asked_for() -> None:
     """With include_usage the last chunk has the usage and no choice, and the others have null."""
-    *others, last = chunks(OpenAICompletionEncoder(include_usage=True), events())
+    *others, last = chunks(OpenAICompletionEncoder(usage=StreamedUsage.LAST), events())
     assert all(chunk["usage"] is None for chunk in others)
     assert (last["choices"], last["usage"]["total_tokens"]) == ([], 5)
 

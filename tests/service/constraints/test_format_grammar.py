@@ -11,7 +11,7 @@ import pytest
 from service.constraints.grammar import format_grammar
 from service.generation.constraint import Grammar
 from service.generation.errors import InvalidRequest, UnsupportedConstraint
-from service.generation.output_format import JsonObject, JsonSchema, Regex, TextChoice
+from service.generation.output_format import JsonObject, JsonSchema, Regex, TextChoice, TextGrammar
 from tests.engine.constraints.fakes import ADDED, tokenizer_of
 from tests.service.constraints.fakes import accepts, said_under
 
@@ -107,3 +107,34 @@ def test_choice_is_one_of_the_texts(texts: list[str]) -> None:
     """The text is one of those given, and each of them can come, control tokens' spellings too."""
     grammar = format_grammar(TextChoice(texts, "f"))
     assert {said(grammar, seed) for seed in range(40)} == set(texts)
+
+
+LARK = 'start: "[" item ("," item)* "]"\nitem: "yes" | "no" | start\n'
+GBNF = 'root ::= "[" item ("," item)* "]"\nitem ::= "yes" | "no" | root\n'
+
+
+@pytest.mark.parametrize("text", [LARK, GBNF], ids=["lark", "gbnf"])
+def test_grammar_of_a_caller_holds(text: str) -> None:
+    """In either language: nested lists fit, what isn't closed or isn't in it doesn't."""
+    grammar = format_grammar(TextGrammar(text, "f"))
+    assert accepts(grammar, TOKENIZER, "[yes,[no,[yes]],no]")
+    assert not accepts(grammar, TOKENIZER, "[yes,maybe]")
+    assert set(said(grammar, 0)) <= set("[],yesno")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("root ::= [", InvalidRequest),
+        ("root ::= " + "(" * 30_000, InvalidRequest),
+        ("no grammar", UnsupportedConstraint),
+        ("begin: /a/", UnsupportedConstraint),
+        ('start: "a" nothing', UnsupportedConstraint),
+        ("start: /(?=a)b/", UnsupportedConstraint),
+    ],
+)
+def test_what_is_no_grammar_is_refused_by_its_field(text: str, error: type[InvalidRequest]) -> None:
+    """Where it is read, or where it is compiled."""
+    with pytest.raises(error) as refusal:
+        said(format_grammar(TextGrammar(text, "f")), 0)
+    assert refusal.value.field == "f"

@@ -24,7 +24,7 @@ from service.generation.conversation import (
     ToolChoice,
     ToolMode,
 )
-from service.generation.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextChoice
+from service.generation.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextChoice, TextGrammar
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.service.contract.fakes import RESUMED, chat_request, function, message, resume_options, user
 
@@ -51,6 +51,11 @@ def test_every_field_is_asked() -> None:
         "reasoningEffort": "REASONING_EFFORT_HIGH",
         "reasoningBudget": 1024,
         "continueFinalMessage": True,
+        "addGenerationPrompt": False,
+        "chatTemplateKwargs": '{"mood": "calm"}',
+        "skipSpecialTokens": False,
+        "promptLogprobs": {"topLogprobs": 1},
+        "tokens": {"ids": True},  # which the answer tells
         "serving": {
             "priority": -3,
             "cacheSalt": "s",
@@ -70,6 +75,8 @@ def test_every_field_is_asked() -> None:
         reasoning_effort=ReasoningEffort.HIGH,
         reasoning_budget=1024,
         continues=True,
+        opens_turn=False,
+        template_variables='{"mood": "calm"}',
     )
     assert to_answer_request(request) == AnswerRequest(
         model="m",
@@ -80,6 +87,8 @@ def test_every_field_is_asked() -> None:
         stopping=StopParams(max_tokens=9),
         n=3,
         logprobs=LogprobsOptions(2),
+        prompt_logprobs=LogprobsOptions(1),
+        skip_special_tokens=False,
         output_format=JsonObject("output_constraint.json_object"),
         priority=-3,
         cache_salt="s",
@@ -159,6 +168,7 @@ def test_tool_modes_are_all_of_the_contract(mode: tool_pb2.ToolChoiceMode) -> No
             sampling_pb2.OutputConstraint(choice={"texts": ["a", "b"]}),
             TextChoice(("a", "b"), "output_constraint.choice.texts"),
         ),
+        (sampling_pb2.OutputConstraint(grammar="root ::= x"), TextGrammar("root ::= x", "output_constraint.grammar")),
     ],
 )
 def test_output_formats_have_their_paths(constraint: sampling_pb2.OutputConstraint, wanted: OutputFormat) -> None:
@@ -169,4 +179,4 @@ def test_output_formats_have_their_paths(constraint: sampling_pb2.OutputConstrai
 def test_output_formats_are_all_of_the_contract() -> None:
     """No kind was forgotten in the test before."""
     kinds = sampling_pb2.OutputConstraint.DESCRIPTOR.oneofs_by_name["constraint"].fields
-    assert [each.name for each in kinds] == ["json_object", "json_schema", "regex", "choice"]
+    assert [each.name for each in kinds] == ["json_object", "json_schema", "regex", "choice", "grammar"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from google.protobuf import timestamp_pb2
-from sluice.v1 import chat_pb2, content_pb2, logprobs_pb2, sampling_pb2, usage_pb2
+from sluice.v1 import chat_pb2, content_pb2, logprobs_pb2, new_tokens_pb2, sampling_pb2, usage_pb2
 
 from tests.service.contract.fakes import fold
 
@@ -64,6 +64,19 @@ def test_fold_takes_every_event() -> None:
     assert (second.index, second.stop_sequence, second.message.content[0].text) == (1, "!", "b")
     assert not second.message.HasField("reasoning")
     assert not first.HasField("stop_sequence")
+
+
+def test_fold_takes_tokens() -> None:
+    """Those of the prompt, its logprobs, and each choice's in order."""
+    told = [content("a", choice=1), content("b"), finished(chat_pb2.FINISH_REASON_STOP), content("c", choice=1)]
+    for place, event in enumerate(told):
+        event.tokens.CopyFrom(new_tokens_pb2.NewTokens(num_tokens=2, ids=[place, 9]))
+    logprobs = chat_pb2.PromptLogprobs(logprobs=[logprobs_pb2.TokenLogprob(token_id=3)])
+    started = chat_pb2.ChatStarted(prompt_token_ids=[3, 4])
+    answer = fold([Event(started=started), Event(prompt_logprobs=logprobs), *told])
+    assert list(answer.prompt_token_ids) == [3, 4]
+    assert [each.token_id for each in answer.prompt_logprobs] == [3]
+    assert [list(choice.token_ids) for choice in answer.choices] == [[1, 9, 2, 9], [0, 9, 3, 9]]
 
 
 def test_answer_without_text_has_an_empty_content_unless_it_calls() -> None:

@@ -10,7 +10,7 @@ from sluice.v1 import completion_pb2, logprobs_pb2
 from service.contract.completion import to_answer_request
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation, Message, RawText, RawTokens, Role, TextPart
-from service.generation.output_format import Regex
+from service.generation.output_format import TextGrammar
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.service.contract.fakes import RESUMED, completion_request, resume_options
 
@@ -26,8 +26,10 @@ def test_every_field_is_asked() -> None:
         "sampling": {"temperature": 0.5, "seed": "7"},
         "stopping": {"maxTokens": 9},
         "n": 3,
-        "logprobs": {"topLogprobs": 2},
-        "outputConstraint": {"regex": "a"},
+        "promptLogprobs": {"topLogprobs": 2},
+        "outputConstraint": {"grammar": "start: /a/"},
+        "skipSpecialTokens": False,
+        "tokens": {},  # which the answer tells
         "serving": {
             "priority": -3,
             "cacheSalt": "s",
@@ -38,7 +40,7 @@ def test_every_field_is_asked() -> None:
     request = json_format.ParseDict(fields, completion_pb2.CompleteRequest())
     request.resume.CopyFrom(resume_options(RESUMED))
     given = {each.name for each, _ in request.ListFields()}
-    assert given | {"prompt_only"} == {each.name for each in request.DESCRIPTOR.fields}
+    assert given | {"prompt_only", "logprobs"} == {each.name for each in request.DESCRIPTOR.fields}
     assert to_answer_request(request) == AnswerRequest(
         model="m",
         prompts=(RawText("hi", "prompts[0]"), RawTokens([1, 2], "prompts[1]")),
@@ -47,9 +49,9 @@ def test_every_field_is_asked() -> None:
         sampling=SamplingParams(temperature=0.5, seed=7),
         stopping=StopParams(max_tokens=9),
         n=3,
-        logprobs=LogprobsOptions(2),
         prompt_logprobs=LogprobsOptions(2),
-        output_format=Regex("a", "output_constraint.regex"),
+        output_format=TextGrammar("start: /a/", "output_constraint.grammar"),
+        skip_special_tokens=False,
         priority=-3,
         cache_salt="s",
         truncates=True,
@@ -72,12 +74,13 @@ def test_prompt_alone_needs_one_token() -> None:
     assert asked.stopping == StopParams(max_tokens=1)
 
 
-def test_prompts_have_logprobs_only_with_an_echo() -> None:
-    """An echo without logprobs has none, and neither have logprobs without an echo."""
+def test_prompts_have_logprobs_with_an_echo_or_if_asked_for() -> None:
+    """An echo without logprobs has none, and neither have logprobs without an echo; but that the request says so."""
     options = logprobs_pb2.LogprobsOptions()
     assert to_answer_request(completion_request(logprobs=options)).prompt_logprobs is None
     assert to_answer_request(completion_request(echo=True)).prompt_logprobs is None
     assert to_answer_request(completion_request(echo=True, logprobs=options)).prompt_logprobs == LogprobsOptions()
+    assert to_answer_request(completion_request(prompt_logprobs=options)).prompt_logprobs == LogprobsOptions()
 
 
 def test_prompt_in_the_template_is_a_user_s_message() -> None:

@@ -45,6 +45,7 @@ STOPPING: dict[str, Any] = {
     "stop": ("a", "b"),
     "stop_token_ids": (3,),
     "ignore_eos": True,
+    "include_stop_str_in_output": True,
 }
 MESSAGES: dict[type[Params], Any] = {SamplingParams: sampling_pb2.SamplingParams, StopParams: sampling_pb2.StopParams}
 
@@ -123,7 +124,8 @@ def test_sampling_defaults_are_told() -> None:
 def test_stopping_defaults_are_told() -> None:
     """Without a limit none is made up: the model's context is the preparation's to know."""
     told = stopping_message(to_stopping(sampling_pb2.StopParams()))
-    assert {field.name: value for field, value in told.ListFields()} == {"min_tokens": 0, "ignore_eos": False}
+    defaults = {"min_tokens": 0, "ignore_eos": False, "include_stop_str_in_output": False}
+    assert {field.name: value for field, value in told.ListFields()} == defaults
 
 
 def test_echo_of_floats_is_the_caller_s() -> None:

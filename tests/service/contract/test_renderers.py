@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
-from sluice.v1 import chat_pb2, completion_pb2, response_pb2, text_generation_pb2
+from sluice.v1 import chat_pb2, completion_pb2, new_tokens_pb2, response_pb2, text_generation_pb2
 
 from service.contract.answer import FINISH_REASONS, logprob_messages, usage_message
 from service.contract.chat import ChatRenderer
@@ -54,7 +55,7 @@ ITEM_END = ["output_text_done", "content_part_done", "output_item_done"]
 CHAT: dict[type, list[str]] = {
     Started: ["started"],
     Tokens: [],  # a chat has no times
-    PromptLogprobs: [],  # nor does it tell of its prompt
+    PromptLogprobs: ["prompt_logprobs"],
     Text: ["content_delta"],
     Reasoning: ["reasoning_delta"],
     ToolCall: ["tool_call_delta"],
@@ -192,6 +193,60 @@ def test_chat_s_messages_have_what_their_events_say() -> None:
     assert not rest.HasField("name")
     end = finished.choice_finished
     assert (end.choice_index, end.finish_reason, end.stop_sequence) == (2, chat_pb2.FINISH_REASON_STOP, "!")
+
+
+COUNTED, TOLD = ({"tokens": new_tokens_pb2.TokensOptions(ids=ids)} for ids in (False, True))
+TWICE = replace(STARTED, prompt_token_ids=([3, 4], [5]), num_prompts=2)
+
+
+def asked(name: str, fields: Any) -> Any:
+    """A renderer for a request with these fields."""
+    if name == "chat":
+        return ChatRenderer(chat_pb2.ChatRequest(**fields))
+    return CompletionRenderer(completion_pb2.CompleteRequest(**fields))
+
+
+@pytest.mark.parametrize(("fields", "ids"), [(COUNTED, []), (TOLD, [5])])
+@pytest.mark.parametrize("name", ["chat", "completion"])
+def test_tokens_come_with_the_first_message_that_they_make(name: str, fields: Any, ids: list[int]) -> None:
+    """Each output's, once; those that make no text have an empty delta, and what has no tokens has none."""
+    renderer = asked(name, fields)
+    rendered(renderer, STARTED)
+    first, *others = renderer.render([TOKENS, Text(0, "a"), Text(0, "b"), ChoiceFinished(0, FinishReason.LENGTH)])
+    assert (first.tokens.num_tokens, list(first.tokens.ids)) == (1, ids)
+    assert len(others) == 2
+    assert not any(message.HasField("tokens") for message in others)
+    (silent,) = renderer.render([TOKENS])
+    assert (silent.WhichOneof("event"), silent.tokens.num_tokens) == ("content_delta" if name == "chat" else "delta", 1)
+    (cut_off,) = renderer.render([TOKENS._replace(token_ids=()), ChoiceFinished(0, FinishReason.LENGTH)])
+    assert not cut_off.HasField("tokens")
+
+
+@pytest.mark.parametrize("name", ["chat", "completion"])
+def test_nobody_is_told_tokens_unasked(name: str) -> None:
+    """Neither the answer's nor the prompt's."""
+    renderer = asked(name, {})
+    (started,) = rendered(renderer, TWICE)
+    assert not started.started.prompt_token_ids
+    assert not any(message.HasField("tokens") for message in renderer.render([TOKENS, Text(0, "a")]))
+
+
+def test_prompts_tokens_are_told_at_the_start() -> None:
+    """A chat's as they are, a completion's by prompt; their number always."""
+    (chat,) = rendered(asked("chat", TOLD), replace(STARTED, prompt_token_ids=([3, 4],)))
+    assert (list(chat.started.prompt_token_ids), chat.started.prompt_tokens) == ([3, 4], 2)
+    (completion,) = rendered(asked("completion", TOLD), TWICE)
+    assert [list(prompt.ids) for prompt in completion.started.prompt_token_ids] == [[3, 4], [5]]
+    (counted,) = rendered(asked("completion", {}), TWICE)
+    assert list(counted.started.prompt_tokens) == [2, 1]
+
+
+def test_prompt_s_logprobs_of_a_chat_have_no_tokens_of_the_answer() -> None:
+    """They come first, and the answer's tokens with the answer."""
+    prompt, text = asked("chat", TOLD).render([TOKENS, PromptLogprobs(0, (LOGPROB,)), Text(0, "a")])
+    assert list(prompt.prompt_logprobs.logprobs) == logprob_messages([LOGPROB])
+    assert not prompt.HasField("tokens")
+    assert list(text.tokens.ids) == [5]
 
 
 def test_end_without_a_stop_sequence_has_none() -> None:

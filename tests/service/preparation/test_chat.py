@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
 from service.generation.conversation import FunctionCall, ReasoningEffort, Role
-from service.generation.errors import PromptTooLong, TemplateRefused, UnsupportedFeature
+from service.generation.errors import InvalidRequest, PromptTooLong, TemplateRefused, UnsupportedFeature
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.preparation import Preparation
 from tests.engine.constraints.fakes import ADDED, END, token_id
@@ -76,6 +77,46 @@ async def test_answer_goes_on_where_the_last_message_ends(
     assert ended == 2  # the system's turn and the user's
     assert request_of(prepared).constraint is None
     assert answer_to(prepared, "<think>so</think>").text == "<think>so</think>"
+
+
+SWITCHES = "{{ mood }}{{ 'T' if enable_thinking else 'F' }}{{ rest | tojson }}{{ 'A' if add_generation_prompt }}"
+
+
+async def test_template_gets_the_request_s_own_variables() -> None:
+    """They stand before what an effort says; those that the template doesn't know are nothing to it."""
+    preparation = preparation_of(SWITCHES)
+    own = json.dumps({"mood": "calm", "enable_thinking": True, "rest": {"a": [1, None]}, "unknown": 1})
+    asked = chat(user("x"), template_variables=own, reasoning_effort=ReasoningEffort.NONE)
+    assert prompt_of(await preparation.prepare(asked, "r")) == 'calmT{"a": [1, null]}A'
+    closed = chat(user("x"), template_variables='{"rest": 1}', opens_turn=False)
+    assert prompt_of(await preparation.prepare(closed, "r")) == "F1"
+    preparation.close()
+
+
+async def test_own_variables_cannot_write_control_tokens() -> None:
+    """What they spell is text."""
+    preparation = preparation_of(SWITCHES)
+    own = json.dumps({"mood": END, "rest": {END: END}})
+    prepared = await preparation.prepare(chat(user("x"), template_variables=own), "r")
+    assert prompt_of(prepared).count(END) == 3
+    assert END_ID not in request_of(prepared).prompt_token_ids
+    preparation.close()
+
+
+@pytest.mark.parametrize("own", ["{", "[1]", '"a"', '{"messages": []}', '{"bos_token": "x"}', '{"a": 1, "a": 2}'])
+async def test_own_variables_that_cannot_be_are_refused_by_their_field(preparation: Preparation, own: str) -> None:
+    """What is no object, and names that are taken."""
+    with pytest.raises(InvalidRequest) as refusal:
+        await preparation.prepare(chat(user("x"), template_variables=own), "r")
+    assert refusal.value.field == "chat_template_kwargs"
+
+
+async def test_control_tokens_are_shown_only_if_asked_for(preparation: Preparation) -> None:
+    """By default they are left out."""
+    asked = chat(user("x"))
+    assert request_of(await preparation.prepare(asked, "r")).skip_special_tokens
+    shown = replace(asked, skip_special_tokens=False)
+    assert not request_of(await preparation.prepare(shown, "r")).skip_special_tokens
 
 
 @pytest.mark.parametrize("source", ["{{ messages[0].content }}", "{{ messages | tojson(ensure_ascii=True) }}"])

@@ -55,5 +55,5 @@ async def test_text_in_a_template_loses_its_beginning(text: str) -> None:
 async def test_count_is_the_prompt_s_length(preparation: Preparation) -> None:
     """What is counted is what would be generated from, though it be too long for that."""
     prepared = await preparation.prepare(chat(), "r")
-    assert await preparation.count(Conversation((user("hello"),))) == len(request_of(prepared).prompt_token_ids)
-    assert await preparation.count(Conversation((user("0123456789" * 1000),))) > 10_000
+    assert await preparation.tokens(Conversation((user("hello"),))) == request_of(prepared).prompt_token_ids
+    assert len(await preparation.tokens(Conversation((user("0123456789" * 1000),)))) > 10_000

@@ -11,6 +11,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from sluice_client.v1 import content_pb2 as _content_pb2
 from sluice_client.v1 import logprobs_pb2 as _logprobs_pb2
+from sluice_client.v1 import new_tokens_pb2 as _new_tokens_pb2
 from sluice_client.v1 import resume_pb2 as _resume_pb2
 from sluice_client.v1 import sampling_pb2 as _sampling_pb2
 from sluice_client.v1 import serving_pb2 as _serving_pb2
@@ -112,6 +113,11 @@ class ChatRequest(_message.Message):
     RESUME_FIELD_NUMBER: _builtins.int
     REASONING_BUDGET_FIELD_NUMBER: _builtins.int
     CONTINUE_FINAL_MESSAGE_FIELD_NUMBER: _builtins.int
+    ADD_GENERATION_PROMPT_FIELD_NUMBER: _builtins.int
+    CHAT_TEMPLATE_KWARGS_FIELD_NUMBER: _builtins.int
+    SKIP_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
+    PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The name of a served model or endpoint, 1 to 256 characters. Required."""
     n: _builtins.int
@@ -128,6 +134,16 @@ class ChatRequest(_message.Message):
     """Whether the answer goes on where the text of the last message ends, which is the assistant's and has no tool_calls.
     It has no thinking then. Default: false, the answer is a turn of its own.
     """
+    add_generation_prompt: _builtins.bool
+    """Whether the prompt ends with what begins an answer in the model's chat template. Default: true, but with
+    `continue_final_message` false.
+    """
+    chat_template_kwargs: _builtins.str
+    """Variables for the model's chat template, such as its own switches, as the text of a JSON object, at most 65,536
+    characters. Those that the template doesn't know are without effect. Default: none.
+    """
+    skip_special_tokens: _builtins.bool
+    """Whether control tokens that the model generates are left out of the text. Default: true."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_content_pb2.Message]:
         """The conversation so far, 1 to 4,096 messages. Required."""
@@ -166,6 +182,14 @@ class ChatRequest(_message.Message):
     def resume(self) -> _resume_pb2.ResumeOptions:
         """Goes on with a stream that broke; for calls that stream only. Default: none, a new answer."""
 
+    @_builtins.property
+    def prompt_logprobs(self) -> _logprobs_pb2.LogprobsOptions:
+        """Asks for logprobs of the prompt's tokens. Default: none."""
+
+    @_builtins.property
+    def tokens(self) -> _new_tokens_pb2.TokensOptions:
+        """Asks for the tokens of the answer. Default: none."""
+
     def __init__(
         self,
         *,
@@ -184,11 +208,18 @@ class ChatRequest(_message.Message):
         resume: _resume_pb2.ResumeOptions | None = ...,
         reasoning_budget: _builtins.int | None = ...,
         continue_final_message: _builtins.bool | None = ...,
+        add_generation_prompt: _builtins.bool | None = ...,
+        chat_template_kwargs: _builtins.str = ...,
+        skip_special_tokens: _builtins.bool | None = ...,
+        prompt_logprobs: _logprobs_pb2.LogprobsOptions | None = ...,
+        tokens: _new_tokens_pb2.TokensOptions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_continue_final_message", b"_continue_final_message", "_n", b"_n", "_parallel_tool_calls", b"_parallel_tool_calls", "_reasoning_budget", b"_reasoning_budget", "continue_final_message", b"continue_final_message", "logprobs", b"logprobs", "n", b"n", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "reasoning_budget", b"reasoning_budget", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "stopping", b"stopping", "tool_choice", b"tool_choice"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_add_generation_prompt", b"_add_generation_prompt", "_continue_final_message", b"_continue_final_message", "_n", b"_n", "_parallel_tool_calls", b"_parallel_tool_calls", "_reasoning_budget", b"_reasoning_budget", "_skip_special_tokens", b"_skip_special_tokens", "add_generation_prompt", b"add_generation_prompt", "continue_final_message", b"continue_final_message", "logprobs", b"logprobs", "n", b"n", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "prompt_logprobs", b"prompt_logprobs", "reasoning_budget", b"reasoning_budget", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "skip_special_tokens", b"skip_special_tokens", "stopping", b"stopping", "tokens", b"tokens", "tool_choice", b"tool_choice"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_continue_final_message", b"_continue_final_message", "_n", b"_n", "_parallel_tool_calls", b"_parallel_tool_calls", "_reasoning_budget", b"_reasoning_budget", "continue_final_message", b"continue_final_message", "logprobs", b"logprobs", "messages", b"messages", "model", b"model", "n", b"n", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "reasoning_budget", b"reasoning_budget", "reasoning_effort", b"reasoning_effort", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "stopping", b"stopping", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_generation_prompt", b"_add_generation_prompt", "_continue_final_message", b"_continue_final_message", "_n", b"_n", "_parallel_tool_calls", b"_parallel_tool_calls", "_reasoning_budget", b"_reasoning_budget", "_skip_special_tokens", b"_skip_special_tokens", "add_generation_prompt", b"add_generation_prompt", "chat_template_kwargs", b"chat_template_kwargs", "continue_final_message", b"continue_final_message", "logprobs", b"logprobs", "messages", b"messages", "model", b"model", "n", b"n", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "prompt_logprobs", b"prompt_logprobs", "reasoning_budget", b"reasoning_budget", "reasoning_effort", b"reasoning_effort", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "skip_special_tokens", b"skip_special_tokens", "stopping", b"stopping", "tokens", b"tokens", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__add_generation_prompt: _TypeAlias = _typing.Literal["add_generation_prompt"]  # noqa: Y015
+    _WhichOneofArgType__add_generation_prompt: _TypeAlias = _typing.Literal["_add_generation_prompt", b"_add_generation_prompt"]  # noqa: Y015
     _WhichOneofReturnType__continue_final_message: _TypeAlias = _typing.Literal["continue_final_message"]  # noqa: Y015
     _WhichOneofArgType__continue_final_message: _TypeAlias = _typing.Literal["_continue_final_message", b"_continue_final_message"]  # noqa: Y015
     _WhichOneofReturnType__n: _TypeAlias = _typing.Literal["n"]  # noqa: Y015
@@ -197,6 +228,10 @@ class ChatRequest(_message.Message):
     _WhichOneofArgType__parallel_tool_calls: _TypeAlias = _typing.Literal["_parallel_tool_calls", b"_parallel_tool_calls"]  # noqa: Y015
     _WhichOneofReturnType__reasoning_budget: _TypeAlias = _typing.Literal["reasoning_budget"]  # noqa: Y015
     _WhichOneofArgType__reasoning_budget: _TypeAlias = _typing.Literal["_reasoning_budget", b"_reasoning_budget"]  # noqa: Y015
+    _WhichOneofReturnType__skip_special_tokens: _TypeAlias = _typing.Literal["skip_special_tokens"]  # noqa: Y015
+    _WhichOneofArgType__skip_special_tokens: _TypeAlias = _typing.Literal["_skip_special_tokens", b"_skip_special_tokens"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__add_generation_prompt) -> _WhichOneofReturnType__add_generation_prompt | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__continue_final_message) -> _WhichOneofReturnType__continue_final_message | None: ...
     @_typing.overload
@@ -205,6 +240,8 @@ class ChatRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__parallel_tool_calls) -> _WhichOneofReturnType__parallel_tool_calls | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reasoning_budget) -> _WhichOneofReturnType__reasoning_budget | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__skip_special_tokens) -> _WhichOneofReturnType__skip_special_tokens | None: ...
 
 Global___ChatRequest: _TypeAlias = ChatRequest  # noqa: Y015
 
@@ -220,6 +257,8 @@ class ChatResponse(_message.Message):
     SYSTEM_FINGERPRINT_FIELD_NUMBER: _builtins.int
     CHOICES_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Identifies the answer, unique."""
     model: _builtins.str
@@ -238,6 +277,16 @@ class ChatResponse(_message.Message):
     def usage(self) -> _usage_pb2.Usage:
         """What it cost."""
 
+    @_builtins.property
+    def prompt_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprob]:
+        """The logprobs of the prompt's tokens in order, if asked for. The first token has nothing before it: its logprob is 0
+        and its top_logprobs are empty.
+        """
+
+    @_builtins.property
+    def prompt_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The prompt's tokens, if asked for."""
+
     def __init__(
         self,
         *,
@@ -247,10 +296,12 @@ class ChatResponse(_message.Message):
         system_fingerprint: _builtins.str = ...,
         choices: _abc.Iterable[Global___ChatChoice] | None = ...,
         usage: _usage_pb2.Usage | None = ...,
+        prompt_logprobs: _abc.Iterable[_logprobs_pb2.TokenLogprob] | None = ...,
+        prompt_token_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "created", b"created", "id", b"id", "model", b"model", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "created", b"created", "id", b"id", "model", b"model", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -267,6 +318,7 @@ class ChatChoice(_message.Message):
     FINISH_REASON_FIELD_NUMBER: _builtins.int
     STOP_SEQUENCE_FIELD_NUMBER: _builtins.int
     LOGPROBS_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     """Its place among the request's `n` answers, from 0."""
     finish_reason: Global___FinishReason.ValueType
@@ -281,6 +333,10 @@ class ChatChoice(_message.Message):
     def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprob]:
         """The logprobs of its content tokens in order, if asked for."""
 
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """All its tokens, if asked for: those of thinking and calls too, and the one that ended it."""
+
     def __init__(
         self,
         *,
@@ -289,10 +345,11 @@ class ChatChoice(_message.Message):
         finish_reason: Global___FinishReason.ValueType = ...,
         stop_sequence: _builtins.str | None = ...,
         logprobs: _abc.Iterable[_logprobs_pb2.TokenLogprob] | None = ...,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_stop_sequence", b"_stop_sequence", "message", b"message", "stop_sequence", b"stop_sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_sequence", b"_stop_sequence", "finish_reason", b"finish_reason", "index", b"index", "logprobs", b"logprobs", "message", b"message", "stop_sequence", b"stop_sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_sequence", b"_stop_sequence", "finish_reason", b"finish_reason", "index", b"index", "logprobs", b"logprobs", "message", b"message", "stop_sequence", b"stop_sequence", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__stop_sequence: _TypeAlias = _typing.Literal["stop_sequence"]  # noqa: Y015
     _WhichOneofArgType__stop_sequence: _TypeAlias = _typing.Literal["_stop_sequence", b"_stop_sequence"]  # noqa: Y015
@@ -319,8 +376,10 @@ class StreamChatResponse(_message.Message):
     CHOICE_FINISHED_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     COMPLETED_FIELD_NUMBER: _builtins.int
+    PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
     STREAM_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
     sequence_number: _builtins.int
     """Rises by one with each event of a stream, from 0."""
     stream: _builtins.bytes
@@ -355,6 +414,14 @@ class StreamChatResponse(_message.Message):
     def completed(self) -> Global___ChatCompleted:
         """Everything was sent."""
 
+    @_builtins.property
+    def prompt_logprobs(self) -> Global___PromptLogprobs:
+        """The logprobs of the prompt's tokens, if asked for; after `started`, before the first choice's deltas."""
+
+    @_builtins.property
+    def tokens(self) -> _new_tokens_pb2.NewTokens:
+        """The tokens that were added to the event's choice, if asked for."""
+
     def __init__(
         self,
         *,
@@ -366,14 +433,16 @@ class StreamChatResponse(_message.Message):
         choice_finished: Global___ChoiceFinished | None = ...,
         usage: _usage_pb2.Usage | None = ...,
         completed: Global___ChatCompleted | None = ...,
+        prompt_logprobs: Global___PromptLogprobs | None = ...,
         stream: _builtins.bytes = ...,
         position: _builtins.bytes = ...,
+        tokens: _new_tokens_pb2.NewTokens | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "content_delta", b"content_delta", "event", b"event", "reasoning_delta", b"reasoning_delta", "started", b"started", "tool_call_delta", b"tool_call_delta", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "content_delta", b"content_delta", "event", b"event", "prompt_logprobs", b"prompt_logprobs", "reasoning_delta", b"reasoning_delta", "started", b"started", "tokens", b"tokens", "tool_call_delta", b"tool_call_delta", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "content_delta", b"content_delta", "event", b"event", "position", b"position", "reasoning_delta", b"reasoning_delta", "sequence_number", b"sequence_number", "started", b"started", "stream", b"stream", "tool_call_delta", b"tool_call_delta", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "content_delta", b"content_delta", "event", b"event", "position", b"position", "prompt_logprobs", b"prompt_logprobs", "reasoning_delta", b"reasoning_delta", "sequence_number", b"sequence_number", "started", b"started", "stream", b"stream", "tokens", b"tokens", "tool_call_delta", b"tool_call_delta", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["started", "content_delta", "reasoning_delta", "tool_call_delta", "choice_finished", "usage", "completed"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["started", "content_delta", "reasoning_delta", "tool_call_delta", "choice_finished", "usage", "completed", "prompt_logprobs"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -392,6 +461,7 @@ class ChatStarted(_message.Message):
     SAMPLING_FIELD_NUMBER: _builtins.int
     STOPPING_FIELD_NUMBER: _builtins.int
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Identifies the answer, unique."""
     model: _builtins.str
@@ -412,6 +482,10 @@ class ChatStarted(_message.Message):
     def stopping(self) -> _sampling_pb2.StopParams:
         """The stop parameters in force, every default filled in."""
 
+    @_builtins.property
+    def prompt_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The prompt's tokens, if asked for."""
+
     def __init__(
         self,
         *,
@@ -422,14 +496,39 @@ class ChatStarted(_message.Message):
         sampling: _sampling_pb2.SamplingParams | None = ...,
         stopping: _sampling_pb2.StopParams | None = ...,
         prompt_tokens: _builtins.int = ...,
+        prompt_token_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "sampling", b"sampling", "stopping", b"stopping"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "id", b"id", "model", b"model", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "stopping", b"stopping", "system_fingerprint", b"system_fingerprint"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "id", b"id", "model", b"model", "prompt_token_ids", b"prompt_token_ids", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "stopping", b"stopping", "system_fingerprint", b"system_fingerprint"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ChatStarted: _TypeAlias = ChatStarted  # noqa: Y015
+
+@_typing.final
+class PromptLogprobs(_message.Message):
+    """The logprobs of a prompt's tokens."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOGPROBS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprob]:
+        """In order, as in ChatResponse."""
+
+    def __init__(
+        self,
+        *,
+        logprobs: _abc.Iterable[_logprobs_pb2.TokenLogprob] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["logprobs", b"logprobs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PromptLogprobs: _TypeAlias = PromptLogprobs  # noqa: Y015
 
 @_typing.final
 class ContentDelta(_message.Message):

@@ -10,6 +10,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from sluice_client.v1 import chat_pb2 as _chat_pb2
 from sluice_client.v1 import logprobs_pb2 as _logprobs_pb2
+from sluice_client.v1 import new_tokens_pb2 as _new_tokens_pb2
 from sluice_client.v1 import prompt_pb2 as _prompt_pb2
 from sluice_client.v1 import resume_pb2 as _resume_pb2
 from sluice_client.v1 import sampling_pb2 as _sampling_pb2
@@ -45,6 +46,9 @@ class CompleteRequest(_message.Message):
     SERVING_FIELD_NUMBER: _builtins.int
     RESUME_FIELD_NUMBER: _builtins.int
     PROMPT_ONLY_FIELD_NUMBER: _builtins.int
+    SKIP_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
+    PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The name of a served model or endpoint, 1 to 256 characters. Required."""
     n: _builtins.int
@@ -62,6 +66,8 @@ class CompleteRequest(_message.Message):
     """Whether a choice is its prompt and nothing else: what is generated to score it is left out, and each choice ends with
     FINISH_REASON_LENGTH. Of `stopping` nothing counts. Needs echo. Default: false.
     """
+    skip_special_tokens: _builtins.bool
+    """Whether control tokens that the model generates are left out of the text. Default: true."""
     @_builtins.property
     def prompts(self) -> _containers.RepeatedCompositeFieldContainer[_prompt_pb2.Prompt]:
         """Independent prompts, 1 to 256. Required."""
@@ -92,6 +98,14 @@ class CompleteRequest(_message.Message):
     def resume(self) -> _resume_pb2.ResumeOptions:
         """Goes on with a stream that broke; for calls that stream only. Default: none, a new answer."""
 
+    @_builtins.property
+    def prompt_logprobs(self) -> _logprobs_pb2.LogprobsOptions:
+        """Asks for logprobs of the prompts' tokens, without their text. Default: none."""
+
+    @_builtins.property
+    def tokens(self) -> _new_tokens_pb2.TokensOptions:
+        """Asks for the tokens of the continuations. Default: none."""
+
     def __init__(
         self,
         *,
@@ -108,10 +122,13 @@ class CompleteRequest(_message.Message):
         serving: _serving_pb2.ServingOptions | None = ...,
         resume: _resume_pb2.ResumeOptions | None = ...,
         prompt_only: _builtins.bool | None = ...,
+        skip_special_tokens: _builtins.bool | None = ...,
+        prompt_logprobs: _logprobs_pb2.LogprobsOptions | None = ...,
+        tokens: _new_tokens_pb2.TokensOptions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_echo", b"_echo", "_n", b"_n", "_prompt_only", b"_prompt_only", "_use_raw_prompt", b"_use_raw_prompt", "echo", b"echo", "logprobs", b"logprobs", "n", b"n", "output_constraint", b"output_constraint", "prompt_only", b"prompt_only", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "stopping", b"stopping", "use_raw_prompt", b"use_raw_prompt"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_echo", b"_echo", "_n", b"_n", "_prompt_only", b"_prompt_only", "_skip_special_tokens", b"_skip_special_tokens", "_use_raw_prompt", b"_use_raw_prompt", "echo", b"echo", "logprobs", b"logprobs", "n", b"n", "output_constraint", b"output_constraint", "prompt_logprobs", b"prompt_logprobs", "prompt_only", b"prompt_only", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "skip_special_tokens", b"skip_special_tokens", "stopping", b"stopping", "tokens", b"tokens", "use_raw_prompt", b"use_raw_prompt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_echo", b"_echo", "_n", b"_n", "_prompt_only", b"_prompt_only", "_use_raw_prompt", b"_use_raw_prompt", "echo", b"echo", "logprobs", b"logprobs", "model", b"model", "n", b"n", "output_constraint", b"output_constraint", "prompt_only", b"prompt_only", "prompts", b"prompts", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "stopping", b"stopping", "suffix", b"suffix", "use_raw_prompt", b"use_raw_prompt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_echo", b"_echo", "_n", b"_n", "_prompt_only", b"_prompt_only", "_skip_special_tokens", b"_skip_special_tokens", "_use_raw_prompt", b"_use_raw_prompt", "echo", b"echo", "logprobs", b"logprobs", "model", b"model", "n", b"n", "output_constraint", b"output_constraint", "prompt_logprobs", b"prompt_logprobs", "prompt_only", b"prompt_only", "prompts", b"prompts", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "skip_special_tokens", b"skip_special_tokens", "stopping", b"stopping", "suffix", b"suffix", "tokens", b"tokens", "use_raw_prompt", b"use_raw_prompt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__echo: _TypeAlias = _typing.Literal["echo"]  # noqa: Y015
     _WhichOneofArgType__echo: _TypeAlias = _typing.Literal["_echo", b"_echo"]  # noqa: Y015
@@ -119,6 +136,8 @@ class CompleteRequest(_message.Message):
     _WhichOneofArgType__n: _TypeAlias = _typing.Literal["_n", b"_n"]  # noqa: Y015
     _WhichOneofReturnType__prompt_only: _TypeAlias = _typing.Literal["prompt_only"]  # noqa: Y015
     _WhichOneofArgType__prompt_only: _TypeAlias = _typing.Literal["_prompt_only", b"_prompt_only"]  # noqa: Y015
+    _WhichOneofReturnType__skip_special_tokens: _TypeAlias = _typing.Literal["skip_special_tokens"]  # noqa: Y015
+    _WhichOneofArgType__skip_special_tokens: _TypeAlias = _typing.Literal["_skip_special_tokens", b"_skip_special_tokens"]  # noqa: Y015
     _WhichOneofReturnType__use_raw_prompt: _TypeAlias = _typing.Literal["use_raw_prompt"]  # noqa: Y015
     _WhichOneofArgType__use_raw_prompt: _TypeAlias = _typing.Literal["_use_raw_prompt", b"_use_raw_prompt"]  # noqa: Y015
     @_typing.overload
@@ -127,6 +146,8 @@ class CompleteRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__n) -> _WhichOneofReturnType__n | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt_only) -> _WhichOneofReturnType__prompt_only | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__skip_special_tokens) -> _WhichOneofReturnType__skip_special_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__use_raw_prompt) -> _WhichOneofReturnType__use_raw_prompt | None: ...
 
@@ -193,6 +214,8 @@ class CompletionChoice(_message.Message):
     STOP_SEQUENCE_FIELD_NUMBER: _builtins.int
     LOGPROBS_FIELD_NUMBER: _builtins.int
     PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     """Its place among all choices, from 0: n times prompt_index, plus its place among its prompt's choices."""
     prompt_index: _builtins.int
@@ -209,9 +232,17 @@ class CompletionChoice(_message.Message):
 
     @_builtins.property
     def prompt_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprob]:
-        """With echo and logprobs: those of the prompt's tokens in order, as the model got them. The first token has nothing
-        before it: its logprob is 0 and its top_logprobs are empty.
+        """With echo and logprobs, or with prompt_logprobs: those of the prompt's tokens in order, as the model got them. The
+        first token has nothing before it: its logprob is 0 and its top_logprobs are empty.
         """
+
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """All its tokens, if asked for, the one that ended it included."""
+
+    @_builtins.property
+    def prompt_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Its prompt's tokens, if asked for."""
 
     def __init__(
         self,
@@ -223,10 +254,12 @@ class CompletionChoice(_message.Message):
         stop_sequence: _builtins.str | None = ...,
         logprobs: _abc.Iterable[_logprobs_pb2.TokenLogprob] | None = ...,
         prompt_logprobs: _abc.Iterable[_logprobs_pb2.TokenLogprob] | None = ...,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        prompt_token_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_stop_sequence", b"_stop_sequence", "stop_sequence", b"stop_sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_sequence", b"_stop_sequence", "finish_reason", b"finish_reason", "index", b"index", "logprobs", b"logprobs", "prompt_index", b"prompt_index", "prompt_logprobs", b"prompt_logprobs", "stop_sequence", b"stop_sequence", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_sequence", b"_stop_sequence", "finish_reason", b"finish_reason", "index", b"index", "logprobs", b"logprobs", "prompt_index", b"prompt_index", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "stop_sequence", b"stop_sequence", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__stop_sequence: _TypeAlias = _typing.Literal["stop_sequence"]  # noqa: Y015
     _WhichOneofArgType__stop_sequence: _TypeAlias = _typing.Literal["_stop_sequence", b"_stop_sequence"]  # noqa: Y015
@@ -253,6 +286,7 @@ class StreamCompleteResponse(_message.Message):
     COMPLETED_FIELD_NUMBER: _builtins.int
     STREAM_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
     sequence_number: _builtins.int
     """Rises by one with each event of a stream, from 0."""
     stream: _builtins.bytes
@@ -279,6 +313,10 @@ class StreamCompleteResponse(_message.Message):
     def completed(self) -> Global___CompletionCompleted:
         """Everything was sent."""
 
+    @_builtins.property
+    def tokens(self) -> _new_tokens_pb2.NewTokens:
+        """The tokens that were added to the event's choice, if asked for."""
+
     def __init__(
         self,
         *,
@@ -290,10 +328,11 @@ class StreamCompleteResponse(_message.Message):
         completed: Global___CompletionCompleted | None = ...,
         stream: _builtins.bytes = ...,
         position: _builtins.bytes = ...,
+        tokens: _new_tokens_pb2.NewTokens | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "delta", b"delta", "event", b"event", "started", b"started", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "delta", b"delta", "event", b"event", "started", b"started", "tokens", b"tokens", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "delta", b"delta", "event", b"event", "position", b"position", "sequence_number", b"sequence_number", "started", b"started", "stream", b"stream", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "delta", b"delta", "event", b"event", "position", b"position", "sequence_number", b"sequence_number", "started", b"started", "stream", b"stream", "tokens", b"tokens", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["started", "delta", "choice_finished", "usage", "completed"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
@@ -314,6 +353,8 @@ class CompletionStarted(_message.Message):
     SAMPLING_FIELD_NUMBER: _builtins.int
     STOPPING_FIELD_NUMBER: _builtins.int
     N_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Identifies the answer, unique."""
     model: _builtins.str
@@ -336,6 +377,14 @@ class CompletionStarted(_message.Message):
     def stopping(self) -> _sampling_pb2.StopParams:
         """The stop parameters in force, every default filled in; max_tokens is that of the prompt with the most room."""
 
+    @_builtins.property
+    def prompt_token_ids(self) -> _containers.RepeatedCompositeFieldContainer[_prompt_pb2.TokenIds]:
+        """The tokens of each prompt, if asked for."""
+
+    @_builtins.property
+    def prompt_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """How many tokens each prompt has."""
+
     def __init__(
         self,
         *,
@@ -346,10 +395,12 @@ class CompletionStarted(_message.Message):
         sampling: _sampling_pb2.SamplingParams | None = ...,
         stopping: _sampling_pb2.StopParams | None = ...,
         n: _builtins.int = ...,
+        prompt_token_ids: _abc.Iterable[_prompt_pb2.TokenIds] | None = ...,
+        prompt_tokens: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "sampling", b"sampling", "stopping", b"stopping"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "id", b"id", "model", b"model", "n", b"n", "sampling", b"sampling", "stopping", b"stopping", "system_fingerprint", b"system_fingerprint"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "id", b"id", "model", b"model", "n", b"n", "prompt_token_ids", b"prompt_token_ids", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "stopping", b"stopping", "system_fingerprint", b"system_fingerprint"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from sluice_client.v1 import chat_pb2 as _chat_pb2
+from sluice_client.v1 import response_pb2 as _response_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -157,6 +158,10 @@ class CountTokensRequest(_message.Message):
 
     CHAT_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    RETURN_TOKENS_FIELD_NUMBER: _builtins.int
+    return_tokens: _builtins.bool
+    """Whether to tell the tokens, too. Default: false."""
     @_builtins.property
     def chat(self) -> _chat_pb2.ChatRequest:
         """A conversation with all that its model's chat template adds: tools, system prompt, switches."""
@@ -165,18 +170,29 @@ class CountTokensRequest(_message.Message):
     def text(self) -> Global___TokenizeTextRequest:
         """A text as it is, with what the model's tokenizer puts around it."""
 
+    @_builtins.property
+    def response(self) -> _response_pb2.CreateResponseRequest:
+        """Items to answer, as a conversation."""
+
     def __init__(
         self,
         *,
         chat: _chat_pb2.ChatRequest | None = ...,
         text: Global___TokenizeTextRequest | None = ...,
+        response: _response_pb2.CreateResponseRequest | None = ...,
+        return_tokens: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat", "prompt", b"prompt", "text", b"text"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_return_tokens", b"_return_tokens", "chat", b"chat", "prompt", b"prompt", "response", b"response", "return_tokens", b"return_tokens", "text", b"text"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chat", b"chat", "prompt", b"prompt", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_return_tokens", b"_return_tokens", "chat", b"chat", "prompt", b"prompt", "response", b"response", "return_tokens", b"return_tokens", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_prompt: _TypeAlias = _typing.Literal["chat", "text"]  # noqa: Y015
+    _WhichOneofReturnType__return_tokens: _TypeAlias = _typing.Literal["return_tokens"]  # noqa: Y015
+    _WhichOneofArgType__return_tokens: _TypeAlias = _typing.Literal["_return_tokens", b"_return_tokens"]  # noqa: Y015
+    _WhichOneofReturnType_prompt: _TypeAlias = _typing.Literal["chat", "text", "response"]  # noqa: Y015
     _WhichOneofArgType_prompt: _TypeAlias = _typing.Literal["prompt", b"prompt"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__return_tokens) -> _WhichOneofReturnType__return_tokens | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_prompt) -> _WhichOneofReturnType_prompt | None: ...
 
 Global___CountTokensRequest: _TypeAlias = CountTokensRequest  # noqa: Y015
@@ -190,22 +206,34 @@ class CountTokensResponse(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     NUM_TOKENS_FIELD_NUMBER: _builtins.int
     MAX_MODEL_LEN_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The model whose tokens were counted."""
     num_tokens: _builtins.int
     """Tokens of the prompt."""
     max_model_len: _builtins.int
     """Tokens of prompt and answer together that the model takes at most."""
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The tokens, in order, if asked for."""
+
+    @_builtins.property
+    def tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The exact bytes of each token, if asked for."""
+
     def __init__(
         self,
         *,
         model: _builtins.str = ...,
         num_tokens: _builtins.int = ...,
         max_model_len: _builtins.int = ...,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        tokens: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_model_len", b"max_model_len", "model", b"model", "num_tokens", b"num_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_model_len", b"max_model_len", "model", b"model", "num_tokens", b"num_tokens", "token_ids", b"token_ids", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

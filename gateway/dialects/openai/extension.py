@@ -1,0 +1,79 @@
+"""Fields of vLLM, SGLang, TGI and OpenRouter that chats and completions share.
+
+What they mean here is in the table of docs/api/extensions.md, which a test compares with the bodies.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+import msgspec
+from sluice.v1.chat_pb2 import ChatRequest
+from sluice.v1.completion_pb2 import CompleteRequest
+
+from gateway.dialects.openai.wanted_text import Wanting, put_constraint
+from gateway.dialects.seam.contract_limit import put
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import is_given
+
+_NO_TOP_K: Final = frozenset({-1, 0})  # how vLLM's and SGLang's callers turn it off
+_BEAMS: Final = "beam search is not available"
+# Fields that are refused, with the values that change nothing, which clients send of themselves.
+_REFUSED: Final[dict[str, tuple[str, tuple[Any, ...]]]] = {
+    "use_beam_search": (_BEAMS, (False,)),
+    "length_penalty": (f"it counts in a beam search only, and {_BEAMS}", (1.0,)),
+    "early_stopping": (f"it counts in a beam search only, and {_BEAMS}", (False,)),
+    "chat_template": ("a template is a program; the model's own is used", ()),
+    "guided_whitespace_pattern": ("the white space between parts of JSON is the server's", ()),
+    "logits_processors": ("callers' programs are not run; use logit_bias", ([],)),
+}
+
+
+class Extended(Wanting, Protocol):
+    """A body with the fields of other servers."""
+
+    top_k: int | None
+    n: int | None
+    best_of: int | None
+    stream: bool | None
+    skip_special_tokens: bool | None
+    spaces_between_special_tokens: bool | None
+    prompt_logprobs: int | None
+    return_token_ids: bool | None
+
+
+def drop_idle_top_k(body: Extended) -> None:
+    """Read vLLM's and SGLang's ways to turn `top_k` off as if it weren't given."""
+    if body.top_k in _NO_TOP_K:
+        body.top_k = None
+
+
+def put_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> None:
+    """Set what is said of them. Raises Failure for what isn't available, and for a value that no message can hold."""
+    _refuse(body)
+    put_constraint(body, request.output_constraint)
+    if body.skip_special_tokens is not None:
+        request.skip_special_tokens = body.skip_special_tokens
+    if body.spaces_between_special_tokens and body.skip_special_tokens is False:
+        text = "must be false with skip_special_tokens: false; tokens are joined as they are"
+        raise Failure.of_field("spaces_between_special_tokens", text, Reason.UNSUPPORTED_FIELD)
+    if body.prompt_logprobs is not None:
+        if body.stream:
+            raise Failure.of_field("prompt_logprobs", "only allowed without stream: true")
+        request.prompt_logprobs.SetInParent()
+        put(request.prompt_logprobs, "top_logprobs", body.prompt_logprobs, "prompt_logprobs")
+    if body.return_token_ids:
+        request.tokens.ids = True
+
+
+def _refuse(body: Extended) -> None:
+    num_choices = 1 if body.n is None else body.n
+    if body.best_of is not None and body.best_of != num_choices:
+        text = f"must equal n ({num_choices}): every generated choice is returned"
+        raise Failure.of_field("best_of", text, Reason.UNSUPPORTED_FIELD)
+    for name, (why, harmless) in _REFUSED.items():
+        value = getattr(body, name, None)
+        if isinstance(value, msgspec.Raw):
+            value = msgspec.json.decode(value) if is_given(value) else None
+        if value is not None and value not in harmless:
+            raise Failure.of_field(name, f"not supported: {why}", Reason.UNSUPPORTED_FIELD)

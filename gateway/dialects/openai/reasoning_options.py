@@ -1,0 +1,41 @@
+"""How much to reason, as OpenRouter's callers say it."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+from sluice.v1 import chat_pb2
+
+from gateway.dialects.openai_family.chat_body import EFFORTS
+from gateway.dialects.seam.contract_limit import put
+from gateway.dialects.seam.failure import Failure
+
+_USUAL: Final = chat_pb2.REASONING_EFFORT_MEDIUM  # of who only asks for reasoning
+_NONE: Final = chat_pb2.REASONING_EFFORT_NONE
+
+
+class ReasoningOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """An effort or a number of tokens; `exclude` keeps the reasoning out of the answer."""
+
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    max_tokens: int | None = None
+    enabled: bool | None = None
+    exclude: bool | None = None
+
+    def put(self, request: chat_pb2.ChatRequest) -> None:
+        """Set the request's effort and budget. Raises Failure for what contradicts itself."""
+        asked = [name for name in ("effort", "max_tokens") if getattr(self, name) is not None]
+        if len(asked) > 1:
+            raise Failure.of_field("reasoning.max_tokens", "goes without reasoning.effort")
+        if self.enabled is False and asked:
+            raise Failure.of_field(f"reasoning.{asked[0]}", "goes without reasoning.enabled: false")
+        if (asked or self.enabled is not None) and request.reasoning_effort:
+            raise Failure.of_field("reasoning", "goes without reasoning_effort")
+        if self.effort is not None:
+            request.reasoning_effort = EFFORTS[self.effort]
+        elif self.max_tokens is not None:
+            put(request, "reasoning_budget", self.max_tokens, "reasoning.max_tokens")
+            request.reasoning_effort = chat_pb2.REASONING_EFFORT_HIGH if self.max_tokens else _NONE
+        elif self.enabled is not None:
+            request.reasoning_effort = _USUAL if self.enabled else _NONE

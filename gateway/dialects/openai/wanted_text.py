@@ -1,0 +1,170 @@
+"""What the text must look like, by every name that callers of other servers know for it.
+
+vLLM's `structured_outputs` and its older `guided_…`, SGLang's `regex`, `json_schema` and `ebnf`, TGI's kinds of
+`response_format`: a request has one of them at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+from sluice.v1 import sampling_pb2
+
+from gateway.dialects.openai_family.chat_format import JsonObjectFormat, JsonSchemaFormat, TextFormat
+from gateway.dialects.seam.contract_limit import check_length
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.json_body import is_given
+
+_NAME: Final = "schema"  # of a schema that has none
+_PARTS: Final = {  # of the contract's constraint: what the caller's field itself is
+    "json_object": "json_object",
+    "json_schema.schema": "json_schema",
+    "json_schema": "json_schema",
+    "regex": "regex",
+    "grammar": "grammar",
+    "choice.texts": "choice",
+    "choice": "choice",
+}
+_UNAVAILABLE: Final = {
+    "structural_tag": "structural tags are not available",
+    "whitespace_pattern": "the white space between parts of JSON is the server's",
+    "disable_any_whitespace": "the white space between parts of JSON is the server's",
+    "disable_additional_properties": "say additionalProperties: false in the schema",
+}
+
+
+class JsonFormat(msgspec.Struct, tag_field="type", tag="json", forbid_unknown_fields=True):
+    """TGI's: JSON that matches a schema."""
+
+    value: msgspec.Raw
+
+
+class RegexFormat(msgspec.Struct, tag_field="type", tag="regex", forbid_unknown_fields=True):
+    """TGI's: a text that matches a regular expression."""
+
+    value: str
+
+
+AnyFormat: TypeAlias = TextFormat | JsonObjectFormat | JsonSchemaFormat | JsonFormat | RegexFormat
+
+
+class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """vLLM's. A schema is an object, or its text."""
+
+    json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+    disable_fallback: bool | None = None
+    disable_any_whitespace: bool | None = None
+    disable_additional_properties: bool | None = None
+    whitespace_pattern: str | None = None
+    structural_tag: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class Wanting(Protocol):
+    """A body with all these names."""
+
+    response_format: AnyFormat | None
+    structured_outputs: StructuredOutputs | None
+    guided_json: msgspec.Raw
+    guided_regex: str | None
+    guided_choice: list[str] | None
+    guided_grammar: str | None
+    regex: str | None
+    json_schema: msgspec.Raw
+    ebnf: str | None
+
+
+class _Wish(NamedTuple):
+    """A field that is given, and what it says."""
+
+    field: str
+    kind: str  # of the contract's constraint
+    value: msgspec.Raw | str | list[str]
+
+
+def put_constraint(body: Wanting, constraint: sampling_pb2.OutputConstraint) -> None:
+    """Set what `response_format` doesn't. Raises Failure for more than one, and for what can't be kept."""
+    _check_options(body.structured_outputs)
+    wishes = list(_wishes(body))
+    has_format = body.response_format is not None and not isinstance(body.response_format, TextFormat)
+    fields = [*(["response_format"] if has_format else []), *(wish.field for wish in wishes)]
+    fields = list(dict.fromkeys(name.removesuffix(".value") for name in fields))
+    if len(fields) > 1:
+        raise Failure.of_field(fields[1], f"goes without {fields[0]}: a text has one form")
+    for wish in wishes:
+        _put(wish, constraint)
+
+
+def constraint_name(body: Wanting, path: str) -> str | None:
+    """The caller's name of a dotted path of the contract's constraint; None for those of `response_format` itself."""
+    wish = next(_wishes(body), None)
+    if wish is None or not f"{path}.".startswith("output_constraint."):
+        return None
+    part = path.removeprefix("output_constraint").removeprefix(".")
+    for known in _PARTS:
+        if part == known or part.startswith(f"{known}."):
+            return wish.field + part.removeprefix(known)
+    return wish.field
+
+
+def _wishes(body: Wanting) -> Iterator[_Wish]:
+    wanted = body.response_format
+    if isinstance(wanted, JsonFormat):
+        yield _Wish("response_format.value", "json_schema", wanted.value)
+    elif isinstance(wanted, RegexFormat):
+        yield _Wish("response_format.value", "regex", wanted.value)
+    named = body.structured_outputs or StructuredOutputs()
+    if named.json_object:
+        yield _Wish("structured_outputs.json_object", "json_object", "")
+    given: list[tuple[str, str, msgspec.Raw | str | list[str] | None]] = [
+        ("structured_outputs.json", "json_schema", named.json),
+        ("structured_outputs.regex", "regex", named.regex),
+        ("structured_outputs.choice", "choice", named.choice),
+        ("structured_outputs.grammar", "grammar", named.grammar),
+        ("guided_json", "json_schema", body.guided_json),
+        ("guided_regex", "regex", body.guided_regex),
+        ("guided_choice", "choice", body.guided_choice),
+        ("guided_grammar", "grammar", body.guided_grammar),
+        ("json_schema", "json_schema", body.json_schema),
+        ("regex", "regex", body.regex),
+        ("ebnf", "grammar", body.ebnf),
+    ]
+    for field, kind, value in given:
+        if value is not None and not (isinstance(value, msgspec.Raw) and not is_given(value)):
+            yield _Wish(field, kind, value)
+
+
+def _put(wish: _Wish, constraint: sampling_pb2.OutputConstraint) -> None:
+    if wish.kind == "json_object":
+        constraint.json_object.SetInParent()
+    elif isinstance(wish.value, msgspec.Raw):
+        constraint.json_schema.name = _NAME
+        constraint.json_schema.schema = _schema_text(wish.value, wish.field)
+    elif isinstance(wish.value, list):
+        constraint.choice.SetInParent()
+        check_length(sampling_pb2.TextChoice, "texts", wish.value, wish.field)
+        constraint.choice.texts.extend(wish.value)
+    else:
+        setattr(constraint, wish.kind, wish.value)
+
+
+def _schema_text(raw: msgspec.Raw, field: str) -> str:
+    """A schema's JSON. Raises Failure for what is neither an object nor a text."""
+    data = bytes(raw)
+    if data.startswith(b'"'):
+        return msgspec.json.decode(data, type=str)
+    if not data.startswith(b"{"):
+        raise Failure.of_field(field, "must be an object or a string: a JSON Schema", Reason.INVALID_TYPE)
+    return data.decode()
+
+
+def _check_options(given: StructuredOutputs | None) -> None:
+    for name, why in _UNAVAILABLE.items() if given is not None else ():
+        value = getattr(given, name)
+        if is_given(value) if isinstance(value, msgspec.Raw) else value:
+            raise Failure.of_field(f"structured_outputs.{name}", f"not supported: {why}", Reason.UNSUPPORTED_FIELD)

@@ -1,0 +1,36 @@
+"""The tokens that the pieces of a stream are made of, where a request asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sluice.v1 import new_tokens_pb2
+
+from service.generation.events import Started, Tokens
+
+
+class TokenTeller:
+    """Tells as much of a stream's tokens as one request wants."""
+
+    def __init__(self, request: Any) -> None:
+        """`request` is a message with the field `tokens`."""
+        self._is_asked = request.HasField("tokens")
+        self._with_ids = request.tokens.ids
+
+    def of_prompts(self, started: Started) -> Sequence[Sequence[int]]:
+        """Those of each prompt; none unless ids are asked for."""
+        return started.prompt_token_ids if self._with_ids else ()
+
+    def of_output(self, tokens: Tokens) -> new_tokens_pb2.NewTokens | None:
+        """Those of one output; None for nothing to tell."""
+        if not self._is_asked or not tokens.token_ids:
+            return None
+        told = tokens.token_ids if self._with_ids else ()
+        return new_tokens_pb2.NewTokens(num_tokens=len(tokens.token_ids), ids=told)
+
+
+def choice_index(event: Any) -> int:
+    """The choice of a stream's message that has `tokens`."""
+    index: int = getattr(event, event.WhichOneof("event")).choice_index
+    return index
