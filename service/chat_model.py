@@ -5,15 +5,18 @@ Called on worker threads; immutable after start.
 
 from __future__ import annotations
 
+from service.constraints.grammar import marked_content
 from service.constraints.tool_grammar import opened_calls, tool_grammar
 from service.constraints.tool_rules import ToolRules
 from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import Constraint, Grammar, ReasoningMarkers, ReasoningStart
 from service.generation.conversation import Conversation, ToolMode
 from service.generation.errors import InvalidRequest, UnsupportedFeature
+from service.generation.json_text import parse_parameters
 from service.output.choice import AnswerForm
-from service.output.reasoning import reasoning_markers
-from service.output.tool_syntax import NAMED_ARGUMENTS, ToolSyntax, tool_syntax
+from service.output.reasoning_families import reasoning_markers
+from service.output.tool_families import tool_syntax
+from service.output.tool_syntax import ChannelCall, ToolSyntax
 from service.prompts.chat import ChatPrompts, RenderedPrompt
 from service.prompts.reasoning_effort import EffortRules, ReasoningBudgets
 from service.prompts.template import ChatTemplate
@@ -34,15 +37,15 @@ class ChatModel:
         budgets: ReasoningBudgets | None = None,
         constrains_calls: bool = True,
     ) -> None:
-        """`markers` and `syntax` are read from the template where they are not given.
+        """`markers` and `syntax` are read from the template, or the tokenizer, where they are not given.
 
         `constrains_calls` holds calls to their schemas also where nothing in the request demands it.
         """
         self._markers = markers or reasoning_markers(template.source)
-        self._syntax = syntax or tool_syntax(template.source)
         self._prompts = ChatPrompts(
             template, tokenizer, markers=self._markers, default_system_prompt=default_system_prompt
         )
+        self._syntax = syntax or tool_syntax(template.source, self._prompts.control_tokens.added)
         self._effort = EffortRules(template, self._markers, budgets or ReasoningBudgets())
         self._constrains_calls = constrains_calls
         self._special_token_ids = tokenizer.special_token_ids
@@ -87,6 +90,9 @@ class ChatModel:
         """
         rules = self._tool_rules(conversation)
         start = ReasoningStart.NONE if conversation.continues else self._effort.start(prompt.text)
+        markers = self._markers
+        if content is not None and markers is not None and markers.answer_open and not conversation.continues:
+            content = marked_content(content, markers.answer_open, markers.answer_close, self.control_token_ids)
         grammar = self._grammar(rules, content)
         limit = self._effort.limit(
             conversation.reasoning_effort,
@@ -94,16 +100,24 @@ class ChatModel:
             is_constrained=grammar is not None,
             budget=conversation.reasoning_budget,
         )
-        names = [function.name for function in rules.functions] if rules else []
-        form = AnswerForm(self._markers, start, rules.syntax if rules else None, names)
-        return form, Constraint(grammar, limit) if grammar or limit else None
+        return self._form(conversation, rules, start), Constraint(grammar, limit) if grammar or limit else None
+
+    def _form(self, conversation: Conversation, rules: ToolRules | None, start: ReasoningStart) -> AnswerForm:
+        is_read = rules is not None or isinstance(self._syntax.payload, ChannelCall)  # channels are there without tools
+        functions = {
+            function.name: parse_parameters(function.parameters, f"{function.field}.parameters")
+            for function in (rules.functions if rules else ())
+        }
+        num_calls = sum(len(message.tool_calls) for message in conversation.messages)
+        return AnswerForm(self._markers, start, self._syntax if is_read else None, functions, num_calls)
 
     def shows_special_tokens(self, form: AnswerForm) -> bool:
         """Whether the parsers look for markers that are special tokens, which the engine's text leaves out."""
-        markers = [form.markers.open, form.markers.close] if form.markers else []
+        texts = [form.markers.open, form.markers.close, form.markers.answer_open] if form.markers else []
         if form.syntax is not None:
-            markers += [form.syntax.begin, form.syntax.end, NAMED_ARGUMENTS]
-        return any(self.control_token_ids.get(marker) in self._special_token_ids for marker in markers)
+            texts += form.syntax.markers
+        special = [text for text, token_id in self.control_token_ids.items() if token_id in self._special_token_ids]
+        return any(token in text for text in texts for token in special)
 
     def _tool_rules(self, conversation: Conversation) -> ToolRules | None:
         """What calls are allowed; None for none."""

@@ -34,6 +34,38 @@ _MIB = 1 << 20
 Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Interval: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Size: TypeAlias = Annotated[int, Field(ge=1)]
+SyntaxName: TypeAlias = Literal[
+    "harmony",
+    "gemma4",
+    "functiongemma",
+    "kimi-k2",
+    "deepseek-v3",
+    "deepseek-v3.1",
+    "seed-oss",
+    "minimax-m2",
+    "glm-4.5",
+    "qwen3-coder",
+    "command-a",
+    "command-r",
+    "internlm2",
+    "phi-4-mini",
+    "granite",
+    "granite-20b",
+    "olmo3",
+    "llama4-pythonic",
+    "lfm2",
+    "pythonic",
+    "apertus",
+    "nemotron",
+    "minimax-m1",
+    "hermes",
+    "mistral-named",
+    "mistral",
+    "function-tag",
+    "glm-4",
+    "llama3",
+    "json",
+]
 Dtype: TypeAlias = Literal["auto", "bfloat16", "float32"]
 ModelName: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
 PlainName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,256}$")]
@@ -57,8 +89,8 @@ class ChatSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     system_prompt: str | None = Field(None, description="system message of chats that have none")
-    tool_syntax: Literal["hermes", "llama3", "mistral", "mistral-named", "json"] | None = Field(
-        None, description="how the model writes tool calls; null: found in its chat template"
+    tool_syntax: SyntaxName | None = Field(
+        None, description="how the model writes tool calls; null: found in its chat template or tokenizer"
     )
     constrain_tool_calls: bool = Field(
         True,

@@ -21,7 +21,7 @@ from service.engine.tokenizer import FastTokenizer
 from service.generation.constraint import ReasoningMarkers
 from service.generation.errors import ModelLoadError
 from service.loading_encoder import load_cross_encoder, load_encoder
-from service.output.tool_syntax import SYNTAXES
+from service.output.tool_families import SYNTAXES
 from service.output.watermark import WatermarkDetector
 from service.preparation import Preparation
 from service.prompts.control_tokens import ControlTokens

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import llguidance
 from llguidance.gbnf_to_lark import gbnf_to_lark, is_lark_syntax
 
-from service.constraints.lark import quote
+from service.constraints.lark import literal, quote
 from service.constraints.schema import prepare_schema
 from service.generation.constraint import Grammar
 from service.generation.errors import InvalidRequest
@@ -51,3 +53,9 @@ def _to_lark(text: str, field: str) -> str:
 def _json_grammar(schema: Any, field: str, *, strict: bool) -> Grammar:
     prepared = json.dumps(prepare_schema(schema, strict=strict))
     return Grammar(f"start: %json {prepared}\n", field, schemas={field: prepared})
+
+
+def marked_content(content: Grammar, opening: str, closing: str, token_ids: Mapping[str, int]) -> Grammar:
+    """The grammar of an answer that is `content` between the markers that its family puts around answers."""
+    start = f"start: {literal(opening, token_ids)} marked {literal(closing, token_ids)}\n"
+    return replace(content, text=start + content.text.replace("start:", "marked:", 1))

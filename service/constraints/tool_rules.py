@@ -1,19 +1,18 @@
-"""What the calls of an answer must look like, and what of it is in every grammar of calls."""
+"""What the calls of an answer must look like."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.constraints.schema import prepare_schema
+from service.constraints.call_payload import CalledFunction
 from service.generation.conversation import Function
 from service.generation.errors import InvalidRequest
 from service.generation.json_text import parse_parameters
-from service.output.tool_syntax import ToolSyntax
+from service.output.tool_syntax import Schema, ToolSyntax
 
 MAX_CALLS = 128  # as many as the contract's Message.tool_calls holds
-_ANY_OBJECT = json.dumps(prepare_schema({"type": "object"}, strict=False))
+_ANY_OBJECT = {"type": "object"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +32,22 @@ class ToolRules:
     enforces: bool = True
 
 
-class ArgumentSchemas:
-    """The schemas that the calls' arguments match, ready for a grammar, by the fields that gave them."""
+def called_functions(rules: ToolRules) -> list[CalledFunction]:
+    """The functions with what their arguments match.
 
-    def __init__(self, rules: ToolRules) -> None:
-        """Raises InvalidRequest for parameters that are no schema, but that nobody demands."""
-        self.all: dict[str, str] = {}
-        self.lenient: dict[str, str] = {}
-        for function in rules.functions:
-            field = field_of(function)
-            if rules.required or function.strict:
-                self.all[field] = _prepared(function)
-                continue
-            self.lenient[field] = _ANY_OBJECT
-            try:
-                self.all[field] = _prepared(function) if rules.enforces else _ANY_OBJECT
-            except InvalidRequest:
-                self.all[field] = _ANY_OBJECT
+    Raises InvalidRequest for parameters that are no schema, but that nobody demands.
+    """
+    return [_called(function, index, rules) for index, function in enumerate(rules.functions)]
 
 
-def field_of(function: Function) -> str:
-    """The request's field that has a function's schema."""
-    return f"{function.field}.parameters"
-
-
-def _prepared(function: Function) -> str:
-    schema = parse_parameters(function.parameters, field_of(function))
-    return json.dumps(prepare_schema(schema, strict=function.strict))
+def _called(function: Function, index: int, rules: ToolRules) -> CalledFunction:
+    field = f"{function.field}.parameters"
+    is_demanded = rules.required or function.strict
+    parameters: Schema = _ANY_OBJECT
+    try:
+        if is_demanded or rules.enforces:
+            parameters = parse_parameters(function.parameters, field)
+    except InvalidRequest:
+        if is_demanded:
+            raise
+    return CalledFunction(f"call_{index}", function.name, parameters, field, function.strict, lenient=not is_demanded)

@@ -54,12 +54,19 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningMarkers:
-    """What stands around a model's reasoning, and the white space that its template puts beside the markers."""
+    """What stands around a model's reasoning, and the white space that its template puts beside the markers.
+
+    A family that marks its answers too has `answer_open` and `answer_close`. `always` is whether it reasons before
+    every answer.
+    """
 
     open: str
     close: str
     after_open: str = "\n"
     after_close: str = "\n\n"
+    answer_open: str = ""
+    answer_close: str = ""
+    always: bool = False
 
 
 class ReasoningStart(enum.Enum):

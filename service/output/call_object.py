@@ -9,19 +9,12 @@ import enum
 import json
 from collections.abc import Collection
 
+from service.output.call_reader import WHITE_SPACE, Verdict
 from service.output.pieces import ArgumentsPiece, CallPiece
 
-ARGUMENTS_KEYS = frozenset({"arguments", "parameters"})
-_STRING_KEYS = frozenset({"name", "id", "type"})
-_WHITE_SPACE = " \t\r\n"
-
-
-class Verdict(enum.Enum):
-    """What a character made of an object."""
-
-    MORE = enum.auto()
-    DONE = enum.auto()
-    MALFORMED = enum.auto()
+_NAME_KEYS = frozenset({"name", "tool_name"})
+_ARGUMENTS_KEYS = frozenset({"arguments", "parameters"})
+_PASSED_OVER = frozenset({"id", "type", "tool_call_id"})
 
 
 class ObjectExtent:
@@ -74,14 +67,16 @@ _FOLLOWING = {
 class CallObject:
     """Reads one call. It is committed once its name and the first character of its arguments are known.
 
-    Members are `name` (one of `names`), `arguments` or `parameters` (an object, or a string that holds one; left out,
-    the call has none), and `id` and `type`, which are passed over. Anything else is malformed. What follows a
-    committed call's arguments can still be malformed; the arguments have then been told already.
+    Members are `name` or `tool_name` (one of `names`), `arguments` or `parameters` (an object, or a string that holds
+    one; left out, the call has none), and ids and `type`, which are passed over. One that is `keyed` has its name as
+    the only key, and the arguments under it. Anything else is malformed. What follows a committed call's arguments can
+    still be malformed; the arguments have then been told already.
     """
 
-    def __init__(self, names: Collection[str]) -> None:
+    def __init__(self, names: Collection[str], *, keyed: bool = False) -> None:
         self.is_committed = False
         self._names = names
+        self._keyed = keyed
         self._state = _State.BEFORE_OBJECT
         self._string = ""  # the JSON text of the string being read, quotes included
         self._escaped = False
@@ -104,7 +99,7 @@ class CallObject:
                 return self._feed_arguments(character)
             case _State.KEY | _State.STRING:
                 return self._feed_string(character)
-            case _ if character in _WHITE_SPACE:
+            case _ if character in WHITE_SPACE:
                 return Verdict.MORE
             case _State.BEFORE_VALUE:
                 return self._begin_value(character)
@@ -125,7 +120,7 @@ class CallObject:
         if character == '"':
             self._state, self._string = _State.STRING, '"'
             return Verdict.MORE
-        if character == "{" and self._key in ARGUMENTS_KEYS:
+        if character == "{" and self._key == "arguments":
             self._state = _State.ARGUMENTS
             self._commit()
             return self._feed_arguments(character)
@@ -152,11 +147,18 @@ class CallObject:
         return self._finish_key(text) if self._state is _State.KEY else self._finish_string(text)
 
     def _finish_key(self, key: str) -> Verdict:
-        kind = "arguments" if key in ARGUMENTS_KEYS else key
-        if kind in self._keys or (key not in ARGUMENTS_KEYS and key not in _STRING_KEYS):
+        if self._keyed:
+            if self._keys or key not in self._names:
+                return Verdict.MALFORMED
+            self._name, kind = key, "arguments"
+        elif key in _NAME_KEYS:
+            kind = "name"
+        else:
+            kind = "arguments" if key in _ARGUMENTS_KEYS else key
+        if kind in self._keys or kind not in {"name", "arguments", *_PASSED_OVER}:
             return Verdict.MALFORMED
         self._keys.add(kind)
-        self._key = key
+        self._key = kind
         self._state = _State.BEFORE_COLON
         return Verdict.MORE
 
@@ -169,7 +171,7 @@ class CallObject:
             if self._early_arguments:
                 self._commit()
                 self._pieces.append(ArgumentsPiece(self._early_arguments))
-        elif self._key in ARGUMENTS_KEYS:
+        elif self._key == "arguments":
             if not _is_object(text):
                 return Verdict.MALFORMED
             self._commit()

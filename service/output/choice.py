@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.events import ChoiceFinished, Event, Reasoning, SpelledLogprob, Text, ToolArguments, ToolCall
 from service.generation.output import FinishReason, GenerationOutput
+from service.output.channel_parser import ChannelParser
 from service.output.logprobs import ContentLogprobs
+from service.output.marked_answer import MarkedAnswerParser
 from service.output.pieces import ArgumentsPiece, CallPiece, Piece, ReasoningPiece, TextPiece
 from service.output.reasoning import ReasoningParser
 from service.output.token_ranges import TextRange, TokenRanges
 from service.output.tool_parser import ToolCallParser
-from service.output.tool_syntax import ToolSyntax
+from service.output.tool_syntax import ChannelCall, Schema, ToolSyntax
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
     """How the answers to one prompt are read.
 
-    `markers` is None where no reasoning is looked for, `syntax` where no calls are; `names` are the functions that may
-    be called. `tells_every_token` gives tokens without text their logprobs, too, the one that ends the text among them;
+    `markers` is None where no reasoning is looked for, `syntax` where no calls are; `functions` are those that may be
+    called, with the schemas of their parameters. Before the answer, its conversation had `num_earlier_calls`.
+    `tells_every_token` gives tokens without text their logprobs, too, the one that ends the text among them;
     only those whose text a stop string cut off have none.
     """
 
     markers: ReasoningMarkers | None = None
     start: ReasoningStart = ReasoningStart.NONE
     syntax: ToolSyntax | None = None
-    names: Collection[str] = ()
+    functions: Mapping[str, Schema] = field(default_factory=dict)
+    num_earlier_calls: int = 0
     tells_every_token: bool = False
 
 
@@ -52,9 +56,9 @@ class ChoiceReader:
         self.finish_reason: FinishReason | None = None  # once it has ended
         self._index = index
         self._answer_id = answer_id
-        self._reasoning = ReasoningParser(form.markers, form.start) if form.markers else None
-        self._syntax = form.syntax
-        self._names = form.names
+        self._form = form
+        self._reasoning = _reasoning_parser(form)
+        self._marked = MarkedAnswerParser(form.markers) if form.markers and form.markers.answer_open else None
         self._tools: ToolCallParser | None = None  # made where the content begins
         self._num_received = 0  # characters
         self._ranges = TokenRanges(tokenizer, hidden_ids)
@@ -100,20 +104,29 @@ class ChoiceReader:
         if self._reasoning is None:
             pieces += self._parse_content(TextPiece(text, self._num_received - len(text)))
         else:
-            for piece in self._reasoning.feed(text) + (self._reasoning.close() if is_last else []):
-                pieces += self._parse_content(piece) if isinstance(piece, TextPiece) else [piece]
+            for piece in [*self._reasoning.feed(text), *(self._reasoning.close() if is_last else ())]:
+                pieces += self._parse_answer(piece) if isinstance(piece, TextPiece) else [piece]
+        if is_last and self._marked is not None:
+            for piece in self._marked.close():
+                pieces += self._parse_content(piece)
         if is_last and self._tools is not None:
             pieces += self._tools.close()
         return pieces
 
+    def _parse_answer(self, answer: TextPiece) -> Iterable[Piece]:
+        if self._marked is None:
+            return self._parse_content(answer)
+        return [piece for content in self._marked.feed(answer) for piece in self._parse_content(content)]
+
     def _parse_content(self, content: TextPiece) -> Iterable[Piece]:
         if not content.text:
             return ()
-        if self._syntax is None:
+        syntax = self._form.syntax
+        if syntax is None or isinstance(syntax.payload, ChannelCall):
             return (content,)
         if self._tools is None:
-            self._tools = ToolCallParser(self._syntax, self._names, content.start)
-        return self._tools.feed(content.text)
+            self._tools = ToolCallParser(syntax, self._form.functions, content.start)
+        return self._tools.feed(content.text, content.start)
 
     def _events(self, pieces: Iterable[Piece]) -> list[Event]:
         events: list[Event] = []
@@ -129,19 +142,23 @@ class ChoiceReader:
                     events.append(Reasoning(self._index, text))
                 case CallPiece(name):
                     self._num_calls += 1
-                    place = f"{self._answer_id}/{self._index}/{self._num_calls}"
-                    call_id = self._syntax.call_id(place) if self._syntax is not None else ""
-                    events.append(ToolCall(self._index, self._num_calls - 1, call_id, name))
+                    events.append(ToolCall(self._index, self._num_calls - 1, self._call_id(name), name))
                 case ArgumentsPiece(text):
                     events.append(ToolArguments(self._index, self._num_calls - 1, text))
         return events
+
+    def _call_id(self, name: str) -> str:
+        if self._form.syntax is None:
+            return ""
+        place = f"{self._answer_id}/{self._index}/{self._num_calls}"
+        return self._form.syntax.call_id(place, name, self._form.num_earlier_calls + self._num_calls - 1)
 
     def _num_decided(self, *, is_last: bool) -> int:
         """How many of the text's first characters are known to be content or not."""
         if is_last:
             return self._ranges.num_characters + 1
-        num_held = (self._reasoning.num_held if self._reasoning else 0) + (self._tools.num_held if self._tools else 0)
-        return self._num_received - num_held
+        parsers = (self._reasoning, self._marked, self._tools)
+        return self._num_received - sum(parser.num_held for parser in parsers if parser is not None)
 
     def _attach(self, logprobs: list[SpelledLogprob], events: list[Event]) -> None:
         """Put logprobs into the last text, or, where it was told before, into one of their own."""
@@ -160,3 +177,9 @@ class ChoiceReader:
             reason = FinishReason.TOOL_CALLS
         self.finish_reason = reason
         return ChoiceFinished(self._index, reason, stop_sequence)
+
+
+def _reasoning_parser(form: AnswerForm) -> ReasoningParser | ChannelParser | None:
+    if form.syntax is not None and isinstance(form.syntax.payload, ChannelCall):
+        return ChannelParser(form.functions, form.start)
+    return ReasoningParser(form.markers, form.start) if form.markers else None

@@ -14,17 +14,6 @@ from service.output.pieces import ReasoningPiece, TextPiece
 _WHITE_SPACE = " \t\r\n"
 
 
-KNOWN_MARKERS = (
-    ReasoningMarkers("<think>", "</think>"),
-    ReasoningMarkers("[THINK]", "[/THINK]", after_open="", after_close=""),
-)
-
-
-def reasoning_markers(template: str) -> ReasoningMarkers | None:
-    """The reasoning markers that a chat template's source writes; None if it writes none that are known."""
-    return next((markers for markers in KNOWN_MARKERS if markers.close in template), None)
-
-
 class _State(enum.Enum):
     BEFORE = enum.auto()
     INSIDE = enum.auto()

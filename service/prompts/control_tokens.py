@@ -41,6 +41,7 @@ class ControlTokens:
     def __init__(self, tokenizer: Tokenizer, template: str) -> None:
         """`template` is the chat template's source. Added tokens that it doesn't write, such as HTML tags, are text."""
         settings = json.loads(tokenizer.json)
+        self.added = frozenset(token["content"] for token in settings["added_tokens"])  # control tokens or not
         self.ids: dict[str, int] = {
             token["content"]: token["id"]
             for token in settings["added_tokens"]

@@ -16,14 +16,13 @@ from service.generation.constraint import Grammar
 from service.generation.conversation import Function
 from service.generation.errors import InvalidRequest, UnsupportedConstraint
 from service.generation.output_format import OutputFormat, TextChoice
-from service.output.tool_parser import ToolCallParser
-from service.output.tool_syntax import HERMES, SYNTAXES, ToolSyntax
-from tests.engine.constraints.fakes import tokenizer_of
-from tests.service.constraints.fakes import said_under
-from tests.service.output.fakes import join
+from service.output.tool_families import HERMES, SYNTAXES
+from service.output.tool_syntax import ToolSyntax
+from tests.engine.constraints.fakes import END, tokenizer_of
+from tests.service.constraints.fakes import accepts, said_under
+from tests.service.output.families import FAMILIES, MARKERS, read
 from tests.service.prompts.fakes import control_tokens_of
 
-MARKERS = ("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>")
 WITH_TOKENS = tokenizer_of(*MARKERS)
 SPELLED = tokenizer_of()
 PARAMETERS = {
@@ -42,7 +41,7 @@ def function(name: str, parameters: str = "", index: int = 0, **fields: Any) -> 
 
 
 WEATHER = function("weather", json.dumps(PARAMETERS), strict=True)
-PING = function("ping", index=1)
+PING = function("ping", '{"type": "object", "properties": {}}', index=1)
 TOOLS = [WEATHER, PING]
 
 every_syntax = pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=SYNTAXES)
@@ -55,9 +54,7 @@ def grammar_of(rules: ToolRules, tokenizer: FastTokenizer, content: OutputFormat
 
 
 def parsed(syntax: ToolSyntax, text: str) -> tuple[str, list[tuple[str, str]]]:
-    parser = ToolCallParser(syntax, ["weather", "ping"])
-    _, content, calls = join(parser.feed(text) + parser.close())
-    return content, calls
+    return read(syntax, text, {"weather": PARAMETERS, "ping": {}})[1:]
 
 
 def check(calls: list[tuple[str, str]]) -> None:
@@ -70,7 +67,7 @@ def check(calls: list[tuple[str, str]]) -> None:
 def test_required_calls_are_calls_and_nothing_else(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
     """Whatever is drawn, there is at least one call, each matches its schema, and no text is left over."""
     rules = ToolRules(TOOLS, syntax, required=True, single=False, field="tools")
-    for seed in range(8):
+    for seed in range(3):
         content, calls = parsed(syntax, said_under(grammar_of(rules, tokenizer), tokenizer, seed))
         assert content == ""
         assert calls
@@ -82,10 +79,19 @@ def test_required_calls_are_calls_and_nothing_else(syntax: ToolSyntax, tokenizer
 def test_single_call_is_one_call(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
     """Without parallel calls there is exactly one where one is required, and the grammar ends by itself."""
     rules = ToolRules(TOOLS[:1], syntax, required=True, single=True, field="tools")
-    for seed in range(8):
+    for seed in range(3):
         content, calls = parsed(syntax, said_under(grammar_of(rules, tokenizer), tokenizer, seed))
         assert (content, [name for name, _ in calls]) == ("", ["weather"])
         check(calls)
+
+
+@every_syntax
+@either_tokenizer
+def test_family_s_own_calls_are_let_through(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
+    """A call as the family lays it out is one that may be made."""
+    (family,) = (each for each in FAMILIES if each.syntax is syntax)
+    rules = ToolRules([PING], syntax, required=True, single=False, field="tools")
+    assert accepts(grammar_of(rules, tokenizer), tokenizer, family.ping + END)
 
 
 def test_content_is_constrained_beside_calls() -> None:

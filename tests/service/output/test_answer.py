@@ -12,15 +12,15 @@ from service.generation.parameters import LogprobsOptions
 from service.generation.request import GenerationRequest
 from service.output.answer import AnswerReader
 from service.output.choice import AnswerForm
-from service.output.reasoning import KNOWN_MARKERS
-from service.output.tool_syntax import HERMES
+from service.output.reasoning_families import THINK
+from service.output.tool_families import HERMES
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import outputs_of, told
 
 TOKENIZER = tokenizer_of(*ADDED)
 END_ID = token_id(TOKENIZER, END)
 PLAIN = AnswerForm()
-CHAT = AnswerForm(KNOWN_MARKERS[0], ReasoningStart.MAY_OPEN, HERMES, ["f"])
+CHAT = AnswerForm(THINK, ReasoningStart.MAY_OPEN, HERMES, {"f": {}})
 CALL = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
 
 

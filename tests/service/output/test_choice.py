@@ -14,8 +14,8 @@ from service.generation.events import Event, Text, ToolArguments, ToolCall
 from service.generation.output import FinishReason
 from service.generation.parameters import StopParams
 from service.output.choice import AnswerForm, ChoiceReader
-from service.output.reasoning import KNOWN_MARKERS
-from service.output.tool_syntax import HERMES
+from service.output.reasoning_families import THINK
+from service.output.tool_families import HERMES
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import Told, outputs_of, told
 
@@ -36,7 +36,7 @@ TEXTS = [
 
 
 def choice_of(tokenizer: FastTokenizer = TOKENIZER, *, with_logprobs: bool = True) -> ChoiceReader:
-    form = AnswerForm(KNOWN_MARKERS[0], ReasoningStart.MAY_OPEN, HERMES, ["weather"])
+    form = AnswerForm(THINK, ReasoningStart.MAY_OPEN, HERMES, {"weather": {}})
     return ChoiceReader(0, tokenizer, form, hidden_ids=tokenizer.special_token_ids, with_logprobs=with_logprobs)
 
 

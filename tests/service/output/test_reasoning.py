@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.generation.constraint import ReasoningStart
+from service.generation.constraint import ReasoningMarkers, ReasoningStart
 from service.output.pieces import Piece, TextPiece
-from service.output.reasoning import KNOWN_MARKERS, ReasoningParser, reasoning_markers
+from service.output.reasoning import ReasoningParser
+from service.output.reasoning_families import THINK, reasoning_markers
 from tests.service.output.fakes import join
 from tests.service.prompts.fakes import CHATML
 
-MARKERS = KNOWN_MARKERS[0]
+MARKERS = THINK
 NONE, MAY_OPEN, OPEN = ReasoningStart
 
 # (where the answer begins, text, reasoning, content)
@@ -88,5 +89,5 @@ def test_parser_holds_back_only_what_may_be_a_marker() -> None:
 def test_markers_are_read_from_the_template() -> None:
     """A template that writes known markers belongs to a model that reasons."""
     assert reasoning_markers(CHATML) == MARKERS
-    assert reasoning_markers("[THINK]{{ x }}[/THINK]") == KNOWN_MARKERS[1]
+    assert reasoning_markers("[THINK]{{ x }}[/THINK]") == ReasoningMarkers("[THINK]", "[/THINK]", "", "")
     assert reasoning_markers("{{ messages }}") is None

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.output.pieces import Piece, TextPiece
+from service.output.tool_families import HARMONY, HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, SYNTAXES
 from service.output.tool_parser import ToolCallParser
-from service.output.tool_syntax import HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, SYNTAXES, ToolSyntax
+from service.output.tool_syntax import ToolSyntax
 from tests.service.output.fakes import join
+from tests.service.output.families import pieces_of
 
 Calls = list[tuple[str, str]]
 
@@ -97,7 +99,7 @@ CASES: list[tuple[ToolSyntax, str, str, Calls]] = [
         [("f", '{"a": 1}'), ("g", "{}")],
     ),
     (MISTRAL_NAMED, "[TOOL_CALLS]h[ARGS]{}", "[TOOL_CALLS]h[ARGS]{}", []),
-    (MISTRAL_NAMED, "[TOOL_CALLS]f\n[ARGS]{}", "[TOOL_CALLS]f\n[ARGS]{}", []),
+    (MISTRAL_NAMED, "[TOOL_CALLS]f\n[ARGS]{}", "", [("f", "{}")]),
     (MISTRAL_NAMED, "[TOOL_CALLS]" + "f" * 300, "[TOOL_CALLS]" + "f" * 300, []),
     (PLAIN_JSON, ' {"name": "f", "arguments": {}}', "", [("f", "{}")]),
     (PLAIN_JSON, '[{"name": "f", "parameters": {"a": 1}}, {"name": "g"}]', "", [("f", '{"a": 1}'), ("g", "{}")]),
@@ -111,13 +113,7 @@ IDS = [f"{syntax.name}-{index}" for index, (syntax, *_) in enumerate(CASES)]
 
 
 def parse(syntax: ToolSyntax, text: str, cuts: Iterable[int] = ()) -> list[Piece]:
-    parser = ToolCallParser(syntax, ["f", "g"])
-    pieces: list[Piece] = []
-    begin = 0
-    for end in [*cuts, len(text)]:
-        pieces += parser.feed(text[begin:end])
-        begin = end
-    return pieces + parser.close()
+    return pieces_of(syntax, text, {"f": {}, "g": {}}, cuts)
 
 
 @pytest.mark.parametrize(("syntax", "text", "content", "calls"), CASES, ids=IDS)
@@ -142,18 +138,38 @@ FRAGMENTS = [
     *('{"name": "f", "arguments": {"a": 1}}', '{"name": "g", "parameters": {}}', '{"name": "h"}', '{"name": "f"', "{}"),
     *("[", "]", "{", "}", ",", ";", '"', "\\", '"arguments": {', '"name": "f"', "text", "é"),
 ]
+MARKERS = sorted({marker for syntax in SYNTAXES.values() for marker in syntax.markers})
+WRITTEN = [
+    *(
+        *FRAGMENTS,
+        "g(",
+        "f(a=1)",
+        ")",
+        "=",
+        "'",
+        ":",
+        "x=",
+        "'s'",
+        "f\n{}",
+        "call:f{",
+        "a:1}",
+        "to=functions.f",
+        "json",
+    ),
+    *("functions.f:0", "function", "analysis", "final", "commentary", "a</arg_key>", "```", "f>", "a>1"),
+]
 
 
-@given(
-    syntax=st.sampled_from(list(SYNTAXES.values())),
-    fragments=st.lists(st.sampled_from(FRAGMENTS), max_size=12),
-    data=st.data(),
-)
-def test_parser_is_chunk_invariant_and_points_at_its_content(
-    syntax: ToolSyntax, fragments: list[str], data: st.DataObject
-) -> None:
+def fragments_of(syntax: ToolSyntax) -> st.SearchStrategy[list[str]]:
+    """Bits of the family's own texts, and of others."""
+    return st.lists(st.sampled_from([*syntax.markers * 4, *WRITTEN, *MARKERS]), max_size=16)
+
+
+@given(syntax=st.sampled_from(list(SYNTAXES.values())), data=st.data())
+@settings(max_examples=300)
+def test_parser_is_chunk_invariant_and_points_at_its_content(syntax: ToolSyntax, data: st.DataObject) -> None:
     """For any text, cuts change nothing, and each piece of content is the text at the place that it names, in order."""
-    text = "".join(fragments)
+    text = "".join(data.draw(fragments_of(syntax)))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     whole, cut = parse(syntax, text), parse(syntax, text, cuts)
     assert join(whole) == join(cut)
@@ -165,10 +181,11 @@ def test_parser_is_chunk_invariant_and_points_at_its_content(
             assert text[piece.start : place] == piece.text
 
 
-@given(syntax=st.sampled_from(list(SYNTAXES.values())), fragments=st.lists(st.sampled_from(FRAGMENTS), max_size=12))
-def test_parser_loses_nothing_of_a_text_without_calls(syntax: ToolSyntax, fragments: list[str]) -> None:
+@given(syntax=st.sampled_from([syntax for syntax in SYNTAXES.values() if syntax is not HARMONY]), data=st.data())
+@settings(max_examples=300)
+def test_parser_loses_nothing_of_a_text_without_calls(syntax: ToolSyntax, data: st.DataObject) -> None:
     """Where no call comes out, the content is the whole text."""
-    text = "".join(fragments)
+    text = "".join(data.draw(fragments_of(syntax)))
     _, content, calls = join(parse(syntax, text))
     if not calls:
         assert content == text
@@ -189,7 +206,7 @@ def test_arguments_come_out_as_they_were_written(arguments: dict[str, object]) -
 
 def test_arguments_are_told_while_they_arrive() -> None:
     """The name comes with the first brace of the arguments, each further character at once."""
-    parser = ToolCallParser(HERMES, ["f"])
+    parser = ToolCallParser(HERMES, {"f": {}})
     assert parser.feed('<tool_call>{"name": "f", "arguments": ') == []
     assert join(parser.feed('{"a')) == ("", "", [("f", '{"a')])
     assert [piece.text for piece in parser.feed('": 1') if not isinstance(piece, TextPiece)] == ['": 1']  # type: ignore[union-attr]
@@ -198,7 +215,7 @@ def test_arguments_are_told_while_they_arrive() -> None:
 
 def test_content_is_not_held_back_longer_than_needed() -> None:
     """Text that can't begin a call is told at once; a possible marker and white space before one wait."""
-    parser = ToolCallParser(HERMES, ["f"])
+    parser = ToolCallParser(HERMES, {"f": {}})
     assert join(parser.feed("one two \n")) == ("", "one two", [])
     assert join(parser.feed("<tool_")) == ("", "", [])
     assert parser.num_held == len(" \n<tool_")
@@ -207,12 +224,12 @@ def test_content_is_not_held_back_longer_than_needed() -> None:
 
 def test_head_of_a_named_call_is_bounded() -> None:
     """Text after the marker that is too long to be a name is told, not kept for ever."""
-    parser = ToolCallParser(MISTRAL_NAMED, ["f"])
+    parser = ToolCallParser(MISTRAL_NAMED, {"f": {}})
     text = "[TOOL_CALLS]" + "f" * 300
     assert join(parser.feed(text)) == ("", text, [])
 
 
 def test_json_answers_stream_beside_a_bare_syntax() -> None:
     """An answer that is JSON, but no call, is told as soon as its first key shows it."""
-    parser = ToolCallParser(PLAIN_JSON, ["f"])
+    parser = ToolCallParser(PLAIN_JSON, {"f": {}})
     assert join(parser.feed('{"city":')) == ("", '{"city":', [])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.output.tool_syntax import HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, ToolSyntax, tool_syntax
+from service.output.tool_families import HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, tool_syntax
+from service.output.tool_syntax import ToolSyntax
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,261 @@
+"""One call of a function as a grammar, by how its family writes it.
+
+Arguments that are one JSON object are held to their schema as a whole. Those that are written one by one are each held
+to their own: names and order are the schema's; text between tags matches `enum`, `const`, `pattern` and the lengths of
+a string, and is free where a value may be a string or something else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import llguidance
+
+from service.constraints.lark import literal, quote
+from service.constraints.schema import prepare_schema
+from service.output.argument_value import allowed_types, resolved
+from service.output.tool_syntax import (
+    CONSTRAIN,
+    MESSAGE,
+    BracedCall,
+    ChannelCall,
+    NamedCall,
+    ObjectCall,
+    PythonicCall,
+    Schema,
+    TaggedCall,
+    ToolSyntax,
+)
+
+_ANY_TEXT = r"(.|\n)*"
+_ANY_KEY = r"/[A-Za-z_][A-Za-z0-9_]{0,63}/"
+_MAX_UNLISTED = 16  # parameters that no schema names
+_MAX_LENGTH = 256  # of a string, up to which its length is enforced
+_STRING = frozenset({"string"})
+_COMBINING = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "patternProperties", "$ref"})
+# A value of a family with bare keys that isn't held to its schema.
+_BRACED_VALUES = (
+    (
+        'braced: /-?[0-9]{1,16}(\\.[0-9]{1,16})?/ | "true" | "false" | "null" | braced_text | "[" braced_list? "]" | '
+        '"{" braced_members? "}"'
+    ),
+    'braced_list: braced ("," braced){0,63}',
+    f'braced_members: {_ANY_KEY} ":" braced ("," {_ANY_KEY} ":" braced){{0,63}}',
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CalledFunction:
+    """A function as its grammar needs it: `rule` names its rule, `field` is the request's field of its parameters.
+
+    One that is `lenient` gets other values through where its parameters' schemas can't be enforced.
+    """
+
+    rule: str
+    name: str
+    parameters: Schema
+    field: str
+    strict: bool = False
+    lenient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    rule: str
+    key: str
+    schema: Any
+    is_required: bool
+
+
+class CallPayload:
+    """The rules of a function's call, its `rule` first.
+
+    `schemas` are the JSON Schemas that they were made of, by field, and `lenient` what may stand in for them.
+    """
+
+    def __init__(self, function: CalledFunction, syntax: ToolSyntax, token_ids: Mapping[str, int]) -> None:
+        """`token_ids` tells which markers are single tokens."""
+        self.lines: list[str] = []
+        self.schemas: dict[str, str] = {}
+        self.lenient: dict[str, str] = {}
+        self._function = function
+        self._token_ids = token_ids
+        self.lines.insert(0, f"{function.rule}: {self._body(syntax)}")
+
+    def _body(self, syntax: ToolSyntax) -> str:  # noqa: PLR0911  one a payload
+        name = self._function.name
+        match syntax.payload:
+            case ObjectCall(keyed=True):
+                return f'{quote(f"{{{quote(name)}: ")} {self._whole()} "}}"'
+            case ObjectCall() as call:
+                head = f"{{{call.lead}{quote(call.name_key)}: {quote(name)}, {quote(call.arguments_key)}: "
+                return f'{quote(head)} {self._whole()} "}}"'
+            case NamedCall() as call:
+                number = '":" /[0-9]{1,3}/' if call.is_numbered else ""
+                head = f"{self._literal(call.before + name)} {number} {self._literal(call.between)}"
+                return f"{head} {self._whole()} {self._literal(call.after_text)}"
+            case ChannelCall():
+                return f"{self._literal(f'{name} {CONSTRAIN}json{MESSAGE}')} {self._whole()}"
+            case TaggedCall() as call:
+                return self._tagged(call)
+            case PythonicCall() as call:
+                return f'{quote(name + "(")} {self._pythonic(call)} ")"'
+            case BracedCall() as call:
+                return f'{self._literal(call.before + name + "{")} {self._braced(call)} "}}"'
+
+    def _whole(self) -> str:
+        """The arguments as one JSON object."""
+        rule = f"{self._function.rule}_arguments"
+        return self._json(rule, self._function.field, self._function.parameters, {"type": "object"})
+
+    def _json(self, rule: str, field: str, schema: Any, instead: Schema) -> str:
+        prepared = json.dumps(prepare_schema(schema, strict=self._function.strict))
+        self.schemas[field] = prepared
+        if self._function.lenient:
+            self.lenient[field] = json.dumps(prepare_schema(instead, strict=False))
+        self.lines.append(f"{rule}: %json {prepared}")
+        return rule
+
+    def _json_value(self, parameter: _Parameter) -> str:
+        schema = parameter.schema
+        root = self._function.parameters
+        kept = {key: root[key] for key in ("$defs", "definitions") if key in root}
+        alone = {**kept, **schema} if kept and isinstance(schema, Mapping) else schema
+        return self._json(f"{parameter.rule}_json", f"{self._function.field}.properties.{parameter.key}", alone, {})
+
+    def _literal(self, text: str) -> str:
+        return literal(text, self._token_ids)
+
+    def _parameters(self) -> list[_Parameter] | None:
+        """The parameters that may be named, in the schema's order; None where others than those may be."""
+        schema = resolved(self._function.parameters, self._function.parameters)
+        listed = schema.get("properties")
+        if _COMBINING & schema.keys() or not isinstance(listed, Mapping) or schema.get("additionalProperties"):
+            return None
+        required = schema.get("required", ())
+        return [
+            _Parameter(f"{self._function.rule}_{index}", key, resolved(value, schema), key in required)
+            for index, (key, value) in enumerate(listed.items())
+        ]
+
+    def _tagged(self, call: TaggedCall) -> str:
+        head = self._literal(f"{call.name_open}{self._function.name}{call.name_close}{call.after_name}")
+        end = self._literal(call.call_close)
+        parameters = self._parameters()
+        opening, closing = call.key_close + call.before_value + call.value_open + call.around_value, call.after_value
+        if parameters is None:
+            rule = f"{self._function.rule}_any"
+            value = self._text(f"{rule}_text", f"/{_ANY_TEXT}/", call.around_value + call.value_close)
+            head_and_key = f"{self._literal(call.key_open)} {_ANY_KEY} {self._literal(opening)}"
+            self.lines.append(f"{rule}: {head_and_key} {value} {self._literal(closing)}")
+            return f"{head} {rule}{{0,{_MAX_UNLISTED}}} {end}"
+        for parameter in parameters:
+            key = self._literal(call.key_open + parameter.key + opening)
+            self.lines.append(f"{parameter.rule}: {key} {self._tagged_value(parameter, call)} {self._literal(closing)}")
+        listed = " ".join(each.rule + ("" if each.is_required else "?") for each in parameters)
+        return f"{head} {listed} {end}"
+
+    def _tagged_value(self, parameter: _Parameter, call: TaggedCall) -> str:
+        close = call.around_value + call.value_close
+        types = allowed_types(parameter.schema, self._function.parameters)
+        if "string" not in types:
+            return f"{self._json_value(parameter)} {self._literal(close)}"
+        texts = _texts(parameter.schema)
+        if texts:
+            return f"({' | '.join(map(quote, texts))}) {self._literal(close)}"
+        terminal = _terminal(parameter.schema) if types == _STRING else f"/{_ANY_TEXT}/"
+        return self._text(f"{parameter.rule}_text", terminal, close)
+
+    def _text(self, rule: str, terminal: str, close: str) -> str:
+        """Text up to where `close` first comes, that included."""
+        if close.strip() in self._token_ids:  # no text spells a token
+            self.lines.append(f"{rule.upper()}: {terminal}")
+            return f"{rule.upper()} {self._literal(close.strip())}"
+        self.lines += [f"{rule.upper()}: {terminal}", f"{rule}[lazy]: {rule.upper()} {quote(close)}"]
+        return rule
+
+    def _pythonic(self, call: PythonicCall) -> str:
+        parameters = self._parameters()
+        if parameters is None:
+            return self._unlisted(
+                "=", self._json(f"{self._function.rule}_any", f"{self._function.field}.values", {}, {})
+            )
+        values = []
+        for each in parameters:
+            types = allowed_types(each.schema, self._function.parameters)
+            if types == {"boolean"} and not _texts(each.schema):
+                value = f"({quote(call.true)} | {quote(call.false)})"
+            else:
+                value = quote(call.none) if types == {"null"} else self._json_value(each)
+            values.append(f"{quote(each.key + '=')} {value}")
+        return self._listed(parameters, values, ", ")
+
+    def _braced(self, call: BracedCall) -> str:
+        text = self._text(f"{self._function.rule}_quoted", f"/{_ANY_TEXT}/", call.quote)
+        self.lines += [line for line in _BRACED_VALUES if self._function.rule.endswith("_0")]
+        if self._function.rule.endswith("_0"):
+            self.lines.append(f"braced_text: {self._literal(call.quote)} {text}")
+        parameters = self._parameters()
+        if parameters is None:
+            return self._unlisted(":", "braced")
+        values = [f"{quote(each.key + ':')} {self._braced_value(each, call)}" for each in parameters]
+        return self._listed(parameters, values, ",")
+
+    def _braced_value(self, parameter: _Parameter, call: BracedCall) -> str:
+        types = allowed_types(parameter.schema, self._function.parameters)
+        if types == _STRING:
+            texts = _texts(parameter.schema)
+            opening = self._literal(call.quote)
+            if texts:
+                return f"{opening} ({' | '.join(map(quote, texts))}) {opening}"
+            return f"{opening} {self._text(f'{parameter.rule}_text', _terminal(parameter.schema), call.quote)}"
+        return self._json_value(parameter) if not types & {"string", "object", "array"} else "braced"
+
+    def _unlisted(self, equals: str, value: str) -> str:
+        rule = f"{self._function.rule}_unlisted"
+        self.lines.append(f"{rule}: {_ANY_KEY} {quote(equals)} {value}")
+        separator = '", "' if equals == "=" else '","'
+        return f"({rule} ({separator} {rule}){{0,{_MAX_UNLISTED - 1}}})?"
+
+    def _listed(self, parameters: Sequence[_Parameter], values: Sequence[str], separator: str) -> str:
+        """The values in their order with separators between them, optional ones left out or not."""
+        rule, last = self._function.rule, len(parameters)
+        for index, (parameter, value) in enumerate(zip(parameters, values, strict=True)):
+            self.lines.append(f"{parameter.rule}: {value}")
+            first, rest = f"{parameter.rule} {rule}_rest_{index + 1}", f"{quote(separator)} {parameter.rule}"
+            skipped = "" if parameter.is_required else f" | {rule}_first_{index + 1}"
+            self.lines.append(f"{rule}_first_{index}: {first}{skipped}")
+            skipped = "" if parameter.is_required else f" | {rule}_rest_{index + 1}"
+            self.lines.append(f"{rule}_rest_{index}: {rest} {rule}_rest_{index + 1}{skipped}")
+        self.lines += [f'{rule}_first_{last}: ""', f'{rule}_rest_{last}: ""']
+        return f"{rule}_first_0"
+
+
+def _texts(schema: Any) -> list[str]:
+    """The only texts that a schema lets a value be; none where it doesn't list any."""
+    if not isinstance(schema, Mapping):
+        return []
+    listed = [schema["const"]] if "const" in schema else schema.get("enum", [])
+    if not isinstance(listed, list):
+        return []
+    return [value if isinstance(value, str) else json.dumps(value) for value in listed]
+
+
+def _terminal(schema: Any) -> str:
+    """What a string of a schema matches, as far as that is enforced."""
+    if not isinstance(schema, Mapping):
+        return f"/{_ANY_TEXT}/"
+    least, most = schema.get("minLength", 0), schema.get("maxLength")
+    least = least if isinstance(least, int) and least <= _MAX_LENGTH else 0
+    bound = str(most) if isinstance(most, int) and most <= _MAX_LENGTH else ""
+    terminal = rf"/(.|\n){{{least},{bound}}}/" if least or bound else f"/{_ANY_TEXT}/"
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str):
+        before = "" if pattern.startswith("^") else _ANY_TEXT
+        after = "" if pattern.endswith("$") and not pattern.endswith(r"\$") else _ANY_TEXT
+        inner = pattern.removeprefix("^").removesuffix("$" if not after else "")
+        terminal += f" & /{llguidance.regex_to_lark(f'{before}({inner}){after}', '')}/"
+    return terminal

@@ -1,0 +1,98 @@
+"""From a value that a model wrote as plain text to JSON, by what its schema allows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from service.output.tool_syntax import Schema
+
+_ANY = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
+_MAX_REFERENCES = 16  # one after another
+_AS_JSON = {"True": "true", "False": "false", "None": "null"}  # as Python shows them
+
+
+def value_schema(parameters: Schema, key: str) -> Any:
+    """The schema of a parameter; an empty one if nothing is said of it."""
+    properties = parameters.get("properties")
+    if isinstance(properties, Mapping) and key in properties:
+        return resolved(properties[key], parameters)
+    return resolved(parameters.get("additionalProperties", {}), parameters)
+
+
+def resolved(schema: Any, root: Schema) -> Any:
+    """A schema, or what it refers to inside `root`."""
+    for _ in range(_MAX_REFERENCES):
+        reference = schema.get("$ref") if isinstance(schema, Mapping) else None
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            break
+        schema = root
+        for part in reference[1:].split("/")[1:]:
+            place = part.replace("~1", "/").replace("~0", "~")
+            schema = schema.get(place, {}) if isinstance(schema, Mapping) else {}
+    return schema
+
+
+def allowed_types(schema: Any, root: Schema) -> frozenset[str]:
+    """The types that a schema allows, by their names there; all of them where it doesn't say."""
+    return _types(schema, root, _MAX_REFERENCES)
+
+
+def json_value(text: str, types: frozenset[str]) -> str:
+    """The JSON of a value written as `text`.
+
+    What is JSON of a type that is allowed, and no string, is taken so; anything else is a string, wherever one is
+    allowed or not: the model wrote what it wrote.
+    """
+    if types != {"string"}:
+        written = text.strip()
+        written = _AS_JSON.get(written, written)
+        try:
+            value = json.loads(written, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            if _fits(value, types):
+                return written
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _types(schema: Any, root: Schema, depth: int) -> frozenset[str]:
+    schema = resolved(schema, root)
+    if not isinstance(schema, Mapping) or depth == 0:
+        return _ANY
+    found: Iterable[str] = ()
+    given = schema.get("type")
+    alternatives = schema.get("anyOf", schema.get("oneOf"))
+    if given is not None:
+        found = (name for name in (given if isinstance(given, list) else [given]) if isinstance(name, str))
+    elif "const" in schema:
+        found = [_type(schema["const"])]
+    elif isinstance(schema.get("enum"), list):
+        found = map(_type, schema["enum"])
+    elif isinstance(alternatives, list):
+        found = frozenset[str]().union(*(_types(each, root, depth - 1) for each in alternatives))
+    elif "properties" in schema:
+        found = ["object"]
+    return frozenset(found) or _ANY
+
+
+def _fits(value: Any, types: frozenset[str]) -> bool:
+    name = _type(value)
+    if name == "string":
+        return "string" not in types  # a quoted string is the text that it is, quotes included
+    return name in types or (name == "integer" and "number" in types) or not types & _ANY
+
+
+def _type(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number"
+    names = {bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
+    return names[type(value)]
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)  # NaN and Infinity are no JSON

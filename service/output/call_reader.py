@@ -1,0 +1,80 @@
+"""What reads one tool call, character by character, and the parts that such readers are made of."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from typing import Protocol
+
+from service.output.pieces import ArgumentsPiece, CallPiece
+
+WHITE_SPACE = " \t\r\n"
+
+
+class Verdict(enum.Enum):
+    """What a character made of a call."""
+
+    MORE = enum.auto()
+    DONE = enum.auto()
+    MALFORMED = enum.auto()
+
+
+class CallReader(Protocol):
+    """Reads one call. It is committed once it is sure to be one of a known function; before, it may be malformed yet.
+
+    What follows in a committed call can still be malformed; what was told of it stays told.
+    """
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the call was told."""
+
+    def feed(self, character: str) -> Verdict:
+        """Take the next character. After DONE or MALFORMED none may follow."""
+
+    def take_pieces(self) -> list[CallPiece | ArgumentsPiece]:
+        """The pieces that became known since the last call of this method."""
+
+
+class Literal:
+    """A text that is to come next, in any layout: white space counts neither in it nor in what is read."""
+
+    def __init__(self, text: str) -> None:
+        self._rest = "".join(text.split())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of it was read."""
+        return not self._rest
+
+    def feed(self, character: str) -> bool:
+        """Whether the character fits."""
+        if character in WHITE_SPACE:
+            return True
+        if not self._rest.startswith(character):
+            return False
+        self._rest = self._rest[1:]
+        return True
+
+
+class Name:
+    """A function's name, the longest that fits."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.text = ""
+        self._names = names
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a function has the name that was read."""
+        return self.text in self._names
+
+    def feed(self, character: str) -> bool:
+        """Whether the character goes on with a name, or is white space before it."""
+        if not self.text and character in WHITE_SPACE:
+            return True
+        longer = self.text + character
+        if not any(name.startswith(longer) for name in self._names):
+            return False
+        self.text = longer
+        return True

@@ -1,0 +1,79 @@
+"""One tool call written as a name and its arguments as a JSON object, read character by character."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Collection
+
+from service.output.call_object import ObjectExtent
+from service.output.call_reader import WHITE_SPACE, Literal, Name, Verdict
+from service.output.pieces import ArgumentsPiece, CallPiece
+from service.output.tool_syntax import NamedCall
+
+_MAX_BETWEEN = 192  # characters between the name and the arguments
+
+
+class _State(enum.Enum):
+    BEFORE = enum.auto()
+    NAME = enum.auto()
+    BETWEEN = enum.auto()
+    ARGUMENTS = enum.auto()
+
+
+class NamedCallReader:
+    """A `CallReader`. It is committed with the brace that opens the arguments, and done with the one that closes them.
+
+    What the family writes after the arguments is left to whoever reads on.
+    """
+
+    def __init__(self, syntax: NamedCall, names: Collection[str]) -> None:
+        self.is_committed = False
+        self._syntax = syntax
+        self._before = Literal(syntax.before)
+        self._state = _State.NAME if self._before.is_complete else _State.BEFORE
+        self._name = Name(names)
+        self._between = ""
+        self._extent = ObjectExtent()
+        self._pieces: list[CallPiece | ArgumentsPiece] = []
+
+    def take_pieces(self) -> list[CallPiece | ArgumentsPiece]:
+        """The pieces that became known since the last call of this method."""
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+    def feed(self, character: str) -> Verdict:
+        """Take the next character. After DONE or MALFORMED none may follow."""
+        match self._state:
+            case _State.BEFORE:
+                is_read = self._before.feed(character)
+                if self._before.is_complete:
+                    self._state = _State.NAME
+                return Verdict.MORE if is_read else Verdict.MALFORMED
+            case _State.NAME if self._name.feed(character):
+                return Verdict.MORE
+            case _State.NAME if not self._name.is_known:
+                return Verdict.MALFORMED
+            case _State.ARGUMENTS:
+                return self._feed_arguments(character)
+            case _:
+                self._state = _State.BETWEEN
+                return self._feed_between(character)
+
+    def _feed_between(self, character: str) -> Verdict:
+        if character != "{":
+            self._between += character
+            is_layout = not self._syntax.between.strip()  # nothing but white space may come
+            if len(self._between) > _MAX_BETWEEN or (is_layout and character not in WHITE_SPACE):
+                return Verdict.MALFORMED
+            return Verdict.MORE
+        if not re.fullmatch(self._syntax.between_pattern, self._between):
+            return Verdict.MALFORMED
+        self.is_committed = True
+        self._pieces.append(CallPiece(self._name.text))
+        self._state = _State.ARGUMENTS
+        return self._feed_arguments(character)
+
+    def _feed_arguments(self, character: str) -> Verdict:
+        self._pieces.append(ArgumentsPiece(character))
+        return Verdict.DONE if self._extent.feed(character) else Verdict.MORE
