@@ -22,6 +22,8 @@ from sluice.v1 import (
     endpoint_pb2_grpc,
     model_pb2,
     model_pb2_grpc,
+    rank_pb2,
+    rank_pb2_grpc,
     response_pb2,
     response_pb2_grpc,
     text_generation_pb2,
@@ -92,6 +94,9 @@ def _generations(channel: grpc.aio.Channel) -> Iterator[tuple[type[Message], str
         "Embed",
         None,
     )
+    ranks = rank_pb2_grpc.RankServiceStub(channel)
+    yield rank_pb2.RankRequest, "sluice.v1.RankService", ranks, "Rank", None
+    yield rank_pb2.ScoreRequest, "sluice.v1.RankService", ranks, "Score", None
 
 
 def _lookups(channel: grpc.aio.Channel) -> Iterator[tuple[type[Message], str, Any, str]]:

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from sluice.v1.chat_pb2 import ChatRequest
 from sluice.v1.embedding_pb2 import EmbedRequest
 from sluice.v1.endpoint_pb2 import Endpoint
-from sluice.v1.model_pb2 import TASK_CHAT, TASK_COMPLETION, TASK_EMBEDDING, Task
+from sluice.v1.model_pb2 import TASK_CHAT, TASK_COMPLETION, TASK_EMBEDDING, TASK_RANK, Task
 
 from gateway.client import Caller
 from gateway.dialects.seam.failure import Failure, Reason
@@ -35,7 +35,7 @@ class ModelChoice:
         """
         endpoints = await self._lists.of(caller)
         name = ""
-        for task in (TASK_CHAT, TASK_COMPLETION, TASK_EMBEDDING):
+        for task in (TASK_CHAT, TASK_COMPLETION, TASK_EMBEDDING, TASK_RANK):
             if any(each.task == task for each in endpoints):
                 name = _choose(endpoints, "", deployment, task)
                 break

@@ -13,6 +13,7 @@ from sluice.v1 import (
     embedding_pb2,
     endpoint_pb2,
     model_pb2,
+    rank_pb2,
     response_pb2,
     text_generation_pb2,
     token_pb2,
@@ -117,6 +118,17 @@ VECTORS: Final[Answers] = {
         f'id: "0af3" {_CREATED} model: "m" embeddings {{ index: 0 values: 0.5 values: -0.25 }}'
         " embeddings { index: 1 values: 0.1 values: 1 } usage { prompt_tokens: 7 }",
     )
+}
+RANKS: Final[Answers] = {
+    "Rank": _parse(
+        rank_pb2.RankResponse,
+        f'id: "0af3" {_CREATED} model: "m" results {{ index: 1 score: 0.75 }} results {{ index: 0 score: -0.25 }}'
+        " usage { prompt_tokens: 7 }",
+    ),
+    "Score": _parse(
+        rank_pb2.ScoreResponse,
+        f'id: "0af3" {_CREATED} model: "m" scores: 0.75 scores: -0.25 usage {{ prompt_tokens: 7 }}',
+    ),
 }
 _EACH_TIME: Final = "tokens { nanos: 12500000 } tokens { nanos: 15000000 } tokens { nanos: 15123456 }"
 

@@ -157,6 +157,21 @@ def _embeddings() -> Iterator[Exchange]:
         yield Exchange(f"{name}_empty", path, base | {"input": {}}, answers, headers)
 
 
+def _ranks() -> Iterator[Exchange]:
+    rerank = {**MODEL, "query": "a", "documents": ["b", {"text": "c", "url": "d"}]}
+    score = {**MODEL, "text_1": "a", "text_2": ["b", "c"]}
+    for name, path, body in (
+        ("rerank_v1", "/v1/rerank", rerank | {"top_n": 2}),
+        ("rerank_v2", "/v2/rerank", rerank | {"return_documents": True, "max_tokens_per_doc": 9}),
+        ("rerank", "/rerank", rerank),
+        ("score_v1", "/v1/score", score),
+        ("score", "/score", score | {"text_1": ["a", "d"], "truncate_prompt_tokens": -1}),
+    ):
+        yield Exchange(f"{name}_answer", path, body, said.RANKS)
+        yield Exchange(f"{name}_nobody", path, body, said.refused(said.NOBODY))
+        yield Exchange(f"{name}_kind", path, body | {"model": 5})
+
+
 def _responses() -> Iterator[Exchange]:
     for name, path in (("openai_response", "/v1/responses"), ("databricks_response", "/serving-endpoints/responses")):
         body = {**MODEL, "input": "hi", "instructions": "Be brief.", "metadata": {"run": "7"}}
@@ -239,6 +254,7 @@ ALL: Final = {
         *_messages(),
         *_completions(),
         *_embeddings(),
+        *_ranks(),
         *_responses(),
         *_choices(),
         Exchange("deployment_chat", "/openai/deployments/m/chat/completions?api-version=2024-10-21",
@@ -282,6 +298,8 @@ _RECORDED: Final = """
     anthropic: count models model
     openai_completion: text text_stream logprobs logprobs_stream
     openai_embedding: float base64
+    rerank: v1_answer v2_answer answer nobody kind
+    score: v1_answer
     openai_response: text text_stream two_calls two_calls_stream reasoning reasoning_stream cut_off_stream fault
     openai: models model no_method
     deployment: chat

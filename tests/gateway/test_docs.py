@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from sluice.v1.chat_pb2 import ChatRequest
 from sluice.v1.completion_pb2 import CompleteRequest
 from sluice.v1.embedding_pb2 import EmbedRequest
+from sluice.v1.rank_pb2 import RankRequest, ScoreRequest
 from sluice.v1.response_pb2 import CreateResponseRequest
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
@@ -34,6 +35,8 @@ from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompl
 from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
 from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.dialects.openai_family.response_body import ResponseBody
+from gateway.dialects.rank.body import RerankBody, ScoreBody
+from gateway.dialects.rank.rerank import RerankTranslator, ScoreTranslator
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.encoder import WholeEncoder
 from gateway.dialects.seam.failure import Failure, Reason
@@ -47,6 +50,7 @@ AZURE: dict[str, Any] = {
     "headers": {"extra-parameters": "pass-through"},
     "query": {"api-version": "2024-05-01-preview"},
 }
+RERANK = {"model": "m", "query": "a", "documents": ["a", "b"]}
 OF_MODEL = {"path": {"model": "m"}}
 # An answer of each RPC that generates, whole and as events.
 ANSWERS: dict[type[Message], tuple[Message, Sequence[Any]]] = {
@@ -55,6 +59,8 @@ ANSWERS: dict[type[Message], tuple[Message, Sequence[Any]]] = {
         (ChatRequest, "Chat", golden_answers.CHATS["reasoning"]),
         (CompleteRequest, "Complete", golden_answers.COMPLETIONS["text"]),
         (EmbedRequest, "Embed", golden_answers.VECTORS),
+        (RankRequest, "Rank", golden_answers.RANKS),
+        (ScoreRequest, "Score", golden_answers.RANKS),
         (CreateResponseRequest, "CreateResponse", golden_answers.response("text")),
         (GenerateTextRequest, "GenerateText", golden_answers.GENERATION),
     )
@@ -137,6 +143,8 @@ TABLES = [
         DatabricksEmbeddingTranslator,
         {"model": "m", "input": "hi"},
     ),
+    Table("rank", "POST /v2/rerank", RerankBody, RerankTranslator, RERANK),
+    Table("rank", "POST /v1/score", ScoreBody, ScoreTranslator, {"model": "m", "text_1": "a", "text_2": "b"}),
     Table("mindie", "POST /v2/models/{model}/generate_stream", GenerateBody, GENERATE, {"text_input": "hi"}, OF_MODEL),
     Table("mindie", "parameters", GenerateParameters, GENERATE, {"text_input": "hi"}, OF_MODEL, within="parameters"),
 ]

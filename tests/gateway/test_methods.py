@@ -13,6 +13,7 @@ from sluice.v1 import (
     embedding_pb2,
     endpoint_pb2,
     model_pb2,
+    rank_pb2,
     response_event_pb2,
     response_pb2,
     text_generation_pb2,
@@ -27,7 +28,7 @@ from gateway.dialects.seam.refusal import Refusal
 from gateway.methods import MethodTable
 from gateway.routes.surface import Surface, SurfaceMap
 
-GENERATING = [chat_pb2, completion_pb2, embedding_pb2, response_pb2, text_generation_pb2]
+GENERATING = [chat_pb2, completion_pb2, embedding_pb2, rank_pb2, response_pb2, text_generation_pb2]
 
 
 async def test_every_rpc_has_its_row() -> None:

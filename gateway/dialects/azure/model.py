@@ -6,9 +6,14 @@ from typing import Final
 
 import orjson
 from sluice.v1.endpoint_pb2 import Endpoint
-from sluice.v1.model_pb2 import TASK_CHAT, TASK_COMPLETION, TASK_EMBEDDING
+from sluice.v1.model_pb2 import TASK_CHAT, TASK_COMPLETION, TASK_EMBEDDING, TASK_RANK
 
-_TYPES: Final = {TASK_CHAT: "chat_completion", TASK_COMPLETION: "text_generation", TASK_EMBEDDING: "embeddings"}
+_TYPES: Final = {
+    TASK_CHAT: "chat_completion",
+    TASK_COMPLETION: "text_generation",
+    TASK_EMBEDDING: "embeddings",
+    TASK_RANK: "rerank",
+}
 
 
 def to_info(endpoint: Endpoint) -> bytes:

@@ -18,6 +18,7 @@ _TASKS: Final = {
     model_pb2.TASK_CHAT: "llm/v1/chat",
     model_pb2.TASK_COMPLETION: "llm/v1/completions",
     model_pb2.TASK_EMBEDDING: "llm/v1/embeddings",
+    model_pb2.TASK_RANK: "llm/v1/rerank",
 }
 
 

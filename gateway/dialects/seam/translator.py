@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 from sluice.v1.chat_pb2 import ChatRequest
 from sluice.v1.completion_pb2 import CompleteRequest
 from sluice.v1.embedding_pb2 import EmbedRequest
+from sluice.v1.rank_pb2 import RankRequest, ScoreRequest
 from sluice.v1.response_pb2 import CreateResponseRequest
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
@@ -20,7 +21,15 @@ from gateway.dialects.seam.encoder import Encoder
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.refusal import Refusal
 
-ServiceRequest: TypeAlias = ChatRequest | CompleteRequest | EmbedRequest | GenerateTextRequest | CreateResponseRequest
+ServiceRequest: TypeAlias = (
+    ChatRequest
+    | CompleteRequest
+    | EmbedRequest
+    | GenerateTextRequest
+    | CreateResponseRequest
+    | RankRequest
+    | ScoreRequest
+)
 RequestT_co = TypeVar("RequestT_co", bound=ServiceRequest, covariant=True)
 
 
@@ -28,9 +37,9 @@ RequestT_co = TypeVar("RequestT_co", bound=ServiceRequest, covariant=True)
 class ParsedRequest(Generic[RequestT_co]):
     """A caller's request, read.
 
-    The type of `request` decides which RPC answers; EmbedRequest has none that streams. `caller_name` maps a field path
-    of the contract (`sampling.top_k`, `messages.0.content.0.text`) to the name that the caller used. `affinity` is the
-    caller's prompt cache key, or empty.
+    The type of `request` decides which RPC answers; those for vectors and ranks don't stream. `caller_name` maps a
+    field path of the contract (`sampling.top_k`, `messages.0.content.0.text`) to the name that the caller used.
+    `affinity` is the caller's prompt cache key, or empty.
     """
 
     request: RequestT_co

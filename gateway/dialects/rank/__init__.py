@@ -1,0 +1,1 @@
+"""Reranking and scoring as Cohere's, Jina's and vLLM's clients ask for them."""

@@ -1,0 +1,120 @@
+"""The bodies of reranking and scoring. Null means the same as not given, everywhere."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from sluice.v1 import rank_pb2
+from sluice.v1.serving_pb2 import ERROR_BEHAVIOR_TRUNCATE
+
+from gateway.dialects.seam.caller_name import dotted, renamed
+from gateway.dialects.seam.contract_limit import check_length, put
+from gateway.dialects.seam.failure import Failure, Reason
+
+_WHOLE_MODEL: Final = -1  # of vLLM's truncate_prompt_tokens: as many as the model takes
+_OPTIONS: Final = {
+    "options.max_tokens_per_document": "max_tokens_per_doc",
+    "options": "",
+    "serving": "",
+}
+
+
+class DocumentBody(msgspec.Struct):
+    """A document as an object; what else it has is not read."""
+
+    text: str
+
+
+class _Common(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What both have. Ranges are the contract's."""
+
+    model: str
+    max_tokens_per_doc: int | None = None
+    truncation: bool | None = None
+    truncate_prompt_tokens: int | None = None
+    instruction: str | None = None
+    raw_scores: bool | None = None
+    use_activation: bool | None = None
+    priority: int | None = None
+    user: str | None = None
+
+    def _fill(self, request: rank_pb2.RankRequest | rank_pb2.ScoreRequest, *, truncates: bool) -> None:
+        """Set what both have; `truncates` is what holds where the caller doesn't say. Raises Failure."""
+        if self.truncate_prompt_tokens is not None:
+            if self.truncate_prompt_tokens != _WHOLE_MODEL:
+                raise Failure.of_field("truncate_prompt_tokens", "must be -1, which is as many as the model takes")
+            truncates = True
+        if self.truncation is not None:
+            truncates = self.truncation
+        put(request.options, "max_tokens_per_document", self.max_tokens_per_doc, "max_tokens_per_doc")
+        put(request.serving, "priority", self.priority, "priority")
+        request.options.instruction = self.instruction or ""
+        request.options.raw_scores = bool(self.raw_scores) or self.use_activation is False
+        if truncates:
+            request.serving.error_behavior = ERROR_BEHAVIOR_TRUNCATE
+
+
+class RerankBody(_Common, kw_only=True):
+    """The body of a rerank request, in Cohere's, Jina's and vLLM's words."""
+
+    query: str
+    documents: list[str | DocumentBody]
+    top_n: int | None = None
+    return_documents: bool | None = None
+    rank_fields: list[str] | None = None
+    max_chunks_per_doc: int | None = None
+    return_embeddings: bool | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        """The documents' texts."""
+        return [each if isinstance(each, str) else each.text for each in self.documents]
+
+    def to_request(self) -> rank_pb2.RankRequest:
+        """The contract's request. Raises Failure for what no message can hold, and for what can't be done."""
+        if self.rank_fields not in (None, ["text"]):
+            text = "a document is its `text` alone; put other fields into that"
+            raise Failure.of_field("rank_fields", text, Reason.UNSUPPORTED_FIELD)
+        if self.return_embeddings:
+            text = "vectors are not answered here; ask /v1/embeddings for them"
+            raise Failure.of_field("return_embeddings", text, Reason.UNSUPPORTED_FIELD)
+        check_length(rank_pb2.RankRequest, "documents", self.documents, "documents")
+        request = rank_pb2.RankRequest(model=self.model, query=self.query, documents=self.texts)
+        put(request, "top_n", self.top_n, "top_n")
+        self._fill(request, truncates=True)
+        return request
+
+    def caller_name(self, field: str) -> str:
+        """The caller's name of the contract's `field`: `documents[1]` → `documents.1.text`, where it is an object."""
+        path = renamed(dotted(field), _OPTIONS)
+        head, _, index = path.partition(".")
+        is_object = head == "documents" and index.isdecimal() and not isinstance(self.documents[int(index)], str)
+        return f"{path}.text" if is_object else path
+
+
+class ScoreBody(_Common, kw_only=True):
+    """The body of a score request, in vLLM's words."""
+
+    text_1: str | list[str]
+    text_2: str | list[str]
+
+    def to_request(self) -> rank_pb2.ScoreRequest:
+        """The contract's request. Raises Failure for what no message can hold."""
+        first, second = _listed(self.text_1), _listed(self.text_2)
+        check_length(rank_pb2.ScoreRequest, "queries", first, "text_1")
+        check_length(rank_pb2.ScoreRequest, "documents", second, "text_2")
+        request = rank_pb2.ScoreRequest(model=self.model, queries=first, documents=second)
+        self._fill(request, truncates=False)
+        return request
+
+    def caller_name(self, field: str) -> str:
+        """The caller's name of the contract's `field`: `queries[1]` → `text_1.1`, or `text_1` if that is one text."""
+        path = renamed(dotted(field), {**_OPTIONS, "queries": "text_1", "documents": "text_2"})
+        head, dot, _ = path.partition(".")
+        is_one = dot and head in {"text_1", "text_2"} and isinstance(getattr(self, head), str)
+        return head if is_one else path
+
+
+def _listed(texts: str | list[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else texts

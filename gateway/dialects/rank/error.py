@@ -1,0 +1,42 @@
+"""Errors of reranking: one body in which the clients of each API find what they read.
+
+Cohere's read `message`, LangChain's for Jina `detail`, and those of vLLM `error`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import orjson
+
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.refusal import Refusal
+
+_TYPES: Final = {  # where the type is not BadRequestError
+    401: "AuthenticationError",
+    403: "PermissionDeniedError",
+    404: "NotFoundError",
+    405: "MethodNotAllowedError",
+    413: "RequestTooLargeError",
+    429: "RateLimitError",
+    499: "RequestCancelled",
+    500: "InternalServerError",
+    501: "NotImplementedError",
+    503: "ServiceUnavailableError",
+    504: "TimeoutError",
+}
+
+
+class RankErrors:
+    """The half of a translator that tells errors."""
+
+    def refuse(self, failure: Failure) -> Refusal:
+        """The error body, with its status."""
+        error = {
+            "message": failure.message,
+            "type": _TYPES.get(failure.status, "BadRequestError"),
+            "param": failure.field,
+            "code": failure.status,
+        }
+        body = {"id": failure.request_id, "message": failure.message, "detail": failure.message, "error": error}
+        return Refusal(failure.status, orjson.dumps(body))

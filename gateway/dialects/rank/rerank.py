@@ -1,0 +1,49 @@
+"""Translates requests to rerank and to score. docs/api/rank.md has the tables of their fields."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from sluice.v1 import rank_pb2
+
+from gateway.dialects.rank.body import RerankBody, ScoreBody
+from gateway.dialects.rank.encoder import RerankEncoder, ScoreEncoder
+from gateway.dialects.rank.error import RankErrors
+from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.translator import ParsedRequest
+
+_RERANK: Final = msgspec.json.Decoder(RerankBody)
+_SCORE: Final = msgspec.json.Decoder(ScoreBody)
+
+
+class RerankTranslator(RankErrors):
+    """Translates one request to rerank."""
+
+    def __init__(self, version: str = "1", *, returns_documents: bool = False) -> None:
+        """`version` is that of Cohere's API; `returns_documents` holds where the caller doesn't say."""
+        self._version = version
+        self._returns_documents = returns_documents
+
+    def parse(self, arrival: Arrival) -> ParsedRequest[rank_pb2.RankRequest]:
+        """Read a request. Raises Failure."""
+        body = decode(arrival.body, _RERANK)
+        returns = self._returns_documents if body.return_documents is None else body.return_documents
+        return ParsedRequest(
+            request=body.to_request(),
+            stream=False,
+            encoder=RerankEncoder(self._version, body.texts if returns else None),
+            caller_name=body.caller_name,
+        )
+
+
+class ScoreTranslator(RankErrors):
+    """Translates one request to score."""
+
+    def parse(self, arrival: Arrival) -> ParsedRequest[rank_pb2.ScoreRequest]:
+        """Read a request. Raises Failure."""
+        body = decode(arrival.body, _SCORE)
+        return ParsedRequest(
+            request=body.to_request(), stream=False, encoder=ScoreEncoder(), caller_name=body.caller_name
+        )
