@@ -111,3 +111,4 @@ def _lookups(channel: grpc.aio.Channel) -> Iterator[tuple[type[Message], str, An
     yield endpoint_pb2.DeleteEndpointRequest, "sluice.v1.EndpointService", endpoints, "DeleteEndpoint"
     tokens = token_pb2_grpc.TokenServiceStub(channel)
     yield token_pb2.CountTokensRequest, "sluice.v1.TokenService", tokens, "CountTokens"
+    yield token_pb2.DetokenizeTextRequest, "sluice.v1.TokenService", tokens, "DetokenizeText"

@@ -1,4 +1,4 @@
-"""What answers an operation: by generating, by a function, or by a change of an endpoint.
+"""What answers an operation: by generating, by a function, or by one call of the service.
 
 Handlers are declared without a service; `endpoint` makes the ASGI application that answers over one.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from google.protobuf.message import Message
 from starlette.types import ASGIApp
@@ -38,6 +38,9 @@ class Parsed(Protocol):
 
     @property
     def caller_name(self) -> Callable[[str], str]: ...
+
+
+ParsedT = TypeVar("ParsedT", bound=Parsed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +84,40 @@ class Change:
         """The application."""
 
         async def answer(arrival: Arrival, caller: Caller) -> bytes:
-            parsed = await aside(len(arrival.body), partial(self.parse, arrival))
-            try:
-                return self.tell(await upstream.client.call(parsed.request, caller))
-            except Failure as failure:
-                raise failure.renamed(parsed.caller_name) from None
+            _, told = await _asked(self.parse, upstream, arrival, caller)
+            return self.tell(told)
 
         return LookupEndpoint(answer, refuse, settings)
+
+
+class Question(Parsed, Protocol):
+    """What came of a body that decides how the answer is told, too."""
+
+    def tell(self, answer: Any) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """A request whose body says what to call, and how to tell what the service answers, which may be long."""
+
+    parse: Callable[[Arrival], Question]
+
+    def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
+        """The application."""
+
+        async def answer(arrival: Arrival, caller: Caller) -> bytes:
+            question, told = await _asked(self.parse, upstream, arrival, caller)
+            return await aside(told.ByteSize(), partial(question.tell, told))
+
+        return LookupEndpoint(answer, refuse, settings)
+
+
+async def _asked(
+    parse: Callable[[Arrival], ParsedT], upstream: Upstream, arrival: Arrival, caller: Caller
+) -> tuple[ParsedT, Any]:
+    """What came of a body, and what the service answers. Raises Failure with the caller's names."""
+    parsed = await aside(len(arrival.body), partial(parse, arrival))
+    try:
+        return parsed, await upstream.client.call(parsed.request, caller)
+    except Failure as failure:
+        raise failure.renamed(parsed.caller_name) from None

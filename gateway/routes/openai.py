@@ -1,10 +1,13 @@
-"""The routes of the OpenAI style, under /v1, and under /openai as Azure's hosting of it has them."""
+"""The routes of the OpenAI style, under /v1, and under /openai as Azure's hosting of it has them.
+
+Tokens have vLLM's paths, and the same under /v1, where clients with that base URL look.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from gateway.dialects.openai.answer import ErrorAnswer
+from gateway.dialects.openai.answer import ErrorAnswer, InputTokensAnswer, TextAnswer, TokensAnswer
 from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
 from gateway.dialects.openai.deployment import (
@@ -18,6 +21,14 @@ from gateway.dialects.openai.deployment import (
 from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
 from gateway.dialects.openai.error import OpenAIErrors
 from gateway.dialects.openai.response import OpenAIResponseTranslator
+from gateway.dialects.openai.tokens import (
+    DetokenizeBody,
+    TokenizeBody,
+    parse_detokenize,
+    parse_input_tokens,
+    parse_tokenize,
+)
+from gateway.dialects.openai_family.response_body import ResponseBody
 from gateway.routes.example import (
     BY_EMBEDDER,
     BY_MODEL,
@@ -27,21 +38,34 @@ from gateway.routes.example import (
     completion,
     embedding,
 )
-from gateway.routes.handler import Generation
+from gateway.routes.handler import Generation, Inquiry
 from gateway.routes.operation import Body, Operation
 from gateway.routes.surface import Surface
 
 _DEPLOYMENT: Final = "/openai/deployments/{name:path}"  # a model's or an endpoint's name, which may have slashes
 
 
-def _post(route: str, summary: str, handler: Generation, body: Body, *, streams: bool = False) -> Operation:
+def _post(route: str, summary: str, handler: Generation | Inquiry, body: Body, *, streams: bool = False) -> Operation:
     parameters = [ENDPOINT_NAME] if "{name" in route else []
     return Operation("POST", route, summary, handler, [body], streams=streams, parameters=parameters)
 
 
-def _responses(base: str) -> Operation:
-    handler = Generation(OpenAIResponseTranslator)
-    return _post(f"{base}/responses", "Creates a response.", handler, RESPONSE, streams=True)
+def _responses(base: str) -> tuple[Operation, ...]:
+    counted = Body(ResponseBody, BY_MODEL | {"input": "Hello!"}, InputTokensAnswer)
+    return (
+        _post(f"{base}/responses", "Creates a response.", Generation(OpenAIResponseTranslator), RESPONSE, streams=True),
+        _post(f"{base}/responses/input_tokens", "Counts the tokens of a response's input.",
+              Inquiry(parse_input_tokens), counted),
+    )  # fmt: skip
+
+
+def _tokens(base: str) -> tuple[Operation, ...]:
+    text = Body(TokenizeBody, BY_MODEL | {"prompt": "Hello!"}, TokensAnswer)
+    tokens = Body(DetokenizeBody, BY_MODEL | {"tokens": [72, 105]}, TextAnswer)
+    return (
+        _post(f"{base}/tokenize", "Turns a prompt into tokens.", Inquiry(parse_tokenize), text),
+        _post(f"{base}/detokenize", "Turns tokens into text.", Inquiry(parse_detokenize), tokens),
+    )
 
 
 def _operations(base: str) -> tuple[Operation, ...]:
@@ -52,7 +76,7 @@ def _operations(base: str) -> tuple[Operation, ...]:
               completion(OpenAICompletionBody, **BY_MODEL), streams=True),
         _post(f"{base}/embeddings", "Creates embeddings.", Generation(OpenAIEmbeddingTranslator),
               embedding(OpenAIEmbeddingBody, **BY_EMBEDDER)),
-        _responses(base),
+        *_responses(base),
     )  # fmt: skip
 
 
@@ -60,11 +84,13 @@ OPENAI: Final = Surface(
     tag="OpenAI style",
     error=ErrorAnswer,
     refuse=OpenAIErrors().refuse,
-    prefixes=("/v1", "/openai"),
+    prefixes=("/v1", "/openai", "/tokenize", "/detokenize"),
     operations=(
         *_operations("/v1"),
         *_operations("/openai/v1"),
-        _responses("/openai"),
+        *_responses("/openai"),
+        *_tokens(""),
+        *_tokens("/v1"),
         _post(f"{_DEPLOYMENT}/chat/completions", "Creates a chat completion.", Generation(DeploymentChatTranslator),
               chat(DeploymentChatBody), streams=True),
         _post(f"{_DEPLOYMENT}/completions", "Creates text completions.", Generation(DeploymentCompletionTranslator),

@@ -11,7 +11,7 @@ import msgspec
 
 from gateway.dialects.seam.arrival import Arrival
 from gateway.routes.by_header import ByHeader
-from gateway.routes.handler import Change, Generation, Lookup, Parsed
+from gateway.routes.handler import Change, Generation, Inquiry, Lookup, Parsed
 
 _CONVERTER: Final = re.compile(r":\w+}")
 
@@ -56,7 +56,7 @@ class Operation:
     method: str
     route: str
     summary: str
-    handler: Generation | Lookup | Change | ByHeader
+    handler: Generation | Lookup | Change | Inquiry | ByHeader
     bodies: Sequence[Body] = ()
     answer: type | None = None
     streams: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -199,6 +199,19 @@ DOORS = [
     _complete("/v1/completions", openai),
     _embed("/v1/embeddings", openai),
     _respond("/v1/responses", openai),
+    replace(_respond("/v1/responses/input_tokens", openai), too_long=None, streaming=None),
+    Door(
+        "/tokenize",
+        {"model": MODEL, "messages": MESSAGES},
+        openai,
+        "messages",
+        range=("chat_template_kwargs", {"chat_template_kwargs": {"tools": 1}}),
+        kind=("add_generation_prompt", {"add_generation_prompt": "yes"}),
+        unknown={"model": "nobody"},
+        other_task={"model": EMBEDDER},
+        pictures=PICTURES,
+        too_many=MANY_MESSAGES,
+    ),
     _message("/v1/messages"),
     _message(
         "/v1/messages/count_tokens",

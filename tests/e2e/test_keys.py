@@ -163,6 +163,23 @@ def test_each_dialect_refuses_a_missing_scope(guarded: Guarded, dialect: str) ->
     assert answer.headers["www-authenticate"] == challenge
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/tokenize", {"prompt": "a"}),
+        ("/v1/tokenize", {"messages": MESSAGES}),
+        ("/detokenize", {"tokens": [1]}),
+        ("/v1/responses/input_tokens", {"input": "a"}),
+    ],
+)
+def test_tokens_need_their_own_scope(guarded: Guarded, path: str, body: dict[str, Any]) -> None:
+    """Which who may generate need not have."""
+    asked = {"model": MODEL, **body}
+    answer = guarded.post(path, asked, authorization=f"Bearer {guarded.keys['operator']}")
+    assert (answer.status_code, told(answer)["error"]["message"]) == (403, "the key lacks the scope tokenize")
+    assert guarded.post(path, asked, authorization=f"Bearer {guarded.keys['team']}").status_code == 200
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_each_dialect_says_why_a_key_is_none(guarded: Guarded, dialect: str) -> None:
     """A missing one, an expired one, a revoked one; a key in the query is none."""
@@ -196,6 +213,10 @@ def test_hidden_model_is_none_in_any_dialect(guarded: Guarded) -> None:
         ("/v1/responses", {"model": "NAME", "input": "a"}),
         ("/v1/messages", {"model": "NAME", "messages": MESSAGES, "max_tokens": 4}),
         ("/v1/messages/count_tokens", {"model": "NAME", "messages": MESSAGES}),
+        ("/v1/responses/input_tokens", {"model": "NAME", "input": "a"}),
+        ("/tokenize", {"model": "NAME", "prompt": "a"}),
+        ("/tokenize", {"model": "NAME", "messages": MESSAGES}),
+        ("/detokenize", {"model": "NAME", "tokens": [1]}),
         ("/openai/deployments/NAME/embeddings?api-version=2024-10-21", {"input": "a"}),
         ("/serving-endpoints/NAME/invocations", {"input": "a"}),
         (f"/models/embeddings{AZURE}", {"model": "NAME", "input": ["a"]}),

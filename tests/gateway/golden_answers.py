@@ -203,6 +203,14 @@ COUNT: Final[Answers] = {
     "CountTokens": _parse(token_pb2.CountTokensResponse, 'model: "m" num_tokens: 12 max_model_len: 2048')
 }
 
+TOKENS: Final[Answers] = {
+    "CountTokens": _parse(
+        token_pb2.CountTokensResponse,
+        r'model: "m" num_tokens: 2 max_model_len: 2048 token_ids: [5, 6] tokens: "hi" tokens: "\303"',
+    ),
+    "DetokenizeText": _parse(token_pb2.DetokenizeTextResponse, 'model: "m" text: "hi"'),
+}
+
 FULL: Final = fakes.Status(
     grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", fakes.error_info("QUEUE_FULL"), fakes.retry_info(2.5)
 )

@@ -212,6 +212,15 @@ def _generations() -> Iterator[Exchange]:
     yield Exchange("mindie_generate_stream_cut_off", stream, {"text_input": "hi"}, said.CUT_OFF_GENERATION)
 
 
+def _tokens() -> Iterator[Exchange]:
+    chat = {**CHAT, "return_token_strs": True, "continue_final_message": False}
+    yield Exchange("openai_tokenize_text", "/tokenize", {**MODEL, "prompt": "hi"}, said.TOKENS)
+    yield Exchange("openai_tokenize_chat", "/v1/tokenize", chat, said.TOKENS)
+    yield Exchange("openai_tokenize_unknown", "/tokenize", {**MODEL, "prompt": "hi", "wings": 2})
+    yield Exchange("openai_detokenize_text", "/detokenize", {**MODEL, "tokens": [5, 6]}, said.TOKENS)
+    yield Exchange("openai_input_tokens", "/v1/responses/input_tokens", {**MODEL, "input": "hi"}, said.TOKENS)
+
+
 def _lookups() -> Iterator[Exchange]:
     for name, path, answers in (
         ("openai_models", "/v1/models", said.MODELS),
@@ -260,6 +269,7 @@ ALL: Final = {
         Exchange("deployment_chat", "/openai/deployments/m/chat/completions?api-version=2024-10-21",
                  {"model": "n", "messages": MESSAGES}, said.CHATS["text"], KEY),
         *_generations(),
+        *_tokens(),
         *_lookups(),
         *_endpoints(),
     )
@@ -301,7 +311,9 @@ _RECORDED: Final = """
     rerank: v1_answer v2_answer answer nobody kind
     score: v1_answer
     openai_response: text text_stream two_calls two_calls_stream reasoning reasoning_stream cut_off_stream fault
-    openai: models model no_method
+    openai: models model no_method input_tokens
+    openai_tokenize: text chat unknown
+    openai_detokenize: text
     deployment: chat
     azure_chat: text_stream cut_off full long
     azure: chosen dropped extra range info

@@ -24,6 +24,28 @@ class ModelsAnswer(msgspec.Struct):
     data: list[ModelAnswer]
 
 
+class TokensAnswer(msgspec.Struct):
+    """A prompt's tokens; their texts only where they were asked for."""
+
+    count: Annotated[int, Meta(ge=0)]
+    max_model_len: Annotated[int, Meta(ge=0)]
+    tokens: list[int]
+    token_strs: list[str] | None
+
+
+class TextAnswer(msgspec.Struct):
+    """The text of tokens."""
+
+    prompt: str
+
+
+class InputTokensAnswer(msgspec.Struct):
+    """How many tokens a response's input has."""
+
+    object: Literal["response.input_tokens"]
+    input_tokens: Annotated[int, Meta(ge=0)]
+
+
 class ErrorDetails(msgspec.Struct):
     """What went wrong; `param` is the field at fault."""
 

@@ -1,0 +1,311 @@
+"""What callers of other servers ask for has its effect through Envoy, sent as they send it: by OpenAI's own client."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import jsonschema
+import openai
+import pytest
+
+from tests.contract.parameters import TOKENIZER, bias, token_id
+from tests.e2e.stack import Stack
+
+MODEL = "sluice-demo"
+QUESTION: Any = [{"role": "user", "content": "Hello! Who are you?"}]
+BEGUN: Any = [*QUESTION, {"role": "assistant", "content": "I am"}]
+SCHEMA: Any = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Oslo", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["city", "days"],
+}
+LARK = 'start: "[" item ("," item)* "]"\nitem: "yes" | "no" | start\n'
+GBNF = 'root ::= "[" item ("," item)* "]"\nitem ::= "yes" | "no" | root\n'
+NESTED = r"[\[\],yesno]+"
+END = "<|im_end|>"
+EACH: Any = {"include_usage": True, "continuous_usage_stats": True}
+
+
+@pytest.fixture(scope="module")
+def client(stack: Stack) -> Iterator[Any]:  # its overloads know only OpenAI's models
+    """A client of the front door."""
+    with openai.OpenAI(base_url=f"{stack.door}/v1", api_key="unused", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture(params=["chat", "completion"])
+def ask(client: Any, request: pytest.FixtureRequest) -> Any:
+    """Asks for a chat, or for a completion of a raw prompt, with some fields that the client doesn't know."""
+    fields: dict[str, Any] = {"model": MODEL, "temperature": 0, "max_tokens": 60}
+
+    def chat(**extra: Any) -> Any:
+        known = {name: extra.pop(name) for name in ("stream", "stream_options") if name in extra}
+        messages = extra.pop("messages", QUESTION)
+        return client.chat.completions.create(**fields, messages=messages, **known, extra_body=extra)
+
+    def complete(**extra: Any) -> Any:
+        known = {name: extra.pop(name) for name in ("stream", "stream_options") if name in extra}
+        return client.completions.create(**fields, prompt="One, two,", **known, extra_body=extra)
+
+    return chat if request.param == "chat" else complete
+
+
+def text_of(answer: Any) -> str:
+    """What one choice says, or one chunk."""
+    (choice,) = answer.choices
+    if hasattr(choice, "text"):
+        return str(choice.text)
+    said = choice.message if hasattr(choice, "message") else choice.delta
+    return str(said.content or "")
+
+
+def is_city(text: str) -> bool:
+    jsonschema.validate(json.loads(text), SCHEMA)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("fields", "pattern"),
+    [
+        ({"structured_outputs": {"choice": ["Oslo", "Rome"]}}, "Oslo|Rome"),
+        ({"structured_outputs": {"regex": "[0-9]{3}-[0-9]{2}"}}, "[0-9]{3}-[0-9]{2}"),
+        ({"structured_outputs": {"json": SCHEMA}}, None),
+        ({"structured_outputs": {"grammar": LARK}}, NESTED),
+        ({"guided_choice": ["Oslo", "Rome"]}, "Oslo|Rome"),
+        ({"guided_regex": "[0-9]{3}-[0-9]{2}"}, "[0-9]{3}-[0-9]{2}"),
+        ({"guided_json": SCHEMA}, None),
+        ({"guided_grammar": GBNF}, NESTED),
+        ({"regex": "[0-9]{3}-[0-9]{2}"}, "[0-9]{3}-[0-9]{2}"),
+        ({"json_schema": json.dumps(SCHEMA)}, None),
+        ({"ebnf": GBNF}, NESTED),
+        ({"response_format": {"type": "json", "value": SCHEMA}}, None),
+        ({"response_format": {"type": "regex", "value": "[0-9]{3}-[0-9]{2}"}}, "[0-9]{3}-[0-9]{2}"),
+    ],
+)
+def test_text_has_the_form_that_is_asked_for(ask: Any, fields: dict[str, Any], pattern: str | None) -> None:
+    """Whatever the name; without it the text is another."""
+    answer = ask(**fields)
+    free = text_of(ask())
+    if pattern is None:
+        assert is_city(text_of(answer))
+        assert not free.startswith("{")
+    else:
+        assert re.fullmatch(pattern, text_of(answer)) or answer.choices[0].finish_reason == "length"
+        assert set(text_of(answer)) <= set("[],yesno") or pattern is not NESTED
+        assert not re.fullmatch(pattern, free)
+
+
+def test_control_tokens_are_shown_only_if_asked_for(ask: Any) -> None:
+    """One that the model is made to say."""
+    said: dict[str, Any] = bias(end=100) | {"max_tokens": 3}
+    assert text_of(ask(**said)) == ""
+    assert text_of(ask(**said, skip_special_tokens=False)) == END * 3
+
+
+def test_what_ends_a_text_stays_only_if_asked_for(ask: Any) -> None:
+    """A stop string, and a stop token's text; the finish reason is the same."""
+    said: dict[str, Any] = bias(Q=100)
+    for end, text in (({"stop": "QQ"}, "QQ"), ({"stop_token_ids": [token_id("Q")]}, "Q")):
+        without, with_it = ask(**said, **end), ask(**said, **end, include_stop_str_in_output=True)
+        assert (text_of(without), text_of(with_it)) == ("", text)
+        assert without.choices[0].finish_reason == with_it.choices[0].finish_reason == "stop"
+
+
+def test_values_of_other_servers_for_off_change_nothing(ask: Any) -> None:
+    """VLLM's and SGLang's `top_k`, and their clients' defaults."""
+    plain = text_of(ask(seed=5, temperature=1))
+    off = {"use_beam_search": False, "length_penalty": 1.0, "best_of": 1, "spaces_between_special_tokens": True}
+    assert text_of(ask(seed=5, temperature=1, top_k=-1, **off)) == plain
+    assert text_of(ask(seed=5, temperature=1, top_k=0, skip_special_tokens=True)) == plain
+
+
+def test_token_ids_are_those_of_the_text(ask: Any, client: Any) -> None:
+    """Whole and streamed alike, with the prompt's; `/detokenize` makes the text of them."""
+    whole = ask(return_token_ids=True)
+    (choice,) = whole.choices
+    prompt = getattr(whole, "prompt_token_ids", None) or choice.prompt_token_ids
+    assert len(prompt) == whole.usage.prompt_tokens
+    assert len(choice.token_ids) == whole.usage.completion_tokens
+    joined = client.post(
+        "/detokenize",
+        cast_to=httpx.Response,
+        body={"model": MODEL, "tokens": choice.token_ids, "skip_special_tokens": True},
+    )
+    assert joined.json()["prompt"] == text_of(whole)
+    streamed: list[int] = []
+    for chunk in ask(return_token_ids=True, stream=True):
+        (piece,) = chunk.choices
+        streamed += getattr(piece, "token_ids", None) or []
+    assert streamed == choice.token_ids
+
+
+def test_every_chunk_has_its_usage(ask: Any) -> None:
+    """It rises by the tokens of each chunk to that of the whole."""
+    *chunks, last = ask(stream=True, stream_options=EACH)
+    counts = [chunk.usage.completion_tokens for chunk in chunks]
+    assert counts == sorted(counts)
+    assert counts[0] > 0
+    assert counts[-1] == last.usage.completion_tokens
+    assert {chunk.usage.prompt_tokens for chunk in chunks} == {last.usage.prompt_tokens}
+    assert all(each.usage.total_tokens == each.usage.prompt_tokens + each.usage.completion_tokens for each in chunks)
+
+
+def test_prompt_s_logprobs_are_those_of_its_tokens(client: Any) -> None:
+    """The same as a completion's echo tells; greedy's candidate has rank 1."""
+    fields: dict[str, Any] = {"model": MODEL, "prompt": "One, two, three,", "temperature": 0, "max_tokens": 1}
+    asked = client.completions.create(**fields, extra_body={"prompt_logprobs": 2, "return_token_ids": True})
+    echoed = client.completions.create(**fields, echo=True, logprobs=2)
+    (choice,) = asked.choices
+    first, *others = choice.prompt_logprobs
+    assert first is None
+    own = [entry[str(each)]["logprob"] for entry, each in zip(others, choice.prompt_token_ids[1:], strict=True)]
+    wanted = echoed.choices[0].logprobs.token_logprobs[1 : len(own) + 1]
+    assert all(math.isclose(a, b, abs_tol=1e-4) for a, b in zip(own, wanted, strict=True))
+    for entry in others:
+        ranked = sorted((e for e in entry.values() if e["rank"]), key=lambda e: int(e["rank"]))
+        assert [each["rank"] for each in ranked] == [1, 2]
+        assert ranked[0]["logprob"] >= ranked[1]["logprob"]
+    assert "".join(entry[str(i)]["decoded_token"] for entry, i in zip(others, choice.prompt_token_ids[1:], strict=True))
+
+
+def test_chat_tells_its_prompt_s_logprobs(client: Any) -> None:
+    """One for each token of the template's prompt."""
+    answer = client.chat.completions.create(
+        model=MODEL, messages=QUESTION, max_tokens=1, extra_body={"prompt_logprobs": 0}
+    )
+    assert len(answer.prompt_logprobs) == answer.usage.prompt_tokens
+    assert [each is None for each in answer.prompt_logprobs[:2]] == [True, False]
+    assert all(len(each) == 1 for each in answer.prompt_logprobs[1:])
+
+
+def chat(client: Any, **extra: Any) -> Any:
+    return client.chat.completions.create(
+        model=MODEL, messages=extra.pop("messages", QUESTION), temperature=0, max_tokens=40, extra_body=extra
+    )
+
+
+def prompt_of(client: Any, **fields: Any) -> str:
+    """The prompt that a chat with these fields has, by its tokens."""
+    body = {"model": MODEL, "messages": QUESTION, **fields}
+    told = client.post("/tokenize", cast_to=httpx.Response, body=body).json()
+    assert told["count"] == len(told["tokens"])
+    return TOKENIZER.decode(told["tokens"], skip_special_tokens=False)
+
+
+def test_template_gets_what_the_request_says(client: Any) -> None:
+    """Its switch, the end of the prompt, and the turn that goes on; the chat has the tokens that are told."""
+    header = "<|im_start|>assistant\n"
+    plain = prompt_of(client)
+    assert plain.endswith(header + "<think>\n\n</think>\n\n")
+    assert prompt_of(client, chat_template_kwargs={"enable_thinking": True}).endswith(header)
+    assert prompt_of(client, chat_template_kwargs={"nobody_knows": 1}) == plain
+    assert prompt_of(client, add_generation_prompt=False) == plain.partition(header)[0]
+    begun = prompt_of(client, messages=BEGUN, continue_final_message=True, add_generation_prompt=False)
+    assert begun.endswith("I am")
+    for fields, prompt in (
+        ({"chat_template_kwargs": {"enable_thinking": True}}, None),
+        ({"add_generation_prompt": False}, None),
+        ({"messages": BEGUN, "continue_final_message": True}, begun),
+    ):
+        told = chat(client, **fields, return_token_ids=True).prompt_token_ids
+        assert TOKENIZER.decode(told, skip_special_tokens=False) == (prompt or prompt_of(client, **fields))
+
+
+def test_echo_gives_the_whole_turn(client: Any) -> None:
+    """What was begun, and what follows it; streamed, too."""
+    fields: dict[str, Any] = {"messages": BEGUN, "continue_final_message": True}
+    rest, whole = text_of(chat(client, **fields)), text_of(chat(client, **fields, echo=True))
+    assert rest
+    assert whole == f"I am{rest}"
+    stream = client.chat.completions.create(
+        model=MODEL, temperature=0, max_tokens=40, stream=True, messages=BEGUN,
+        extra_body={"continue_final_message": True, "echo": True},
+    )  # fmt: skip
+    assert "".join(map(text_of, stream)) == whole
+
+
+def test_reasoning_is_as_much_as_is_asked_for(client: Any) -> None:
+    """By tokens and by effort; what is kept out of the answer has been thought, and counts."""
+    thought = chat(client, reasoning={"max_tokens": 8})
+    assert 0 < thought.usage.completion_tokens_details.reasoning_tokens <= 8 + 8  # the markers count, too
+    assert thought.choices[0].message.reasoning == thought.choices[0].message.reasoning_content
+    hidden = chat(client, reasoning={"max_tokens": 8, "exclude": True})
+    assert hidden.usage.completion_tokens_details.reasoning_tokens > 0
+    assert not hasattr(hidden.choices[0].message, "reasoning_content")
+    assert text_of(hidden) == text_of(thought)
+    for none in ({"enabled": False}, {"effort": "none"}):
+        assert chat(client, reasoning=none).usage.completion_tokens_details.reasoning_tokens == 0
+    assert chat(client, reasoning={"enabled": True}).usage.completion_tokens_details.reasoning_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "words"),
+    [
+        ({"structured_outputs": {"grammar": "root ::= ["}}, "structured_outputs.grammar", "GBNF"),
+        ({"guided_grammar": "begin: /a/"}, "guided_grammar", "start"),
+        ({"ebnf": 'root ::= "a" nothing'}, "ebnf", "nothing"),
+        ({"guided_regex": "("}, "guided_regex", "regex"),
+        ({"guided_json": {"type": "array", "uniqueItems": True}}, "guided_json", "uniqueItems"),
+        ({"guided_json": "{"}, "guided_json", "JSON"),
+        ({"guided_choice": ["a", "a"]}, "guided_choice", "unique"),
+        ({"structured_outputs": {"choice": []}}, "structured_outputs.choice", "1"),
+        ({"response_format": {"type": "json", "value": {"type": "no"}}}, "response_format.value", "type"),
+        ({"prompt_logprobs": 21}, "prompt_logprobs", "20"),
+        ({"min_tokens": 70}, "min_tokens", "max_tokens"),
+        ({"stop_token_ids": [70_000]}, "stop_token_ids.0", "70000"),
+        ({"typical_p": 2}, "typical_p", "1"),
+        ({"use_beam_search": True}, "use_beam_search", "beam search"),
+    ],
+)
+def test_bad_values_are_refused_by_name(ask: Any, fields: dict[str, Any], param: str, words: str) -> None:
+    """As the client's exception for 400, with the field that the caller wrote."""
+    with pytest.raises(openai.BadRequestError) as caught:
+        ask(**fields)
+    assert caught.value.param == param
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"),
+        ({"continue_final_message": True}, "continue_final_message"),
+        ({"messages": BEGUN, "continue_final_message": True, "add_generation_prompt": True}, "add_generation_prompt"),
+        ({"guided_grammar": LARK, "tools": [{"type": "function", "function": {"name": "f"}}]}, "guided_grammar"),
+        ({"reasoning": {"max_tokens": -1}}, "reasoning.max_tokens"),
+    ],
+)
+def test_bad_values_of_chats_are_refused_by_name(client: Any, fields: dict[str, Any], param: str) -> None:
+    """As above."""
+    with pytest.raises(openai.BadRequestError) as caught:
+        chat(client, **fields)
+    assert caught.value.param == param
+
+
+def test_tokens_of_texts(client: Any, stack: Stack) -> None:
+    """Any model's, under both paths; an unknown token has its place told."""
+    for base in (stack.door, f"{stack.door}/v1"):
+        for model in (MODEL, "all-minilm-l6-v2"):
+            body = {"model": model, "prompt": "Hello!", "return_token_strs": True}
+            told = httpx.post(f"{base}/tokenize", json=body).json()
+            assert told["count"] == len(told["tokens"]) == len(told["token_strs"]) > 0
+            joined = httpx.post(f"{base}/detokenize", json={"model": model, "tokens": told["tokens"]}).json()
+            assert "hello" in joined["prompt"].lower()
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.post("/detokenize", cast_to=httpx.Response, body={"model": MODEL, "tokens": [5, 70_000]})
+    assert caught.value.param == "tokens.1"
+
+
+def test_input_of_a_response_is_counted_before_it_is_made(client: Any) -> None:
+    """By the client's own method, as much as the response then costs."""
+    tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+    fields: dict[str, Any] = {"model": MODEL, "input": "What is the capital of France?", "instructions": "Be kind."}
+    for more in ({}, {"tools": [tool]}):
+        counted = client.responses.input_tokens.count(**fields, **more)
+        made = client.responses.create(**fields, **more, max_output_tokens=1)
+        assert (counted.object, counted.input_tokens) == ("response.input_tokens", made.usage.input_tokens)
