@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
-from cli import certs, keys, serve
+from cli import certs, chat, generate, keys, look, serve
 
 APP = typer.Typer(
     name="sluice",
-    help="Operate sluice.",
+    help="Serve models, and use what serves them.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 serve.add_to(APP)
-APP.add_typer(certs.APP, name="certs")
+for command in (chat.chat, generate.complete, generate.embed, look.models, look.endpoints, look.status):
+    APP.command()(command)
 APP.add_typer(keys.APP, name="keys")
+APP.add_typer(certs.APP, name="certs")
+
+
+def _show_version(is_asked: bool) -> None:  # noqa: FBT001  a callback of typer's
+    if is_asked:
+        typer.echo(version("sluice"))
+        raise typer.Exit
 
 
 @APP.callback()
-def _sluice() -> None:
-    """Operate sluice."""
+def _sluice(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Serve models, and use what serves them."""

@@ -38,6 +38,7 @@ RUNNER = frozenset(
         "SLUICE_CERTS_FOLDER",
     }
 )
+COMMAND = frozenset({"SLUICE_URL", "SLUICE_API_KEY", "SLUICE_CA_FILE"})  # of `sluice chat` and its like
 _DELIMITER = "__"
 
 
@@ -60,13 +61,13 @@ def _check(kind: type[BaseSettings], prefix: str, name: str) -> None:
     """Raise ConfigError if `name` is of the family and of none of its members."""
     upper = name.upper()
     others = tuple(other for other in PREFIXES if other != prefix)
-    if not upper.startswith(FAMILY) or upper in RUNNER or upper.startswith(others):
+    if not upper.startswith(FAMILY) or upper in RUNNER | COMMAND or upper.startswith(others):
         return
     own = [prefix + _DELIMITER.join(path).upper() for path in paths(kind)]
     open_ended = tuple(f"{prefix}{_DELIMITER.join(path)}{_DELIMITER}".upper() for path in mappings(kind))
     if upper in own or upper.startswith(open_ended):
         return
     rest = upper.removeprefix(FAMILY).partition("_")[2]
-    known = [*own, *sorted(RUNNER), *(other + rest for other in others if rest)]
+    known = [*own, *sorted(RUNNER | COMMAND), *(other + rest for other in others if rest)]
     start = prefix if upper.startswith(prefix) else FAMILY
     raise ConfigError(f"{name}: unknown variable{suggestion(upper, known, start)}")

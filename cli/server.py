@@ -1,0 +1,128 @@
+"""A running server, as its callers reach it: over HTTP, in OpenAI's dialect. Others' servers that speak it do, too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import httpx
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+_TIMEOUT: Final = httpx.Timeout(30, read=600)  # a first token may wait for a place
+_KEY_HINT: Final = "give a key by SLUICE_API_KEY"
+
+
+class ServerError(Exception):
+    """What was asked can't be had; the text is one line for the user."""
+
+
+class Server:
+    """Calls of one server. To be closed after use."""
+
+    def __init__(self, url: str, key: str | None = None, ca_file: str | None = None) -> None:
+        """`url` is the base URL, with or without /v1. Raises ServerError."""
+        self.url = url.rstrip("/").removesuffix("/v1")
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        try:
+            import ssl  # noqa: PLC0415  most servers of one's own have no TLS
+
+            verify = ssl.create_default_context(cafile=ca_file) if self.url.startswith("https") else True
+            self._client = httpx.Client(base_url=self.url, headers=headers, timeout=_TIMEOUT, verify=verify)
+        except (httpx.InvalidURL, OSError, ValueError, UnicodeError) as error:
+            raise ServerError(f"{url}: {error}") from error
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def get(self, path: str) -> Any:
+        """What is at `path`, JSON read. Raises ServerError."""
+        return self._answer("GET", path, None)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The answer to `body`. Raises ServerError."""
+        return self._answer("POST", path, body)
+
+    def text(self, path: str) -> str | None:
+        """What is at `path` as text; None if there is nothing, or none that this caller may see. Raises ServerError."""
+        with self._reached():
+            answer = self._client.get(path)
+        return answer.text if answer.is_success else None
+
+    def status(self, path: str) -> int:
+        """The status of `path`. Raises ServerError if there is no server."""
+        with self._reached():
+            return self._client.get(path).status_code
+
+    @contextmanager
+    def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
+        """The events of a stream; leaving the block ends the answer. Raises ServerError."""
+        with (
+            self._reached(),
+            self._client.stream("POST", path, json={**body, "stream": True}) as answer,
+        ):
+            if not answer.is_success:
+                answer.read()
+                raise ServerError(_reason(answer))
+            yield _events(answer)
+
+    def models(self) -> list[str]:
+        """The names of what is served, first those that generate. Raises ServerError."""
+        return [entry["id"] for entry in self.get("/v1/models")["data"]]
+
+    def embedding_model(self) -> str:
+        """The first model that makes vectors. Raises ServerError if none is known to."""
+        for endpoint in self.get("/api/2.0/serving-endpoints").get("endpoints", []):
+            if endpoint.get("task") == "llm/v1/embeddings":
+                return str(endpoint["name"])
+        raise ServerError(f"{self.url} serves no embedding model; name one with --model")
+
+    def _answer(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        with self._reached():
+            answer = self._client.request(method, path, json=body)
+        if not answer.is_success:
+            raise ServerError(_reason(answer))
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise ServerError(f"{self.url}{path} answers, but not in JSON; is it a server of models?") from error
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise ServerError(f"no server at {self.url} ({error}); `sluice serve` starts one here") from error
+        except httpx.TimeoutException as error:
+            raise ServerError(f"{self.url} does not answer in time") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise ServerError(f"{self.url}: {error or type(error).__name__}") from error
+
+
+def _events(answer: httpx.Response) -> Iterator[dict[str, Any]]:
+    for line in answer.iter_lines():
+        if line.startswith("data: {"):
+            event = json.loads(line.removeprefix("data: "))
+            if "error" in event:
+                raise ServerError(_text(event["error"]))
+            yield event
+
+
+def _reason(answer: httpx.Response) -> str:
+    """The server's own words, in one line."""
+    try:
+        text = _text(answer.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        text = answer.text.strip().partition("\n")[0][:200] or answer.reason_phrase
+    hint = f"; {_KEY_HINT}" if answer.status_code == httpx.codes.UNAUTHORIZED else ""
+    return f"{text}{hint}"
+
+
+def _text(error: Any) -> str:
+    if not isinstance(error, dict):
+        return str(error)
+    field = error.get("param")
+    text = str(error.get("message", error))
+    return f"{field}: {text}" if field and field not in text else text

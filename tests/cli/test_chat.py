@@ -1,0 +1,157 @@
+"""`sluice chat` against the whole product: piped, asked once, and typed into a terminal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminal import Terminal
+from tests.e2e.stack import ROOT, Stack
+
+GREEDY = ["--set", "temperature=0"]
+QUESTION = "Who are you?"
+ANSWER = "I am sluice-demo, the small demo model of the sluice service."
+ENDLESS = ["--set", "ignore_eos=true", "--set", "max_tokens=1900"]
+
+
+def sluice(*words: str, text: str | None = None, url: str) -> subprocess.CompletedProcess[str]:
+    """The command's end."""
+    return subprocess.run(
+        [sys.executable, "-m", "cli", *words, "--url", url],
+        cwd=ROOT, input=text, capture_output=True, text=True, timeout=60, check=False,
+        stdin=subprocess.DEVNULL if text is None else None,
+    )  # fmt: skip
+
+
+def test_one_question_has_its_answer_on_standard_output(stack: Stack) -> None:
+    """The answer and nothing else, whether it is a word of the command or piped in."""
+    for done in (
+        sluice("chat", QUESTION, *GREEDY, url=stack.door),
+        sluice("chat", *GREEDY, text=QUESTION, url=stack.door),
+    ):
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{ANSWER}\n", "")
+
+
+def test_json_is_the_servers_own(stack: Stack) -> None:
+    """One event a line, the last with the tokens that were used."""
+    events = [json.loads(line) for line in sluice("chat", QUESTION, "--json", url=stack.door).stdout.splitlines()]
+    assert events[0]["object"] == "chat.completion.chunk"
+    assert events[-1]["usage"]["completion_tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["hello", "--set", "temperature"], 1, "--set 'temperature' is not NAME=VALUE"),
+        (["hello", "--set", "temperature=9"], 1, "temperature: must be greater than or equal to 0 and less than"),
+        (["hello", "--model", "nobody"], 1, "no model named 'nobody' is served"),
+        ([""], 1, "nothing to ask: standard input is empty"),
+        (["hello", "--flag"], 2, "No such option: --flag"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(stack: Stack, words: list[str], code: int, text: str) -> None:
+    """With the flag's or the field's name, and no traceback."""
+    done = sluice("chat", *words, url=stack.door)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    if code == 1:
+        assert done.stderr.startswith("sluice: ")
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "url"),
+    [
+        (["chat", "hello"], "http://127.0.0.1:1"),
+        (["complete", "hello"], "http://nobody.invalid:8080"),
+        (["embed", "hello"], "ftp://127.0.0.1"),
+        (["status"], "http://[x"),
+        (["models"], "127.0.0.1:1"),
+    ],
+)
+def test_a_server_that_isnt_there_is_named(command: list[str], url: str) -> None:
+    """In one line."""
+    done = sluice(*command, url=url)
+    assert (done.returncode, done.stdout.strip()) == (1, "")
+    assert url in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_reader_that_leaves_gets_no_traceback(stack: Stack) -> None:
+    """As `sluice chat … | head -c 1` has it."""
+    done = subprocess.run(  # noqa: S602  as a user types it
+        f"{sys.executable} -m cli chat 'Count to 1000.' --url {stack.door} --set ignore_eos=true | head -c 1",
+        shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert len(done.stdout) == 1
+    assert done.stderr == ""
+
+
+def test_a_conversation_in_a_terminal(stack: Stack, tmp_path: Path) -> None:
+    """Answers stream, the second turn knows the first, commands change what is asked, and what was said can be kept."""
+    with Terminal("chat", *GREEDY, env={"SLUICE_URL": stack.door}) as terminal:
+        terminal.until(f"sluice-demo at {stack.door}; /help lists commands, Ctrl-D ends\n> ")
+        terminal.type(f"{QUESTION}\n")
+        terminal.until(ANSWER)
+        assert "tokens/s, first after" in terminal.until("> ")
+        terminal.type("My name is\\\n")
+        terminal.until(". ")
+        terminal.type("Ada.\n")
+        terminal.until("first after")
+        terminal.type('"""\nTwo lines,\nand a "quoted" one.\n"""\n')
+        terminal.until("first after")
+        terminal.type(f"/save {tmp_path / 'said.json'}\n")
+        terminal.until("written to")
+        said = json.loads((tmp_path / "said.json").read_text())
+        assert [message["role"] for message in said["messages"]] == ["user", "assistant"] * 3
+        assert said["messages"][1]["content"] == ANSWER
+        assert said["messages"][2]["content"] == "My name is\nAda."
+        assert said["messages"][4]["content"] == 'Two lines,\nand a "quoted" one.'
+        terminal.type("/undo\n")
+        terminal.until("taken back: Two lines,")
+        terminal.type("/clear\n/retry\n")
+        terminal.until("there is no question to ask again")
+        terminal.type(f"/load {tmp_path / 'said.json'}\n")
+        terminal.until("6 messages")
+        terminal.type("/set max_tokens=3\n/system Be brief.\n/retry\n")
+        terminal.until("3 tokens, ")
+        terminal.until("ended by length")
+        terminal.type("/model nobody\n")
+        terminal.until("nobody: no such model; there are sluice-demo, all-minilm-l6-v2")
+        terminal.type("/model\n")
+        terminal.until("* sluice-demo\n")
+        terminal.type("/nonsense\n")
+        terminal.until("/nonsense: no such command; /help lists them")
+        terminal.type("/load /nowhere/at/all\n")
+        terminal.until("/nowhere/at/all: No such file or directory")
+        terminal.type("/set temperature=9\nHello?\n")
+        terminal.until("temperature: must be greater than or equal to 0")
+        terminal.type("/set temperature=\nHello?\n")
+        terminal.until("first after")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+        assert "Traceback" not in terminal.shown
+
+
+def test_ctrl_c_stops_an_answer_and_not_the_program(stack: Stack) -> None:
+    """The server stops computing, too, and the conversation goes on."""
+    with Terminal("chat", *ENDLESS, env={"SLUICE_URL": stack.door}) as terminal:
+        terminal.until("> ")
+        terminal.press_until("\x03", "Ctrl-D or /exit ends")
+        terminal.type("Count to 1000.\n")
+        terminal.until("Count to 1000.\n")
+        terminal.until("e")  # some of the answer
+        terminal.press_until("\x03", "ended by Ctrl-C")
+        deadline = time.monotonic() + 30
+        while stack.metric("sluice_engine_sequences_running"):
+            assert time.monotonic() < deadline
+        terminal.type("/set max_tokens=5\nAnd then?\n")
+        terminal.until("5 tokens, ")
+        terminal.type("/exit\n")
+        assert terminal.end() == 0

@@ -1,0 +1,54 @@
+"""`sluice models`, `endpoints`, `status`, `complete`, `embed` and `--version` against the whole product."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from tests.cli.test_chat import sluice
+from tests.e2e.stack import Stack
+
+
+def test_models_and_endpoints_are_listed(stack: Stack) -> None:
+    """As text for people, and as the server's own JSON."""
+    assert sluice("models", url=stack.door).stdout.splitlines()[:2] == ["sluice-demo", "all-minilm-l6-v2"]
+    assert json.loads(sluice("models", "--json", url=stack.door).stdout)[0]["id"] == "sluice-demo"
+    heads, *rows = sluice("endpoints", url=stack.door).stdout.splitlines()
+    assert heads.split() == ["NAME", "TASK", "MODELS"]
+    assert ["sluice-demo", "llm/v1/chat", "sluice-demo"] in [row.split() for row in rows]
+    assert "sluice-demo" in {each["name"] for each in json.loads(sluice("endpoints", "--json", url=stack.door).stdout)}
+
+
+def test_status_tells_readiness_version_and_load(stack: Stack) -> None:
+    """Each model with what it has to do; without the service's metrics, its name."""
+    metrics = f"http://127.0.0.1:{stack.ports['service_metrics']}/metrics"
+    shown = sluice("status", "--metrics", metrics, url=stack.door).stdout
+    assert shown.startswith(f"{stack.door} is ready, version {version('sluice')}\n")
+    assert "CACHE IN USE" in shown
+    told = json.loads(sluice("status", "--json", "--metrics", metrics, url=stack.door).stdout)
+    assert told["ready"] is True
+    assert told["load"]["sluice-demo"]["blocks"] > 0
+    blind = sluice("status", "--metrics", "http://127.0.0.1:1/", url=stack.door).stdout
+    assert "models: sluice-demo, all-minilm-l6-v2" in blind
+
+
+def test_texts_are_continued_and_embedded(stack: Stack) -> None:
+    """By word of the command and piped in; the embedding model is found by its task."""
+    done = sluice("complete", "Once", "--max-tokens", "4", "--temperature", "0", url=stack.door)
+    assert (done.returncode, done.stderr) == (0, "")
+    piped = sluice("complete", "--max-tokens", "4", "--temperature", "0", text="Once", url=stack.door)
+    assert done.stdout == piped.stdout
+    first, second = sluice("embed", text="one\ntwo\n", url=stack.door).stdout.splitlines()
+    assert len(first.split()) == len(second.split()) == 384
+    answer = json.loads(sluice("embed", "one", "--json", url=stack.door).stdout)
+    assert answer["data"][0]["embedding"] == pytest.approx([float(number) for number in first.split()], abs=1e-4)
+
+
+def test_version_is_the_distributions() -> None:
+    """One line."""
+    done = subprocess.run([sys.executable, "-m", "cli", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{version('sluice')}\n"
