@@ -1,7 +1,7 @@
 """Which model is meant where a dialect lets the caller leave its name out.
 
 A name that is served is kept; an asked-for deployment leads to the endpoint that has it; else the only model of the
-task answers where no name was given, and the only model of all whatever name was given.
+task answers, whether no name was given or one that nobody has.
 """
 
 from __future__ import annotations
@@ -60,10 +60,9 @@ def _choose(endpoints: Sequence[Endpoint], name: str, deployment: str, task: Tas
             return deployment
         if len(owners) == 1:
             return owners[0]
-    models = [each for each in endpoints if each.is_model]
-    if name:  # ignored where there is only one model; else the service says that it does not exist
-        return models[0].name if len(models) == 1 else name
-    able = [each.name for each in models if each.task == task]
+    able = [each.name for each in endpoints if each.is_model and each.task == task]
+    if name:  # ignored where there is only one model for the task; else the service says that it does not exist
+        return able[0] if len(able) == 1 else name
     if not able:
         raise Failure(404, Reason.UNSUPPORTED_TASK, "no served model supports this task")
     if len(able) > 1:

@@ -57,8 +57,9 @@ async def test_embeddings(gateway: Gateway, service: fakes_raw.FakeRawService, b
     ("endpoints", "name", "deployment", "asked"),
     [
         ([], None, None, "talker"),
-        (["-embedder"], "gpt-9", None, "talker"),  # ignored: only one model is served
-        ([], "gpt-9", None, "gpt-9"),  # the service says that it does not exist
+        ([], "gpt-9", None, "talker"),  # ignored: only one model chats
+        (["-embedder"], "gpt-9", None, "talker"),
+        (["second"], "gpt-9", None, "gpt-9"),  # the service says that it does not exist
         ([], "embedder", None, "embedder"),  # the service says what it can't do
         ([], None, "talker", "talker"),
         ([], None, "nothing", "talker"),  # the service says that it has no such deployment

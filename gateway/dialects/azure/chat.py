@@ -11,11 +11,13 @@ import msgspec
 from sluice.v1 import chat_pb2
 
 from gateway.dialects.azure.error import AzureErrors, error_body
+from gateway.dialects.azure.message import AzureMessage, part_name
 from gateway.dialects.azure.request import check_version, deployment, read_body
 from gateway.dialects.openai_family.chat_body import ChatBody
 from gateway.dialects.openai_family.chat_encoder import ChatEncoder
 from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
 from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.contract_limit import check_text
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.translator import ParsedRequest
@@ -43,6 +45,7 @@ class AzureChatBody(ChatBody, kw_only=True):
     """The body of `POST /chat/completions`. Those not in NAMED are extra parameters."""
 
     model: str | None = None
+    messages: list[AzureMessage]  # type: ignore[assignment]  # a part of theirs may be written in two ways
     stream_options: StreamOptions | None = None
 
     def to_chat(self, name: str) -> chat_pb2.ChatRequest:
@@ -54,6 +57,10 @@ class AzureChatBody(ChatBody, kw_only=True):
         request = self.to_request(self.model or "")
         request.serving.deployment = name
         return request
+
+    def caller_name(self, field: str) -> str:
+        """As of all chats, but that a part's text may be in `content`."""
+        return part_name(self.messages, dotted(field)) or super().caller_name(field)
 
 
 _DECODER: Final = msgspec.json.Decoder(AzureChatBody)
@@ -74,7 +81,7 @@ class AzureTranslator(AzureErrors):
 
     def parse(self, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
         """Read a request. Raises Failure."""
-        self._body = arrival.body
+        self._arrival = arrival
         check_version(arrival)
         body = read_body(arrival, _DECODER, NAMED)
         request = body.to_chat(deployment(arrival))

@@ -49,7 +49,7 @@ class AzureEmbeddingTranslator(AzureErrors):
 
     def parse(self, arrival: Arrival) -> ParsedRequest[embedding_pb2.EmbedRequest]:
         """Read a request. Raises Failure."""
-        self._body = arrival.body
+        self._arrival = arrival
         check_version(arrival)
         body = read_body(arrival, _DECODER, NAMED)
         return ParsedRequest(

@@ -1,6 +1,8 @@
 """Errors of the Azure AI model inference API: the body by status, and the header that programs read.
 
-422 is a body that has the right form, but a value that can't be served. Field names are the caller's.
+422 is a body that has the right form, but a value that can't be served. Field names are the caller's. The API documents
+`error` as a text; Azure's own clients find an object there, whose code and message their exceptions have, so those get
+one.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.refusal import Refusal
 
@@ -47,25 +50,36 @@ _PHRASES: Final = {  # of statuses that no standard names, or that Python's vers
 _MAX_VALUE_LENGTH: Final = 256  # of the offending value's text
 
 
-class AzureErrors:
-    """The half of a translator that tells errors. `_body` is what arrived, as far as it did."""
+_CLIENTS: Final = "azsdk-"  # how the user agent of Azure's own clients begins
+_NOTHING: Final = Arrival(b"")
 
-    _body = b""
+
+class AzureErrors:
+    """The half of a translator that tells errors. `_arrival` is what arrived, as far as it did."""
+
+    _arrival = _NOTHING
 
     def refuse(self, failure: Failure) -> Refusal:
         """The error body with its header."""
         status = _to_status(failure)
         headers = ((b"x-ms-error-code", _to_code(failure, status).encode()),)
-        return Refusal(status, error_body(failure, self._body), headers)
+        return Refusal(status, error_body(failure, self._arrival), headers)
 
 
-def error_body(failure: Failure, body: bytes = b"") -> bytes:
-    """The error as JSON. `body` is the request's, for the value at fault."""
+def error_body(failure: Failure, arrival: Arrival = _NOTHING) -> bytes:
+    """The error as JSON, with the value at fault of what arrived."""
     status = _to_status(failure)
     error: dict[str, Any] = {"error": _phrase(status), "message": failure.message, "status": status}
+    if arrival.headers.get("user-agent", "").startswith(_CLIENTS):
+        code = _to_code(failure, status)
+        error["error"] = {"code": code, "message": failure.message, "target": failure.field, "details": []}
     if status == 422:
         loc = failure.field.split(".") if failure.field else []
-        error = {"code": _to_code(failure, status), "detail": {"loc": loc, "value": _value_at(body, loc)}, **error}
+        error = {
+            "code": _to_code(failure, status),
+            "detail": {"loc": loc, "value": _value_at(arrival.body, loc)},
+            **error,
+        }
     elif status not in {401, 404, 429}:
         error = {"code": _to_code(failure, status), "param": failure.field, **error}
     return orjson.dumps(error)

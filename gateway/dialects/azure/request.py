@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from gateway.dialects.azure.known_fields import known_fields
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import decode
@@ -33,8 +34,8 @@ def check_version(arrival: Arrival) -> None:
 def read_body(arrival: Arrival, decoder: msgspec.json.Decoder[BodyT], named: AbstractSet[str]) -> BodyT:
     """The body, by the header `extra-parameters`. `named` are the parameters that the API names.
 
-    `error`, the default, refuses all others; `ignore` and `drop` leave them out; `pass-through` takes every parameter
-    that the decoder's type has. Raises Failure.
+    `error`, the default, refuses all others; `ignore` and `drop` leave them out, and what is unknown in tools, formats
+    and messages too; `pass-through` takes every parameter that the decoder's type has. Raises Failure.
     """
     mode = arrival.headers.get("extra-parameters", "error").strip().lower()
     if mode not in {"error", "ignore", "drop", "pass-through"}:
@@ -42,7 +43,8 @@ def read_body(arrival: Arrival, decoder: msgspec.json.Decoder[BodyT], named: Abs
         raise Failure.of_field("extra-parameters", text, Reason.INVALID_TYPE)
     if mode in {"ignore", "drop"}:
         fields = decode(arrival.body, _FIELDS)
-        return decode(msgspec.json.encode({name: raw for name, raw in fields.items() if name in named}), decoder)
+        kept = {name: raw for name, raw in fields.items() if name in named}
+        return decode(known_fields(msgspec.json.encode(kept), decoder.type), decoder)
     body = decode(arrival.body, decoder)
     if mode == "error":
         for name in body.__struct_fields__:

@@ -33,8 +33,9 @@ def check_complete(url: str, _: str) -> None:
 
 
 def check_model_may_be_left_out(url: str, _: str) -> None:
-    """With one model for the task, nobody need name it."""
+    """With one model for the task, nobody need name it, and another name is ignored."""
     assert chats(url).complete(messages=MESSAGES, max_tokens=2).model == MODEL
+    assert chats(url).complete(messages=MESSAGES, max_tokens=2, model="gpt-9").model == MODEL
 
 
 def check_stream(url: str, _: str) -> None:
@@ -110,13 +111,16 @@ def check_errors(url: str, _: str) -> None:
     except HttpResponseError as error:
         assert error.status_code in {400, 422}, error.status_code
         assert "temperature" in str(error), error
-        assert error.response.headers["x-ms-error-code"]
+        assert error.response.headers["x-ms-error-code"] == error.error.code == "invalid_value"
+        assert error.error.target == "temperature"
+        assert "temperature" in error.error.message
     else:
         raise AssertionError
     try:
-        chats(url).complete(messages=MESSAGES, model="nobody")
+        chats(url).complete(messages=MESSAGES, headers={"azureml-model-deployment": "nobody"})
     except ResourceNotFoundError as error:
-        assert "nobody" in str(error), error
+        assert error.error.code == "unknown_deployment"
+        assert "nobody" in error.error.message, error
     else:
         raise AssertionError
     assert chats(url).complete(messages=MESSAGES, model=MODEL, max_tokens=1).choices

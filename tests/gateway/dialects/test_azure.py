@@ -237,3 +237,87 @@ def test_embedding_format_that_is_not_made_is_422() -> None:
     refusal = translator.refuse(caught.value)
     assert refusal.status == 422
     assert json.loads(refusal.body)["detail"] == {"loc": ["encoding_format"], "value": "int8"}
+
+
+def test_parts_are_taken_as_documented() -> None:
+    """A text or a picture in `content`, by either name of a picture, beside the parts that its clients write."""
+    parts = [
+        {"type": "text", "content": "a"},
+        {"type": "text", "text": ""},
+        {"type": "image", "content": "https://x/y.png", "detail": "low"},
+        {"type": "image_url", "content": "aGk="},
+        {"type": "image_url", "image_url": {"url": "https://x/z.png"}},
+    ]
+    (message,) = parse(messages=[{"role": "user", "content": parts}]).request.messages
+    assert [part.text for part in message.content[:2]] == ["a", ""]
+    urls = [part.image_url.url for part in message.content[2:]]
+    assert urls == ["https://x/y.png", "data:;base64,aGk=", "https://x/z.png"]
+    assert message.content[2].image_url.detail == content_pb2.IMAGE_DETAIL_LOW
+
+
+@pytest.mark.parametrize("kind", ["text", "image", "image_url"])
+def test_part_needs_its_content(kind: str) -> None:
+    """One without is refused by the documented name."""
+    with pytest.raises(Failure) as caught:
+        parse(messages=[{"role": "user", "content": [{"type": kind}]}])
+    assert (caught.value.field, caught.value.reason) == ("messages.0.content.0.content", Reason.MISSING_FIELD)
+
+
+def test_part_is_named_as_it_was_written() -> None:
+    """An error of the service about a picture leads to `content` where that is what was sent."""
+    parts = [{"type": "image", "content": "https://x"}, {"type": "image_url", "image_url": {"url": "https://x"}}]
+    name = parse(messages=[{"role": "user", "content": parts}]).caller_name
+    assert name("messages[0].content[0].image_url") == "messages.0.content.0.content"
+    assert name("messages[0].content[1].image_url") == "messages.0.content.1.image_url"
+
+
+@pytest.mark.parametrize("mode", ["ignore", "drop"])
+def test_unknown_fields_are_left_out_at_every_depth(mode: str) -> None:
+    """In tools, choices, formats and parts; a schema is the caller's, to the letter."""
+    schema = {"type": "object", "colour": 1.0, "properties": {"a": {"shade": "b"}}}
+    fields: dict[str, Any] = {
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "a", "colour": 1}], "colour": 1}],
+        "tools": [
+            {"type": "function", "function": {"name": "f", "parameters": schema, "colour": 1}, "colour": {"a": 1}}
+        ],
+        "tool_choice": {"type": "function", "function": {"name": "f", "colour": 1}, "colour": 1},
+        "response_format": {
+            "type": "json_schema", "json_schema": {"name": "s", "schema": schema, "colour": 1}, "colour": 1,
+        },
+    }  # fmt: skip
+    request = parse({"extra-parameters": mode}, **fields, colour=1).request
+    assert (request.tool_choice.function_name, request.messages[0].content[0].text) == ("f", "a")
+    assert request.tools[0].function.parameters == json.dumps(schema)
+    assert request.output_constraint.json_schema.schema == json.dumps(schema)
+    with pytest.raises(Failure) as caught:
+        parse(**fields)
+    assert caught.value.reason is Reason.UNKNOWN_FIELD
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"messages": 5}, "messages"),
+        ({"messages": [5]}, "messages.0"),
+        ({"messages": [{"role": "user", "content": [{"type": "smell"}]}]}, "messages.0.content.0.type"),
+        ({"tools": [{"type": "function", "function": {"name": 5}}]}, "tools.0.function.name"),
+    ],
+)
+def test_what_is_known_is_checked_though_the_rest_is_left_out(fields: dict[str, Any], field: str) -> None:
+    """Leaving out changes nothing of the errors about what stays."""
+    for mode in ("ignore", "error"):
+        with pytest.raises(Failure) as caught:
+            parse({"extra-parameters": mode}, **fields)
+        assert caught.value.field == field
+
+
+def test_its_own_clients_find_an_object_in_error() -> None:
+    """Their exceptions read code and message there; others get the documented text."""
+    failure = Failure.of_field("temperature", "is wrong")
+    documented = refuse(failure)[1]
+    told = refuse(failure, arrival({"user-agent": "azsdk-python-ai-inference/1.0.0b9 Python/3.11.7"}))[1]
+    assert documented["error"] == "Unprocessable Entity"
+    assert told.pop("error") == {
+        "code": "invalid_value", "message": "temperature: is wrong", "target": "temperature", "details": [],
+    }  # fmt: skip
+    assert told == {name: value for name, value in documented.items() if name != "error"}

@@ -1,0 +1,52 @@
+"""A JSON body without what its type doesn't have, at any depth. What is kept stays as it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def known_fields(body: bytes, kind: Any) -> bytes:
+    """The JSON text `body` for a decoder of `kind`. What is of another form is left for the decoder to refuse."""
+    return _known(msgspec.Raw(body), _type_info(kind))
+
+
+@cache
+def _type_info(kind: Any) -> inspect.Type:
+    return inspect.type_info(kind)
+
+
+def _known(raw: msgspec.Raw, kind: inspect.Type) -> bytes:
+    text = bytes(raw)
+    kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    if text.startswith(b"{"):
+        return _known_of_object(text, [each for each in kinds if isinstance(each, inspect.StructType)])
+    lists = [each for each in kinds if isinstance(each, inspect.ListType)]
+    if text.startswith(b"[") and lists:
+        items = _LIST.decode(text)
+        return msgspec.json.encode([msgspec.Raw(_known(item, lists[0].item_type)) for item in items])
+    return text
+
+
+def _known_of_object(text: bytes, structs: Sequence[inspect.StructType]) -> bytes:
+    given = _OBJECT.decode(text)
+    struct = structs[0] if len(structs) == 1 else next((each for each in structs if _is_meant(given, each)), None)
+    if struct is None:  # values by name, such as a JSON Schema; or what the decoder refuses
+        return text
+    fields = {field.encode_name: field.type for field in struct.fields}
+    known = {name: msgspec.Raw(_known(raw, fields[name])) for name, raw in given.items() if name in fields}
+    if struct.tag_field is not None and struct.tag_field in given:
+        known[struct.tag_field] = given[struct.tag_field]
+    return msgspec.json.encode(known)
+
+
+def _is_meant(given: Mapping[str, msgspec.Raw], struct: inspect.StructType) -> bool:
+    tag = given.get(struct.tag_field) if struct.tag_field is not None else None
+    return tag is not None and bytes(tag) == msgspec.json.encode(struct.tag)

@@ -1,0 +1,71 @@
+"""Messages as the Azure AI model inference API documents them.
+
+A part's text, or its picture's address, is its `content`. Its clients write parts as OpenAI's do: both are taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from gateway.dialects.openai_family.chat_message import ChatMessage, Image, ImagePart, RefusalPart, TextPart
+
+_PART: Final = re.compile(r"^messages\.(\d+)\.content\.(\d+)\.(?:text|image_url(?:\.url)?)$")
+_SCHEME: Final = re.compile(r"^(?:data:|[a-z][a-z0-9+.-]*://)", re.IGNORECASE)
+_MISSING: Final = "Object missing required field `content`"  # as the decoder words it
+
+
+class ContentTextPart(TextPart, tag_field="type", tag="text", kw_only=True):
+    """A piece of text."""
+
+    text: str | msgspec.UnsetType = msgspec.UNSET  # type: ignore[assignment]  # never once it is made
+    content: str | None = None
+
+    def __post_init__(self) -> None:
+        """Put the text where all parts of the family have it."""
+        if self.content is not None:
+            self.text = self.content
+        elif self.text is msgspec.UNSET:
+            raise ValueError(_MISSING)
+
+
+class ContentImagePart(ImagePart, tag_field="type", tag="image", kw_only=True):
+    """A picture: its address, or its bytes in base64."""
+
+    content: str | None = None
+    detail: Literal["auto", "low", "high"] | None = None
+    image_url: Image = msgspec.field(default_factory=lambda: Image(""))
+
+    def __post_init__(self) -> None:
+        """Put the address where all parts of the family have it."""
+        if self.content is not None:
+            url = self.content if _SCHEME.match(self.content) else f"data:;base64,{self.content}"
+            self.image_url = Image(url, self.detail)
+        elif not self.image_url.url:
+            raise ValueError(_MISSING)
+
+
+class ContentImageUrlPart(ContentImagePart, tag_field="type", tag="image_url", kw_only=True):
+    """The same, by the other name."""
+
+
+_AzurePart: TypeAlias = ContentTextPart | ContentImagePart | ContentImageUrlPart | RefusalPart
+
+
+class AzureMessage(ChatMessage, kw_only=True):
+    """One turn."""
+
+    content: str | list[_AzurePart] | None = None  # type: ignore[assignment]  # each is one of the family's
+
+
+def part_name(messages: Sequence[AzureMessage], path: str) -> str | None:
+    """The caller's name of the dotted `path` of a part's text or picture, if it was written as `content`."""
+    if (match := _PART.match(path)) is None:
+        return None
+    content = messages[int(match[1])].content
+    if not isinstance(content, list) or getattr(content[int(match[2])], "content", None) is None:
+        return None
+    return f"messages.{match[1]}.content.{match[2]}.content"
