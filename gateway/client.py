@@ -23,7 +23,7 @@ from gateway import telemetry as names
 from gateway.channel import open_channel
 from gateway.config import Settings
 from gateway.errors import to_failure
-from gateway.methods import MethodTable
+from gateway.methods import Method, MethodTable
 from gateway.rate_limits import note_rate_limits
 from gateway.telemetry import Telemetry
 from process.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
@@ -38,12 +38,14 @@ _KEY_HEADERS = ("api-key", "x-api-key")
 class Caller:
     """Who asks: the request's id, and the caller's credential as `authorization` has it.
 
-    `scope` is one that a call takes besides its own, for what the gateway itself answers.
+    `scope` is one that a call takes besides its own, for what the gateway itself answers. `timeout_s` is how long the
+    caller waits, if not as long as a call may take.
     """
 
     request_id: str
     authorization: str | None = None
     scope: str = ""
+    timeout_s: float | None = None
 
     @classmethod
     def of(cls, request_id: str, headers: Mapping[str, str]) -> Caller:
@@ -88,7 +90,7 @@ class ServiceClient:
         method = self._methods.whole[type(request)]
         with self._span(method.name) as outcome:
             metadata = self._metadata(request, caller, affinity)
-            call = method.begin(request, timeout=max(0.0, method.deadline_s - spent_s), metadata=metadata)
+            call = method.begin(request, timeout=_timeout(method, caller, spent_s), metadata=metadata)
             async with _ending(call, outcome):
                 answer = await call
                 note_rate_limits(await call.initial_metadata())
@@ -102,7 +104,7 @@ class ServiceClient:
         method = self._methods.stream[type(request)]
         with self._span(method.name) as outcome:
             metadata = self._metadata(request, caller, affinity)
-            call = method.begin(request, timeout=max(0.0, method.deadline_s - spent_s), metadata=metadata)
+            call = method.begin(request, timeout=_timeout(method, caller, spent_s), metadata=metadata)
             async with _ending(call, outcome):
                 note_rate_limits(await call.initial_metadata())  # it comes with the first event
                 yield aiter(call)
@@ -182,6 +184,12 @@ class ServiceClient:
                     span.set_status(trace.StatusCode.ERROR)
                 span.set_attributes(attributes)
                 self._telemetry.call_duration.record(time.perf_counter() - begun, attributes)
+
+
+def _timeout(method: Method, caller: Caller, spent_s: float) -> float:
+    """What a call may take, in seconds."""
+    deadline_s = method.deadline_s if caller.timeout_s is None else min(method.deadline_s, caller.timeout_s)
+    return max(0.0, deadline_s - spent_s)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Tran
 from gateway.event_id import HEADER, EventMarks
 from gateway.headers import headers_of
 from gateway.reply import known, send_json, send_refusal
+from gateway.routes.credential_first import Told, as_found
 from gateway.sse import EventStream
 
 _LAST_WORDS_S = 1.0
@@ -48,11 +49,15 @@ class GenerationClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GenerationEndpoint:
-    """An ASGI application that answers one route in one dialect. `translator` makes a translator for each request."""
+    """An ASGI application that answers one route in one dialect. `translator` makes a translator for each request.
+
+    `told` says what callers hear of a body that can't be read.
+    """
 
     translator: Callable[[], Translator]
     client: GenerationClient
     settings: Settings
+    told: Told = as_found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
@@ -68,9 +73,11 @@ class GenerationEndpoint:
         except CallerLeft:
             raise
         except Exception as error:  # noqa: BLE001  what is unknown is logged, and told in the dialect's shape
-            failure = known(error, caller.request_id)
+            failure = await self.told(known(error, caller.request_id), caller)
             await send_refusal(send, translator.refuse(failure), failure)
             return
+        if parsed.timeout_s is not None:
+            caller = replace(caller, timeout_s=parsed.timeout_s)
         if parsed.stream:
             answer = self._stream(translator, parsed, caller, send, marks)
         else:

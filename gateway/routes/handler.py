@@ -21,6 +21,7 @@ from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.refusal import Refuse
 from gateway.dialects.seam.translator import Translator
 from gateway.resuming_client import ResumingClient
+from gateway.routes.credential_first import credential_first
 from gateway.routes.generation_endpoint import GenerationEndpoint
 from gateway.routes.lookup_endpoint import LookupEndpoint
 from gateway.routes.prepared_client import PreparedClient
@@ -58,8 +59,9 @@ class Generation:
         """The application. Errors are told by the translator, which may know more of the request."""
         client = ResumingClient(upstream.client, settings.resume_timeout_s)
         if self.prepare is None:
-            return GenerationEndpoint(self.translator, client, settings)
-        return GenerationEndpoint(self.translator, PreparedClient(client, partial(self.prepare, upstream)), settings)
+            return GenerationEndpoint(self.translator, client, settings, credential_first(upstream.client))
+        prepared = PreparedClient(client, partial(self.prepare, upstream))
+        return GenerationEndpoint(self.translator, prepared, settings, credential_first(upstream.client))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Change:
             _, told = await _asked(self.parse, upstream, arrival, caller)
             return self.tell(told)
 
-        return LookupEndpoint(answer, refuse, settings)
+        return LookupEndpoint(answer, refuse, settings, credential_first(upstream.client))
 
 
 class Question(Parsed, Protocol):
@@ -109,14 +111,17 @@ class Inquiry:
             question, told = await _asked(self.parse, upstream, arrival, caller)
             return await aside(told.ByteSize(), partial(question.tell, told))
 
-        return LookupEndpoint(answer, refuse, settings)
+        return LookupEndpoint(answer, refuse, settings, credential_first(upstream.client))
 
 
 async def _asked(
     parse: Callable[[Arrival], ParsedT], upstream: Upstream, arrival: Arrival, caller: Caller
 ) -> tuple[ParsedT, Any]:
     """What came of a body, and what the service answers. Raises Failure with the caller's names."""
-    parsed = await aside(len(arrival.body), partial(parse, arrival))
+    try:
+        parsed = await aside(len(arrival.body), partial(parse, arrival))
+    except Failure as failure:
+        raise await credential_first(upstream.client)(failure, caller) from None
     try:
         return parsed, await upstream.client.call(parsed.request, caller)
     except Failure as failure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -13,9 +13,11 @@ from gateway.body import CallerLeft, read_json_body
 from gateway.client import Caller
 from gateway.config import Settings
 from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.refusal import Refuse
 from gateway.headers import headers_of
 from gateway.reply import known, send_json, send_refusal
+from gateway.routes.credential_first import Told, as_found
 
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 
@@ -24,19 +26,21 @@ Lookup: TypeAlias = Callable[[Arrival, Caller], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class LookupEndpoint:
-    """An ASGI application over one function: `answer` gives the JSON body of status 200, or raises Failure."""
+    """An ASGI application over one function: `answer` gives the JSON body of status 200, or raises Failure.
+
+    `told` says what callers hear of a body that can't be received.
+    """
 
     answer: Lookup
     refuse: Refuse
     settings: Settings
+    told: Told = as_found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = headers_of(scope)
         caller = Caller.of(scope["state"]["request_id"], headers)
         try:
-            body = b""
-            if scope["method"] in _WITH_BODY:
-                body = await read_json_body(headers, receive, self.settings.max_body_bytes)
+            body = await self._body(scope, headers, receive, caller)
             arrival = Arrival(body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
             answer = await self.answer(arrival, caller)
         except CallerLeft:
@@ -46,3 +50,11 @@ class LookupEndpoint:
             await send_refusal(send, self.refuse(failure), failure)
         else:
             await send_json(send, 200, answer)
+
+    async def _body(self, scope: Scope, headers: Mapping[str, str], receive: Receive, caller: Caller) -> bytes:
+        if scope["method"] not in _WITH_BODY:
+            return b""
+        try:
+            return await read_json_body(headers, receive, self.settings.max_body_bytes)
+        except Failure as failure:
+            raise await self.told(failure, caller) from None

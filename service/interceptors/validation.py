@@ -30,6 +30,10 @@ from service.interceptors.policy import (
     with_behaviour,
 )
 
+PATTERNS = {  # of the contract, in words
+    "^[A-Za-z0-9_-]{1,64}$": "must be 1 to 64 letters, digits, underscores and dashes",
+    "^[A-Za-z0-9._-]{1,256}$": "must be 1 to 256 letters, digits, dots, underscores and dashes",
+}
 _MAX_VIOLATIONS = 8  # they travel in trailers, whose size is limited
 _MAX_VALUE_CHARACTERS = 256
 _MAX_SEARCHED_ITEMS = 4096  # of a request with more, the first violation is told alone
@@ -134,7 +138,14 @@ def _violation(found: protovalidate.Violation) -> Violation:
         # A rule over a whole message: its id begins with the field that the caller has to change.
         field = rule.partition(".")[0]
         path = f"{path}.{field}" if path else field
-    return Violation(path, found.proto.message, rule, _text(found.field_value))
+    return Violation(path, _message(found.proto.message, rule), rule, _text(found.field_value))
+
+
+def _message(text: str, rule: str) -> str:
+    """What a rule says, a pattern in words."""
+    if rule != "string.pattern":
+        return text
+    return next((words for pattern, words in PATTERNS.items() if f"`{pattern}`" in text), text)
 
 
 def _path(found: protovalidate.Violation) -> str:

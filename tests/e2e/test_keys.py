@@ -199,6 +199,23 @@ def test_each_dialect_says_why_a_key_is_none(guarded: Guarded, dialect: str) -> 
     assert answer.headers["www-authenticate"] == 'Bearer realm="sluice"'
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_faults_of_a_body_are_told_to_who_has_a_key(guarded: Guarded, dialect: str) -> None:
+    """Whoever has none, or a wrong one, hears of that, whatever the body; who may call hears of the body."""
+    asked = DIALECTS[dialect]
+    for body, kind in (("{", "application/json"), (json.dumps({"wings": 2}), "application/json"), ("a", "text/plain")):
+
+        def send(key: str | None, body: str = body, kind: str = kind) -> httpx.Response:
+            headers = {"content-type": kind} | ({} if key is None else {"authorization": f"Bearer {key}"})
+            return httpx.post(guarded.base + asked.path, content=body, headers=headers, timeout=60)
+
+        wrong, missing, good = send(new_key("team")), send(None), send(guarded.keys["team"])
+        assert (wrong.status_code, told(wrong)) == (401, asked.unauthorized)
+        assert missing.status_code == 401
+        assert "www-authenticate" in missing.headers
+        assert good.status_code == (415 if kind == "text/plain" else 400)
+
+
 def test_hidden_model_is_none_in_any_dialect(guarded: Guarded) -> None:
     """It is not listed, and asking for it is answered as asking for one that isn't there."""
     key = guarded.keys["team"]

@@ -98,7 +98,7 @@ class Table:
         if not isinstance(parsed.encoder, WholeEncoder):
             encoder = self._parse(fields).encoder
             told += b"".join(encoder.chunk(event) for event in events)
-        return parsed.request, parsed.stream, parsed.affinity, told
+        return parsed.request, parsed.stream, parsed.affinity, parsed.timeout_s, told
 
     def _parse(self, fields: dict[str, Any]) -> ParsedRequest[ServiceRequest]:
         body = self.base | (fields if self.within is None else {self.within: fields})

@@ -45,6 +45,7 @@ class FakeTextService(fakes.FakeService, text_generation_pb2_grpc.TextGeneration
         self, request: GenerateTextRequest, context: Any
     ) -> AsyncIterator[Event]:
         self.texts.append(request)
+        self._note(context)
         for event in self.events:
             if isinstance(event, fakes.Status):
                 await fakes.abort(context, event)
@@ -80,7 +81,8 @@ async def test_stream(gateway: Gateway, service: FakeTextService, path: str, ver
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = answer.text.removesuffix("\n\n").split("\n\n")
     assert [json.loads(event.removeprefix("data:")) for event in events] == [
-        {"id": "a", "model_name": "org/b", "model_version": "2", "text_output": text} for text in ("Hel", "lo", "")
+        {"id": "a", "model_name": "org/b", "model_version": "2", "text_output": text, **end}
+        for text, end in (("Hel", {}), ("lo", {}), ("", {"finish_reason": "eos_token"}))
     ]
     assert service.texts == [GenerateTextRequest(model="org/b", model_version=version, text_input="My name is")]
 
@@ -89,18 +91,31 @@ async def test_stream(gateway: Gateway, service: FakeTextService, path: str, ver
 async def test_whole(gateway: Gateway, path: str) -> None:
     """The other path answers whole, whatever the caller accepts."""
     answer = await gateway.http.post(path, json=BODY, headers={"accept": "text/event-stream"})
-    assert answer.json() == {"id": "7", "model_name": "org/b", "model_version": None, "text_output": "Hello"}
+    assert answer.json() == {
+        "id": "7", "model_name": "org/b", "model_version": None, "text_output": "Hello", "finish_reason": "eos_token",
+    }  # fmt: skip
 
 
 async def test_service_error_has_the_callers_name(gateway: Gateway, service: FakeTextService) -> None:
-    """What the service refuses is told by the name that the caller used."""
-    bad = fakes.bad_request(sampling__temperature="must be at most 2")
+    """What the service refuses is told by the name that the caller used, and with the range that holds here."""
+    bad = fakes.bad_request(sampling__temperature="must be from 0 to 2")
     service.events = [fakes.Status(grpc.StatusCode.INVALID_ARGUMENT, "no", fakes.error_info("INVALID_FIELD"), bad)]
     for path in (PATHS[0], f"{PATHS[0]}_stream"):
         answer = await gateway.http.post(path, json={**BODY, "parameters": {"temperature": 3}})
         assert answer.status_code == 400
-        error = {"error": "parameters.temperature: must be at most 2", "error_type": "validation"}
+        error = {"error": "parameters.temperature: must be above 0 and at most 2", "error_type": "validation"}
         assert answer.json() == error
+
+
+@pytest.mark.parametrize("path", [PATHS[0], f"{PATHS[0]}_stream"])
+@pytest.mark.parametrize(("asked_s", "least", "most"), [(7, 0, 7), (3600, 60, 600), (None, 60, 600)])
+async def test_timeout_is_the_calls_deadline(
+    gateway: Gateway, service: FakeTextService, *, path: str, asked_s: int | None, least: int, most: int
+) -> None:
+    """In seconds, but never later than the gateway's own."""
+    await gateway.http.post(path, json={**BODY, "parameters": {"timeout": asked_s}})
+    assert gateway.settings.request_deadline_s == 600
+    assert least < service.time_remaining[-1] <= most + 2  # the clocks of both ends
 
 
 @pytest.mark.parametrize("path", [PATHS[0], f"{PATHS[0]}_stream"])

@@ -10,11 +10,14 @@ from msgspec import Meta
 Milliseconds = Annotated[float, Meta(ge=0)]
 
 
+FinishReason = Literal["eos_token", "length", "stop_sequence"]
+
+
 class GenerationDetails(msgspec.Struct):
     """How a text came to its end, and its times."""
 
     generated_tokens: int | None = None
-    finish_reason: Literal["eos_token", "length", "stop_sequence"] | None = None
+    finish_reason: FinishReason | None = None
     first_token_cost: Milliseconds | None = None
     decode_cost: Milliseconds | None = None
     batch_size: int | None = None
@@ -27,6 +30,7 @@ class GenerationAnswer(msgspec.Struct):
     model_name: str
     model_version: str
     text_output: str
+    finish_reason: FinishReason
     id: str | None = None
     details: GenerationDetails | None = None
 

@@ -13,10 +13,14 @@ from gateway.dialects.seam.contract_limit import put
 from gateway.dialects.seam.failure import Failure
 
 _MAX_INT32: Final = 2**31 - 1
+_MAX_SEED: Final = 2**64 - 1
+_LEAST_PRIORITY: Final = 5  # MindIE's default; the contract's is 0, and both serve lower values first
 
 Share = Annotated[float, Meta(gt=0, le=1)]
 Above0 = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1, le=_MAX_INT32)]
+Priority = Annotated[int, Meta(ge=1, le=_LEAST_PRIORITY)]
+Seconds = Annotated[int, Meta(ge=1, le=3600)]
 
 
 class GenerateParameters(msgspec.Struct, forbid_unknown_fields=True):
@@ -35,6 +39,15 @@ class GenerateParameters(msgspec.Struct, forbid_unknown_fields=True):
     typical_p: Share | None = None
     watermark: bool | None = None
     perf_stat: bool | None = None
+    priority: Priority | None = None
+    timeout: Seconds | None = None
+
+    def check(self) -> None:
+        """Raise Failure for what contradicts itself, or is in a range of the contract's only."""
+        if self.max_tokens is not None and self.max_new_tokens not in {None, self.max_tokens}:
+            raise Failure.of_field("parameters.max_tokens", "conflicts with max_new_tokens; give only one of them")
+        if self.seed is not None and self.seed > _MAX_SEED:
+            raise Failure.of_field("parameters.seed", f"must be from 1 to {_MAX_SEED}")
 
 
 class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -55,9 +68,7 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
         if self.stream not in {None, stream}:
             other = "generate" if stream else "generate_stream"
             raise Failure.of_field("stream", f"must be {str(stream).lower()} on this path; use {other} instead")
-        given = self.given
-        if given.max_tokens is not None and given.max_new_tokens not in {None, given.max_tokens}:
-            raise Failure.of_field("parameters.max_tokens", "conflicts with max_new_tokens; give only one of them")
+        self.given.check()
 
     def to_request(self, model: str, version: str) -> GenerateTextRequest:
         """The contract's request. Raises Failure for a value that no message can hold."""
@@ -72,6 +83,8 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
         put(request.sampling, "top_k", given.top_k or None, "parameters.top_k")  # 0 stands for no limit
         copy_fields(given, request.stopping, "parameters.")
         put(request.stopping, "max_tokens", given.max_new_tokens, "parameters.max_new_tokens")
+        if given.priority is not None:
+            request.serving.priority = given.priority - _LEAST_PRIORITY
         return request
 
     def caller_name(self, field: str) -> str:
@@ -80,4 +93,11 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
         if field == "stopping.max_tokens":
             name = "max_tokens" if self.given.max_new_tokens is None and self.given.max_tokens else "max_new_tokens"
             return f"parameters.{name}"
-        return f"parameters.{rest}" if head in {"sampling", "stopping"} and rest else field
+        return f"parameters.{rest}" if head in {"sampling", "stopping", "serving"} and rest else field
+
+    def worded(self, failure: Failure) -> Failure:
+        """A failure of the service, in the numbers that this dialect has."""
+        texts = {"parameters.temperature": "must be above 0 and at most 2"}
+        if self.given.priority is not None:
+            texts["parameters.priority"] = f"{self.given.priority} is more urgent than the caller's key allows"
+        return failure.reworded(texts)

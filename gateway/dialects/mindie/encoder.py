@@ -1,7 +1,8 @@
 """A generated text in the JSON of MindIE, whole and as a stream's events.
 
-A stream has one event for each piece of text and a last one without text, which has the finish reason; details and
-times of tokens are sent only where asked for. What stays the same over a stream is encoded once, when it starts.
+A stream has one event for each piece of text and a last one without text, which has the finish reason, beside the text
+and among the details; these and times of tokens are sent only where asked for. What stays the same over a stream is
+encoded once, when it starts.
 """
 
 from __future__ import annotations
@@ -78,9 +79,9 @@ class MindieEncoder:
 
     def _ending(self, end: TextGenerationFinished | GenerateTextResponse) -> dict[str, Any]:
         """What a whole answer and the last event say beside the text."""
-        result: dict[str, Any] = {}
+        reason = "stop_sequence" if end.HasField("stop_sequence") else _FINISH_REASONS[end.finish_reason]
+        result: dict[str, Any] = {"finish_reason": reason}
         if self._details:
-            reason = "stop_sequence" if end.HasField("stop_sequence") else _FINISH_REASONS[end.finish_reason]
             result["details"] = {"finish_reason": reason} | _to_details(end.num_generated_tokens, end.timings)
         if self._perf_stat:
             result["perf_stat"] = [_to_ms(each) for each in end.timings.tokens]

@@ -15,7 +15,9 @@ from gateway.dialects.mindie.body import GenerateBody
 from gateway.dialects.mindie.encoder import MindieEncoder
 from gateway.dialects.mindie.error import MindieErrors
 from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.refusal import Refusal
 from gateway.dialects.seam.translator import ParsedRequest
 
 _DECODER: Final = msgspec.json.Decoder(GenerateBody)
@@ -26,10 +28,11 @@ class MindieTranslator(MindieErrors):
 
     def __init__(self, *, stream: bool) -> None:
         self._stream = stream
+        self._body: GenerateBody | None = None  # what arrived, as far as it could be read
 
     def parse(self, arrival: Arrival) -> ParsedRequest[GenerateTextRequest]:
         """Read a request. Raises Failure."""
-        body = decode(arrival.body, _DECODER)
+        self._body = body = decode(arrival.body, _DECODER)
         body.check(stream=self._stream)
         given = body.given
         return ParsedRequest(
@@ -37,4 +40,9 @@ class MindieTranslator(MindieErrors):
             stream=self._stream,
             encoder=MindieEncoder(body.id, details=bool(given.details), perf_stat=bool(given.perf_stat)),
             caller_name=body.caller_name,
+            timeout_s=given.timeout,
         )
+
+    def refuse(self, failure: Failure) -> Refusal:
+        """Answer with an error instead of a result."""
+        return super().refuse(failure if self._body is None else self._body.worded(failure))

@@ -7,7 +7,7 @@ it into its own error body.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -122,13 +122,20 @@ class Failure(Exception):  # noqa: N818  a name says what happened
 
     def renamed(self, caller_name: Callable[[str], str]) -> Failure:
         """The same failure with its fields' names mapped, from the contract's to the caller's."""
-        renamed = Failure(
+        return self._with(Violation(caller_name(v.field), v.text) for v in self.violations)
+
+    def reworded(self, texts: Mapping[str, str]) -> Failure:
+        """The same failure with other texts for the fields that `texts` has, by the caller's names."""
+        return self._with(Violation(v.field, texts.get(v.field, v.text)) for v in self.violations)
+
+    def _with(self, violations: Iterable[Violation]) -> Failure:
+        other = Failure(
             self.status,
             self.reason,
             self.text,
-            violations=[Violation(caller_name(v.field), v.text) for v in self.violations],
+            violations=tuple(violations),
             retry_after_s=self.retry_after_s,
             values=self.values,
         )
-        renamed.request_id = self.request_id
-        return renamed
+        other.request_id = self.request_id
+        return other

@@ -62,7 +62,9 @@ CASES = [
     for body, translator, base in BODIES
     for group, message in GROUPS.items()
     for field in message.DESCRIPTOR.fields
-    if field.name in body.__struct_fields__ and field.enum_type is None
+    if field.name in body.__struct_fields__
+    and field.enum_type is None
+    and (body, field.name) != (GenerateParameters, "priority")  # MindIE counts in another way
 ]
 
 

@@ -104,7 +104,11 @@ def test_triton_clients(*, stream: bool) -> None:
         ({"repetition_penalty": 0}, "0"),
         ({"temperature": 0}, "0"),
         ({"seed": 0}, "1"),
-        ({"seed": 2**64}, str(2**64 - 1)),
+        ({"seed": 2**64}, f"from 1 to {2**64 - 1}"),
+        ({"priority": 0}, "1"),
+        ({"priority": 6}, "5"),
+        ({"timeout": 0}, "1"),
+        ({"timeout": 3601}, "3600"),
         ({"top_k": -1}, "0"),
         ({"top_k": 2**31}, "2147483647"),
         ({"top_p": 0}, "0"),
@@ -144,6 +148,34 @@ def test_bad_body(fields: dict[str, Any], name: str, reason: Reason) -> None:
     assert (caught.value.field, caught.value.reason) == (name, reason)
 
 
+@pytest.mark.parametrize(("priority", "asked"), [(1, -4), (5, 0)])
+def test_priority_counts_from_five_down(priority: int, asked: int) -> None:
+    """MindIE's default, and its last, is 5; the contract's default is 0."""
+    assert parse(priority=priority).request.serving.priority == asked
+    assert not parse().request.serving.HasField("priority")
+
+
+def test_timeout_is_the_answers() -> None:
+    """It is how long the caller waits, in seconds."""
+    assert (parse(timeout=10).timeout_s, parse().timeout_s) == (10, None)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "field", "text"),
+    [
+        ({"temperature": 3}, "parameters.temperature", "must be above 0 and at most 2"),
+        ({"priority": 1}, "parameters.priority", "1 is more urgent than the caller's key allows"),
+        ({"priority": 1}, "parameters.top_p", "no"),
+    ],
+)
+def test_refusals_of_the_service_have_this_dialects_ranges(parameters: dict[str, Any], field: str, text: str) -> None:
+    """A range that excludes 0, and priorities that count from 5 down, are told as they are here."""
+    translator = MindieTranslator(stream=False)
+    translator.parse(Arrival(json.dumps({"text_input": "a", "parameters": parameters}).encode(), path={"model": "m"}))
+    refusal = translator.refuse(Failure.of_field(field, "no"))
+    assert json.loads(refusal.body)["error"] == f"{field}: {text}"
+
+
 def test_caller_names() -> None:
     """The contract's field names come back as the caller's."""
     name = parse().caller_name
@@ -175,6 +207,7 @@ def test_events_with_details() -> None:
         "model_name": "m",
         "model_version": "2",
         "text_output": "",
+        "finish_reason": "length",
         "details": {
             "finish_reason": "length",
             "generated_tokens": 2,
@@ -195,7 +228,7 @@ def test_events_without_details() -> None:
     event = encoder.chunk(Event(delta=TextGenerationDelta(text="am", num_generated_tokens=1, timings=TIMINGS)))
     assert event == b'data:{"id":"7","model_name":"m","model_version":null,"text_output":"am"}\n\n'
     end = TextGenerationFinished(finish_reason=chat_pb2.FINISH_REASON_STOP, timings=TIMINGS)
-    assert encoder.chunk(Event(finished=end)).endswith(b'"text_output":""}\n\n')
+    assert encoder.chunk(Event(finished=end)).endswith(b'"text_output":"","finish_reason":"eos_token"}\n\n')
 
 
 @pytest.mark.parametrize(
@@ -221,6 +254,7 @@ def test_whole_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, 
         "model_name": "m",
         "model_version": None,
         "text_output": "abc",
+        "finish_reason": said,
     }
 
 

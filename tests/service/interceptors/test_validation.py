@@ -1,11 +1,15 @@
 """The contract's rules on a real server: (request, field, rule, value)."""
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from google.protobuf import text_format
 from sluice.v1 import chat_pb2, model_pb2
 
+from service.interceptors.validation import PATTERNS
 from tests.service.fakes import MODEL, refused, request, running
 
 CASES = [
@@ -97,3 +101,14 @@ async def test_validation_of_many_items_tells_the_first_violation() -> None:
         many = await refused(run.chat.Chat(request(n=0, messages=[{"role": 9, "content": parts}] * 5)))
     assert len(few.fields) == 2
     assert len(many.fields) == 1
+
+
+def test_every_pattern_of_the_contract_has_words() -> None:
+    """A caller is told what a name may be, not a regular expression."""
+    proto = Path(__file__).parents[3] / "proto" / "sluice" / "v1"
+    found = {
+        json.loads(text)
+        for path in proto.glob("*.proto")
+        for text in re.findall(r'pattern(?:: | = )("(?:[^"\\\\]|\\\\.)*")', path.read_text())
+    }
+    assert found == PATTERNS.keys()
