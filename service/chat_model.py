@@ -5,12 +5,14 @@ Called on worker threads; immutable after start.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from service.constraints.grammar import marked_content
 from service.constraints.tool_grammar import opened_calls, tool_grammar
 from service.constraints.tool_rules import ToolRules
 from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import Constraint, Grammar, ReasoningMarkers, ReasoningStart
-from service.generation.conversation import Conversation, ToolMode
+from service.generation.conversation import Conversation, ReasoningEffort, ToolMode
 from service.generation.errors import InvalidRequest, UnsupportedFeature
 from service.generation.json_text import parse_parameters
 from service.output.choice import AnswerForm
@@ -18,7 +20,7 @@ from service.output.reasoning_families import reasoning_markers
 from service.output.tool_families import tool_syntax
 from service.output.tool_syntax import ChannelCall, ToolSyntax
 from service.prompts.chat import ChatPrompts, RenderedPrompt
-from service.prompts.reasoning_effort import EffortRules, ReasoningBudgets
+from service.prompts.reasoning_effort import DefaultEffort, EffortRules, ReasoningBudgets
 from service.prompts.template import ChatTemplate
 from service.prompts.truncation import PromptRoom
 
@@ -36,17 +38,21 @@ class ChatModel:
         syntax: ToolSyntax | None = None,
         budgets: ReasoningBudgets | None = None,
         constrains_calls: bool = True,
+        default_effort: DefaultEffort = None,
+        shows_schema: bool = False,
     ) -> None:
         """`markers` and `syntax` are read from the template, or the tokenizer, where they are not given.
 
-        `constrains_calls` holds calls to their schemas also where nothing in the request demands it.
+        `constrains_calls` holds calls to their schemas also where nothing in the request demands it. `default_effort`
+        is for conversations that name none. `shows_schema` puts what an answer must match into the prompt.
         """
         self._markers = markers or reasoning_markers(template.source)
         self._prompts = ChatPrompts(
             template, tokenizer, markers=self._markers, default_system_prompt=default_system_prompt
         )
         self._syntax = syntax or tool_syntax(template.source, self._prompts.control_tokens.added)
-        self._effort = EffortRules(template, self._markers, budgets or ReasoningBudgets())
+        self._effort = EffortRules(template, self._markers, budgets or ReasoningBudgets(), default_effort)
+        self._shows_schema = shows_schema
         self._constrains_calls = constrains_calls
         self._special_token_ids = tokenizer.special_token_ids
 
@@ -70,15 +76,19 @@ class ChatModel:
 
         Raises InvalidRequest or a subclass of it, naming the field, and PromptTooLong.
         """
-        variables = self._effort.variables(conversation.reasoning_effort)
-        with_tools = self._tool_rules(conversation) is not None
-        return self._prompts.fit(conversation, variables, room, with_tools=with_tools)
+        variables = self._effort.variables(self._effort.resolve(conversation))
+        rules = self._tool_rules(conversation)
+        return self._prompts.fit(self._shown(conversation, rules), variables, room, with_tools=rules is not None)
 
     def render(self, conversation: Conversation) -> RenderedPrompt:
         """The prompt of a conversation, however long it is. Raises as `fit` does."""
-        variables = self._effort.variables(conversation.reasoning_effort)
-        with_tools = self._tool_rules(conversation) is not None
-        return self._prompts.render(conversation, variables, with_tools=with_tools)
+        variables = self._effort.variables(self._effort.resolve(conversation))
+        rules = self._tool_rules(conversation)
+        return self._prompts.render(self._shown(conversation, rules), variables, with_tools=rules is not None)
+
+    def effort(self, conversation: Conversation) -> ReasoningEffort | None:
+        """The effort in force; None for a model that can't reason, and where its template decides."""
+        return self._effort.resolve(conversation) if self._effort.can_reason else None
 
     def reading(
         self, conversation: Conversation, prompt: RenderedPrompt, content: Grammar | None
@@ -95,7 +105,7 @@ class ChatModel:
             content = marked_content(content, markers.answer_open, markers.answer_close, self.control_token_ids)
         grammar = self._grammar(rules, content)
         limit = self._effort.limit(
-            conversation.reasoning_effort,
+            self._effort.resolve(conversation),
             start,
             is_constrained=grammar is not None,
             budget=conversation.reasoning_budget,
@@ -118,6 +128,12 @@ class ChatModel:
             texts += form.syntax.markers
         special = [text for text, token_id in self.control_token_ids.items() if token_id in self._special_token_ids]
         return any(token in text for text in texts for token in special)
+
+    def _shown(self, conversation: Conversation, rules: ToolRules | None) -> Conversation:
+        """The conversation as the prompt has it: without a schema that is not to be shown, or that no text needs."""
+        if self._shows_schema and not (rules is not None and rules.required):
+            return conversation
+        return replace(conversation, schema=None)
 
     def _tool_rules(self, conversation: Conversation) -> ToolRules | None:
         """What calls are allowed; None for none."""

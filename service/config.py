@@ -99,6 +99,14 @@ class ChatSettings(BaseModel):
     reasoning_markers: tuple[str, str] | None = Field(
         None, description="what opens and closes reasoning in the model's output; null: found in its chat template"
     )
+    reasoning_effort: Literal["template", "none", "low", "medium", "high"] | None = Field(
+        None,
+        description="effort of requests that name none; template: as its chat template has it; null: medium on "
+        "Databricks' paths, as documented there, else as its chat template has it",
+    )
+    schema_in_prompt: bool = Field(
+        True, description="tell the model the name, description and schema of the JSON that is wanted"
+    )
     reasoning_budget_low: Size | None = Field(512, description="reasoning tokens at low effort; null: no limit")
     reasoning_budget_medium: Size | None = Field(4096, description="reasoning tokens at medium effort")
     reasoning_budget_high: Size | None = Field(None, description="reasoning tokens at high effort")
@@ -112,6 +120,10 @@ class EmbeddingSettings(BaseModel):
     dimensions: Literal["any"] | list[Size] | None = Field(
         None, description="numbers of leading components that vectors may be cut to; null: those of the model's files"
     )
+
+
+# Too small to reason well, and trained without schemas in its prompts.
+_DEMO_CHAT = ChatSettings(reasoning_effort="template", schema_in_prompt=False)
 
 
 class ModelSettings(BaseModel):
@@ -266,7 +278,7 @@ class Settings(ProcessSettings):
         # These are chosen for what generates: the encoder's context is shorter, and its weights are not quantised.
         encoder = replace(self.engine, max_model_len=None, quantization=None)
         return [
-            ModelSettings(name=DEMO_NAME, path=str(DEMO_FOLDER)),
+            ModelSettings(name=DEMO_NAME, path=str(DEMO_FOLDER), chat=_DEMO_CHAT),
             ModelSettings(
                 name=EMBEDDING_NAME,
                 path=str(embedding_folder()),

@@ -19,13 +19,14 @@ from service.engine.models.sentence_files import is_encoder
 from service.engine.port import StepObserver
 from service.engine.tokenizer import FastTokenizer
 from service.generation.constraint import ReasoningMarkers
+from service.generation.conversation import ReasoningEffort
 from service.generation.errors import ModelLoadError
 from service.loading_encoder import load_cross_encoder, load_encoder
 from service.output.tool_families import SYNTAXES
 from service.output.watermark import WatermarkDetector
 from service.preparation import Preparation
 from service.prompts.control_tokens import ControlTokens
-from service.prompts.reasoning_effort import ReasoningBudgets
+from service.prompts.reasoning_effort import DefaultEffort, ReasoningBudgets
 from service.prompts.template import ChatTemplate, NoChatTemplate
 from service.prompts.templated_pairs import TemplatedPairs
 from service.prompts.workers import WorkerLimits, Workers
@@ -100,7 +101,15 @@ def _chat_model(settings: ModelSettings, folder: Path, tokenizer: FastTokenizer)
         syntax=SYNTAXES[chat.tool_syntax] if chat.tool_syntax else None,
         constrains_calls=chat.constrain_tool_calls,
         budgets=ReasoningBudgets(chat.reasoning_budget_low, chat.reasoning_budget_medium, chat.reasoning_budget_high),
+        default_effort=_default_effort(chat.reasoning_effort),
+        shows_schema=chat.schema_in_prompt,
     )
+
+
+def _default_effort(name: str | None) -> DefaultEffort:
+    if name is None:
+        return None
+    return "template" if name == "template" else ReasoningEffort(name)
 
 
 def _description(settings: ModelSettings, built: BuiltEngine, chat: ChatModel | None) -> ModelDescription:

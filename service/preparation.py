@@ -16,7 +16,7 @@ from service.engine.tokenizer import Tokenizer
 from service.generation.answer_request import AnswerRequest
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.constraint import Constraint
-from service.generation.conversation import Conversation, RawText, RawTokens
+from service.generation.conversation import Conversation, RawText, RawTokens, ReasoningEffort
 from service.generation.errors import InvalidRequest, TemplateRefused, UnsupportedFeature, UnsupportedTask
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest
@@ -41,7 +41,7 @@ class PreparedAnswer:
     """What an engine is to run for a request, opened together, and how the answers to each prompt are read.
 
     `sampling` and `stopping` have every default filled in, `max_tokens` being that of the prompt with the most room.
-    `prompt_texts` are empty unless they were asked for.
+    `prompt_texts` are empty unless they were asked for. `reasoning_effort` is the one in force, if there is any.
     """
 
     requests: Sequence[GenerationRequest]
@@ -49,6 +49,7 @@ class PreparedAnswer:
     sampling: SamplingParams
     stopping: StopParams
     prompt_texts: Sequence[str] = ()
+    reasoning_effort: ReasoningEffort | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class _EncodedPrompt:
     constraint: Constraint | None = None
     shows_special_tokens: bool = False
     text: str = ""
+    effort: ReasoningEffort | None = None
 
 
 class Preparation:
@@ -118,7 +120,8 @@ class Preparation:
         ]
         roomiest = max(requests, key=lambda request: request.stopping.max_tokens or 0)
         texts = [prompt.text for prompt in encoded] if asked.wants_prompt_texts else ()
-        return PreparedAnswer(requests, [prompt.form for prompt in encoded], sampling, roomiest.stopping, texts)
+        forms = [prompt.form for prompt in encoded]
+        return PreparedAnswer(requests, forms, sampling, roomiest.stopping, texts, encoded[0].effort)
 
     async def tokens(self, conversation: Conversation, deadline: float | None = None) -> Sequence[int]:
         """The tokens of a conversation's prompt, though they be too many. Raises as `prepare` does."""
@@ -178,7 +181,8 @@ class Preparation:
             content = format_grammar(asked.output_format) if asked.output_format is not None else None
             form, constraint = chat.reading(prompt, rendered, content)
             text = prompt.messages[-1].text if asked.wants_prompt_texts else ""
-            return _EncodedPrompt(rendered.token_ids, form, constraint, chat.shows_special_tokens(form), text)
+            shows = chat.shows_special_tokens(form)
+            return _EncodedPrompt(rendered.token_ids, form, constraint, shows, text, chat.effort(prompt))
 
         return await self._render(encode, prompt, deadline)
 
@@ -187,6 +191,7 @@ class Preparation:
         too_long = TemplateRefused(prompt.field, f"the chat template ran longer than {limit_s:g} s")
         num_characters = sum(len(message.text) for message in prompt.messages)
         num_characters += sum(len(function.parameters) for function in prompt.tools)
+        num_characters += len(prompt.schema.schema) if prompt.schema is not None else 0
         return await self._workers.run(work, deadline, too_long, num_characters=num_characters)
 
     def _chat_for(self, prompt: Conversation) -> ChatModel:

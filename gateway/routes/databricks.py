@@ -10,8 +10,17 @@ from gateway.dialects.databricks.completion import DatabricksCompletionBody, Dat
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.invocation import InvocationTranslator
-from gateway.dialects.databricks.response import DatabricksResponseTranslator
-from gateway.routes.example import BY_EMBEDDER, BY_MODEL, ENDPOINT_NAME, RESPONSE, chat, completion, embedding
+from gateway.dialects.databricks.response import DatabricksResponseTranslator, InvocationResponseBody
+from gateway.routes.example import (
+    BY_EMBEDDER,
+    BY_MODEL,
+    ENDPOINT_NAME,
+    RESPONSE,
+    chat,
+    completion,
+    embedding,
+    response,
+)
 from gateway.routes.handler import Generation
 from gateway.routes.operation import Operation
 from gateway.routes.surface import Surface
@@ -27,7 +36,8 @@ DATABRICKS: Final = Surface(
         Operation("POST", f"{_ROOT}/{{name:path}}/invocations", "Queries an endpoint; the body decides the task.",
                   Generation(InvocationTranslator), streams=True, parameters=[ENDPOINT_NAME],
                   bodies=[chat(DatabricksChatBody), completion(DatabricksCompletionBody),
-                          embedding(DatabricksEmbeddingBody, embedder_in="name")]),
+                          embedding(DatabricksEmbeddingBody, embedder_in="name"),
+                          response(InvocationResponseBody)]),
         Operation("POST", f"{_ROOT}/chat/completions", "Creates a chat completion.",
                   Generation(DatabricksChatTranslator), [chat(DatabricksChatBody, **BY_MODEL)], streams=True),
         Operation("POST", f"{_ROOT}/completions", "Creates text completions.",

@@ -40,4 +40,9 @@ def embedding(kind: type[msgspec.Struct], *, embedder_in: str | None = None, **f
     return Body(kind, fields | _INPUT, EmbeddingsAnswer, {} if embedder_in is None else {embedder_in: EMBEDDER})
 
 
-RESPONSE: Final = Body(ResponseBody, BY_MODEL | {"input": "Hello!", "max_output_tokens": 16}, ResponseAnswer)
+def response(kind: type[msgspec.Struct], **fields: Any) -> Body:
+    """A text to answer by a response, with these fields beside."""
+    return Body(kind, fields | {"input": "Hello!", "max_output_tokens": 16}, ResponseAnswer)
+
+
+RESPONSE: Final = response(ResponseBody, **BY_MODEL)

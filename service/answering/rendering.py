@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Final, Generic
 
@@ -80,7 +81,7 @@ class Rendering(Generic[Message]):
 
     def end(self) -> Part[Message]:
         """Every choice has ended."""
-        messages = (*self._render(self.usage()), *self._render(Completed()))
+        messages = (*self._render(self.usage()), *self._render(Completed(time.time_ns())))
         return Part(Place.END, messages, num_cached_tokens=self._reader.num_cached_tokens)
 
     def break_off(self) -> Part[Message]:
@@ -108,4 +109,5 @@ def _started(model: ServedGenerator, prepared: PreparedAnswer, identity: StreamI
         num_prompts=len(prepared.requests),
         prompt_texts=prepared.prompt_texts,
         prompt_token_ids=[request.prompt_token_ids for request in prepared.requests],
+        reasoning_effort=prepared.reasoning_effort,
     )

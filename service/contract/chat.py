@@ -8,10 +8,12 @@ from sluice.v1 import chat_pb2
 
 from service.contract.answer import FINISH_REASONS, logprob_messages, serving_values, timestamp, usage_message
 from service.contract.conversation import (
+    reasoning_effort_value,
     to_functions,
     to_messages,
     to_output_format,
     to_reasoning_effort,
+    to_schema,
     to_tool_choice,
 )
 from service.contract.new_tokens import TokenTeller
@@ -44,10 +46,12 @@ def to_conversation(request: chat_pb2.ChatRequest) -> Conversation:
         tool_choice=to_tool_choice(request.tool_choice),
         parallel_tool_calls=not request.HasField("parallel_tool_calls") or request.parallel_tool_calls,
         reasoning_effort=to_reasoning_effort(request.reasoning_effort),
+        default_effort=to_reasoning_effort(request.default_reasoning_effort),
         reasoning_budget=request.reasoning_budget if request.HasField("reasoning_budget") else None,
         continues=request.continue_final_message,
         opens_turn=not request.HasField("add_generation_prompt") or request.add_generation_prompt,
         template_variables=request.chat_template_kwargs,
+        schema=to_schema(request.output_constraint),
     )
 
 
@@ -137,6 +141,7 @@ class ChatRenderer:
                     sampling=sampling_message(event.sampling),
                     stopping=stopping_message(event.stopping),
                     prompt_tokens=event.num_prompt_tokens,
+                    reasoning_effort=reasoning_effort_value(event.reasoning_effort),
                 )
                 for token_ids in self._teller.of_prompts(event):
                     started.prompt_token_ids.extend(token_ids)

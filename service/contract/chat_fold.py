@@ -30,6 +30,7 @@ class ChatFold:
                 response.created.CopyFrom(started.created)
                 response.system_fingerprint = started.system_fingerprint
                 response.prompt_token_ids.extend(started.prompt_token_ids)
+                response.reasoning_effort = started.reasoning_effort
             case "prompt_logprobs":
                 self.response.prompt_logprobs.extend(event.prompt_logprobs.logprobs)
             case "content_delta":

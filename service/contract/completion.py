@@ -8,7 +8,7 @@ from sluice.v1 import completion_pb2, logprobs_pb2, prompt_pb2
 
 from service.contract.answer import logprob_messages, serving_values, timestamp, usage_message
 from service.contract.chat import choice_finished
-from service.contract.conversation import to_output_format, to_raw_prompt
+from service.contract.conversation import to_output_format, to_raw_prompt, to_schema
 from service.contract.new_tokens import TokenTeller
 from service.contract.parameters import sampling_message, stopping_message, to_logprobs, to_sampling, to_stopping
 from service.contract.resume import to_resume
@@ -49,7 +49,8 @@ def _to_prompt(request: completion_pb2.CompleteRequest, index: int) -> Prompt:
     if is_raw or not isinstance(prompt, RawText):
         return prompt
     message = Message(Role.USER, (TextPart(prompt.text),), field=field)
-    return Conversation((message,), field=field, template_field="use_raw_prompt", cuts_text=True)
+    schema = to_schema(request.output_constraint)
+    return Conversation((message,), field=field, template_field="use_raw_prompt", cuts_text=True, schema=schema)
 
 
 class CompletionRenderer:

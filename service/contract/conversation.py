@@ -42,6 +42,7 @@ _EFFORTS: Final = {
     chat_pb2.REASONING_EFFORT_MEDIUM: ReasoningEffort.MEDIUM,
     chat_pb2.REASONING_EFFORT_HIGH: ReasoningEffort.HIGH,
 }
+_EFFORT_VALUES: Final = {effort: value for value, effort in _EFFORTS.items()}
 
 
 def to_messages(messages: Sequence[content_pb2.Message]) -> tuple[Message, ...]:
@@ -93,6 +94,17 @@ def to_reasoning_effort(effort: chat_pb2.ReasoningEffort) -> ReasoningEffort | N
     return _EFFORTS.get(effort)
 
 
+def reasoning_effort_value(effort: ReasoningEffort | None) -> chat_pb2.ReasoningEffort:
+    """The contract's value; None is that of what nobody decided."""
+    return chat_pb2.REASONING_EFFORT_UNSPECIFIED if effort is None else _EFFORT_VALUES[effort]
+
+
+def to_schema(constraint: sampling_pb2.OutputConstraint) -> JsonSchema | None:
+    """The schema that an answer must match, where that is what is wanted of it."""
+    wanted = to_output_format(constraint) if constraint.HasField("json_schema") else None
+    return wanted if isinstance(wanted, JsonSchema) else None
+
+
 def to_output_format(constraint: sampling_pb2.OutputConstraint) -> OutputFormat:
     """What the text must look like."""
     field = f"output_constraint.{constraint.WhichOneof('constraint')}"
@@ -100,7 +112,8 @@ def to_output_format(constraint: sampling_pb2.OutputConstraint) -> OutputFormat:
         case "json_object":
             return JsonObject(field)
         case "json_schema":
-            return JsonSchema(constraint.json_schema.schema, constraint.json_schema.strict, f"{field}.schema")
+            named = constraint.json_schema
+            return JsonSchema(named.schema, named.strict, f"{field}.schema", named.name, named.description)
         case "regex":
             return Regex(constraint.regex, field)
         case "grammar":

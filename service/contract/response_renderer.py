@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from sluice.v1 import logprobs_pb2, response_event_pb2, response_item_pb2, response_pb2
 
 from service.contract.answer import FINISH_REASONS, logprob_messages, timestamp, usage_message
+from service.contract.conversation import reasoning_effort_value
 from service.contract.parameters import sampling_message, stopping_message
 from service.contract.response_item import Event as Message
 from service.contract.response_item import OpenCall, OpenItem, OpenMessage, OpenReasoning
@@ -37,7 +38,6 @@ class ResponseRenderer:
         self.response = response_item_pb2.Response(
             status=response_item_pb2.RESPONSE_STATUS_IN_PROGRESS, metadata=request.metadata
         )
-        self._max_tool_calls = request.max_tool_calls if request.HasField("max_tool_calls") else None
         self._open: OpenItem | None = None
         self._early_logprobs: list[logprobs_pb2.TokenLogprob] = []  # of a message that has no text yet
 
@@ -51,11 +51,11 @@ class ResponseRenderer:
                 yield from self._add_text(text, logprob_messages(logprobs))
             case Reasoning(_, text):
                 yield from self._add_reasoning(text)
-            case ToolCall(_, call_index, call_id, name) if self._allows(call_index):
+            case ToolCall(_, _, call_id, name):
                 yield from self._close(_COMPLETED)
                 self._open = call = OpenCall(self.response.id, len(self.response.output))
                 yield from call.begin(call_id, name)
-            case ToolArguments(_, call_index, text) if self._allows(call_index) and isinstance(self._open, OpenCall):
+            case ToolArguments(_, _, text) if isinstance(self._open, OpenCall):
                 yield self._open.add(text)
             case ChoiceFinished(_, reason):
                 yield from self._finish(reason)
@@ -71,6 +71,8 @@ class ResponseRenderer:
             if response.status == response_item_pb2.RESPONSE_STATUS_IN_PROGRESS:  # the stream ends with an error
                 yield Message(usage=response.usage)
         elif response.status == _COMPLETED:
+            if event.ended_ns:
+                response.completed.CopyFrom(timestamp(event.ended_ns))
             yield Message(completed=response_event_pb2.ResponseCompleted(response=response))
         else:
             yield Message(incomplete=response_event_pb2.ResponseIncomplete(response=response))
@@ -82,6 +84,7 @@ class ResponseRenderer:
         response.created.CopyFrom(timestamp(started.created_ns))
         response.sampling.CopyFrom(sampling_message(started.sampling))
         response.stopping.CopyFrom(stopping_message(started.stopping))
+        response.reasoning_effort = reasoning_effort_value(started.reasoning_effort)
         yield Message(created=response_event_pb2.ResponseCreated(response=response))
         yield Message(in_progress=response_event_pb2.ResponseInProgress(response=response))
 
@@ -103,9 +106,6 @@ class ResponseRenderer:
             self._open = reasoning = OpenReasoning(self.response.id, len(self.response.output))
             yield from reasoning.begin()
         yield self._open.add(text)
-
-    def _allows(self, call_index: int) -> bool:
-        return self._max_tool_calls is None or call_index < self._max_tool_calls
 
     def _finish(self, reason: FinishReason) -> Iterator[Message]:
         status = _INCOMPLETE if reason is FinishReason.LENGTH else _COMPLETED

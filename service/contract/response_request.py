@@ -20,6 +20,7 @@ from service.contract.conversation import (
     to_output_format,
     to_parts,
     to_reasoning_effort,
+    to_schema,
     to_tool_choice,
 )
 from service.contract.parameters import to_logprobs, to_sampling
@@ -58,7 +59,9 @@ def to_conversation(request: response_pb2.CreateResponseRequest) -> Conversation
         tool_choice=to_tool_choice(request.tool_choice),
         parallel_tool_calls=not request.HasField("parallel_tool_calls") or request.parallel_tool_calls,
         reasoning_effort=to_reasoning_effort(request.reasoning_effort),
+        default_effort=to_reasoning_effort(request.default_reasoning_effort),
         field="input",
+        schema=to_schema(request.output_constraint),
     )
 
 

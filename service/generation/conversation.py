@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from service.generation.output_format import JsonSchema
+
 
 class Role(enum.Enum):
     """Whose message it is, by the name that chat templates use."""
@@ -113,8 +115,10 @@ class ReasoningEffort(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Messages to answer. `reasoning_effort` None leaves it to the model's chat template.
+    """Messages to answer.
 
+    `reasoning_effort` None leaves it to the model's settings, then to `default_effort`, and if that is None too to its
+    chat template. `schema` is what the answer must match, if the model may be told of it.
     `reasoning_budget` is the tokens of reasoning at most; None leaves it to the effort. `continues` lets the answer go
     on where the last message's text ends, in place of a turn of its own; without `opens_turn` the prompt lacks what
     begins an answer. `template_variables` is a JSON object as text, empty for none. `template_field` is what in the
@@ -127,6 +131,7 @@ class Conversation:
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
     reasoning_effort: ReasoningEffort | None = None
+    default_effort: ReasoningEffort | None = None
     reasoning_budget: int | None = None
     continues: bool = False
     opens_turn: bool = True
@@ -134,6 +139,7 @@ class Conversation:
     field: str = "messages"
     template_field: str = "model"
     cuts_text: bool = False
+    schema: JsonSchema | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from service.generation.conversation import ReasoningEffort
 from service.generation.output import FinishReason, Timings
 from service.generation.parameters import SamplingParams, StopParams
 
@@ -20,6 +21,7 @@ class Started:
     """The request was admitted. `sampling` and `stopping` have every default filled in; `n` is choices a prompt.
 
     `prompt_texts` has the text of each prompt, where the request wants them; `prompt_token_ids` the tokens of each.
+    `reasoning_effort` is the one in force; None for a model that can't reason, or whose template decides.
     """
 
     id: str
@@ -33,6 +35,7 @@ class Started:
     num_prompts: int = 1
     prompt_texts: Sequence[str] = ()
     prompt_token_ids: Sequence[Sequence[int]] = ()
+    reasoning_effort: ReasoningEffort | None = None
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -116,7 +119,9 @@ class Usage(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """Every choice has ended, and nothing follows."""
+    """Every choice has ended, and nothing follows. `ended_ns` is when, since the epoch; 0 if that is not known."""
+
+    ended_ns: int = 0
 
 
 Event: TypeAlias = (

@@ -19,11 +19,16 @@ class JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema:
-    """JSON that matches a schema, given as JSON text. `strict` demands that every keyword can be enforced."""
+    """JSON that matches a schema, given as JSON text. `strict` demands that every keyword can be enforced.
+
+    `name` and `description` tell the model what it is for.
+    """
 
     schema: str
     strict: bool
     field: str
+    name: str = ""
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)

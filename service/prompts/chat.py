@@ -8,16 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import ReasoningMarkers
 from service.generation.conversation import Conversation, Message
 from service.generation.errors import TemplateRefused, UnsupportedFeature
 from service.prompts.control_tokens import ControlTokens
+from service.prompts.schema_text import add_schema
 from service.prompts.template import ChatTemplate
 from service.prompts.template_input import template_messages, template_tools, template_variables
 from service.prompts.truncation import PromptRoom, fit_last_text, fit_messages
 
+_PROBE = "system-message"
 _LEFT_OUT = 4  # a prompt has at least this part of its messages' characters
 
 
@@ -47,6 +50,15 @@ class ChatPrompts:
         self._default_system_prompt = default_system_prompt
         # Templates that look whether arguments are a string take them as they were written.
         self._parse_arguments = re.search(r"arguments\s+is\s+string", template.source) is None
+
+    @cached_property
+    def _takes_system(self) -> bool:
+        """Whether the template shows a system message."""
+        turns = [{"role": "system", "content": _PROBE}, {"role": "user", "content": ""}]
+        try:
+            return _PROBE in self._template.render(turns, None, {})
+        except TemplateRefused:
+            return False
 
     @property
     def takes_tools(self) -> bool:
@@ -96,6 +108,8 @@ class ChatPrompts:
             markers=self._markers,
             parse_arguments=self._parse_arguments,
         )
+        if conversation.schema is not None:
+            add_schema(plain, conversation.schema, takes_system=self._takes_system)
         tools = template_tools(conversation.tools) if with_tools else None
         own = template_variables(conversation.template_variables)
         marks = self.control_tokens.draw_marks([plain, tools, own], conversation.field)

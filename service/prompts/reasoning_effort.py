@@ -7,14 +7,18 @@ answer begins.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from service.generation.constraint import ReasoningLimit, ReasoningMarkers, ReasoningStart
-from service.generation.conversation import ReasoningEffort
+from service.generation.conversation import Conversation, ReasoningEffort
 from service.prompts.template import ChatTemplate
 
 _SWITCHES = ("enable_thinking", "thinking")  # the names that chat templates have
+_LEVEL = "reasoning_effort"
 _LEVELS = frozenset({ReasoningEffort.LOW, ReasoningEffort.MEDIUM, ReasoningEffort.HIGH})
+
+# The effort of requests that name none: this one, the template's, or, with None, what the caller's platform promises.
+DefaultEffort: TypeAlias = ReasoningEffort | Literal["template"] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,20 @@ class EffortRules:
     template: ChatTemplate
     markers: ReasoningMarkers | None
     budgets: ReasoningBudgets
+    default: DefaultEffort = None
+
+    @property
+    def can_reason(self) -> bool:
+        """Whether the model reasons at all."""
+        return self.markers is not None or self.has_switch or _LEVEL in self.template.variables
+
+    def resolve(self, conversation: Conversation) -> ReasoningEffort | None:
+        """The effort in force; None leaves it to the template."""
+        if conversation.reasoning_effort is not None or conversation.continues or not self.can_reason:
+            return conversation.reasoning_effort
+        if self.default is not None:
+            return None if self.default == "template" else self.default
+        return conversation.default_effort
 
     @property
     def has_switch(self) -> bool:
@@ -45,7 +63,7 @@ class EffortRules:
             return {}
         variables: dict[str, Any] = dict.fromkeys(_SWITCHES, effort in _LEVELS)
         if effort in _LEVELS:
-            variables["reasoning_effort"] = effort.value
+            variables[_LEVEL] = effort.value
         return {name: value for name, value in variables.items() if name in self.template.variables}
 
     def start(self, prompt: str) -> ReasoningStart:

@@ -20,7 +20,10 @@ from tests.gateway.golden_service import GoldenService, golden_service
 
 OWN_HEADERS: Final = {"date", "content-length", "x-ms-error-code"}
 
-NO_EFFECT: Final = re.compile(r"^(use_raw_prompt: false|serving \{\n\})\n", re.MULTILINE)
+DEFAULTS: Final = re.compile(
+    r"^(use_raw_prompt: false|serving \{\n\}|default_reasoning_effort: REASONING_EFFORT_MEDIUM)\n", re.MULTILINE
+)
+CHOICE_INDEX: Final = re.compile(rb'"choice_index":\d+,')  # which only invocations tell
 
 service = pytest.fixture(golden_service)
 
@@ -56,15 +59,15 @@ def is_generation(note: str) -> bool:
 def request_in(note: str) -> str:
     """The RPC, whole or streaming, and the message without what a dialect sets to its default."""
     head, _, message = note.partition("\n\n")
-    return head.splitlines()[0].replace("/Stream", "/") + NO_EFFECT.sub("", message)
+    return head.splitlines()[0].replace("/Stream", "/") + DEFAULTS.sub("", message)
 
 
 def body_of(answer: httpx.Response) -> object:
     """An error's message; a stream without comments, and without the event of an error; a whole answer."""
     if answer.headers["content-type"].startswith("text/event-stream"):
-        events = answer.content.replace(COMMENT, b"").removesuffix(b"\n\n").split(b"\n\n")
+        events = CHOICE_INDEX.sub(b"", answer.content.replace(COMMENT, b"")).removesuffix(b"\n\n").split(b"\n\n")
         return [event for event in events if not is_error(event)]
-    body: dict[str, Any] = answer.json()
+    body: dict[str, Any] = json.loads(CHOICE_INDEX.sub(b"", answer.content))
     if answer.status_code >= 400:
         error = body.get("error")
         return body["message"] if "message" in body else error["message"] if isinstance(error, dict) else error

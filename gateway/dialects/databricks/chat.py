@@ -1,7 +1,7 @@
 """Databricks: its chat request and answer.
 
 The object of a whole answer is documented as `chat.completions`; on the base path for OpenAI's clients it stays
-`chat.completion`.
+`chat.completion`. `reasoning_effort` is documented as `medium` by default; answers tell which is in force.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from sluice.v1 import chat_pb2
 
+from gateway.dialects.databricks.effort import DEFAULT_EFFORT
 from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStream
 from gateway.dialects.databricks.target import check_extra_params, endpoint_name, wants_stream
 from gateway.dialects.databricks.tool import check_tools
@@ -40,12 +41,20 @@ class DatabricksChatBody(ChatBody, kw_only=True):
             [(f"tools.{i}.function.parameters", tool.function.parameters) for i, tool in enumerate(self.tools or ())]
         )
 
+    def to_request(self, model: str) -> chat_pb2.ChatRequest:
+        """The contract's request. Raises Failure for a value that no message can hold."""
+        request = super().to_request(model)
+        request.default_reasoning_effort = DEFAULT_EFFORT
+        return request
+
 
 _DECODER: Final = msgspec.json.Decoder(DatabricksChatBody)
 
 
 class DatabricksChatEncoder(DatabricksStream, ChatEncoder):
     """Answers on the base path."""
+
+    tells_effort = True
 
 
 class InvocationChatEncoder(DatabricksChatEncoder):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from gateway.dialects.databricks.chat import DatabricksChatTranslator
 from gateway.dialects.databricks.completion import DatabricksCompletionTranslator
-from gateway.dialects.databricks.embedding import DatabricksEmbeddingTranslator
+from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
 from gateway.dialects.databricks.error import DatabricksErrors
+from gateway.dialects.databricks.response import InvocationResponseTranslator
+from gateway.dialects.openai_family.response_body import ResponseBody
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import decode, is_given
+from gateway.dialects.seam.refusal import Refusal
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
 
 _BY_FIELD: Final[dict[str, type[Translator]]] = {
@@ -20,38 +25,50 @@ _BY_FIELD: Final[dict[str, type[Translator]]] = {
     "prompt": DatabricksCompletionTranslator,
     "input": DatabricksEmbeddingTranslator,
 }
-
-
-class _Shape(msgspec.Struct):
-    """The field that each task has and the others have not."""
-
-    messages: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    prompt: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    input: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-
-
-_DECODER: Final = msgspec.json.Decoder(_Shape)
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_OF_RESPONSES: Final = frozenset(ResponseBody.__struct_fields__) - frozenset(DatabricksEmbeddingBody.__struct_fields__)
+_ITEMS: Final = re.compile(rb"\[\s*\{")
 
 
 class InvocationTranslator(DatabricksErrors):
     """Translates one request for whichever task its body fits."""
 
+    def __init__(self) -> None:
+        self._has_plain_input = False
+
     def parse(self, arrival: Arrival) -> ParsedRequest[ServiceRequest]:
         """Read a request. Raises Failure."""
-        shape = _look(arrival.body)
-        given = [field for field in _BY_FIELD if is_given(getattr(shape, field))]
+        fields = _look(arrival.body)
+        given = [field for field in _BY_FIELD if field in fields]
         if len(given) != 1:
             found = f"; it has {' and '.join(given)}" if given else ""
             text = (
-                f"the body must have exactly one of messages (chat), prompt (completions) and input (embeddings){found}"
+                "the body must have exactly one of messages (chat), prompt (completions) and input (embeddings, "
+                f"responses){found}"
             )
             raise Failure(400, Reason.INVALID_FIELD if given else Reason.MISSING_FIELD, text)
+        if given == ["input"] and _asks_for_response(fields):
+            return InvocationResponseTranslator().parse(arrival)
+        self._has_plain_input = given == ["input"]
         return _BY_FIELD[given[0]]().parse(arrival)
 
+    def refuse(self, failure: Failure) -> Refusal:
+        """Answer with an error instead of a result."""
+        if self._has_plain_input and failure.reason is Reason.UNSUPPORTED_TASK:
+            hint = "; for a response, use /serving-endpoints/responses"
+            failure = failure.reworded({each.field: each.text + hint for each in failure.violations})
+        return super().refuse(failure)
 
-def _look(body: bytes) -> _Shape:
-    """Which fields a body has. The strict reading is the task's own; here it only words what can't be read at all."""
+
+def _asks_for_response(fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether a body with `input` is one for a response: it has items, or a field that texts to embed have not."""
+    return not _OF_RESPONSES.isdisjoint(fields) or _ITEMS.match(bytes(fields["input"])) is not None
+
+
+def _look(body: bytes) -> Mapping[str, msgspec.Raw]:
+    """The fields that a body gives. The strict reading is the task's own; here it only words what can't be read."""
     try:
-        return _DECODER.decode(body)
+        fields = _FIELDS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return decode(body, _DECODER)
+        fields = decode(body, _FIELDS)
+    return {name: raw for name, raw in fields.items() if is_given(raw)}

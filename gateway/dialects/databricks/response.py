@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from gateway.dialects.databricks.effort import DEFAULT_EFFORT
 from gateway.dialects.databricks.error import DatabricksErrors
+from gateway.dialects.databricks.target import endpoint_name
 from gateway.dialects.databricks.tool import check_tools
 from gateway.dialects.openai_family.response_body import ResponseBody
 from gateway.dialects.openai_family.response_encoder import ResponseEncoder
 from gateway.dialects.openai_family.response_reader import ResponseReader
+from gateway.dialects.seam.arrival import Arrival
 
 
 class DatabricksResponseEncoder(ResponseEncoder):
@@ -19,6 +26,7 @@ class DatabricksResponseTranslator(DatabricksErrors, ResponseReader):
     """Translates one request for a response."""
 
     encoder = DatabricksResponseEncoder
+    default_effort = DEFAULT_EFFORT
 
     def check(self, body: ResponseBody) -> None:
         """Raise Failure for more tools, or more parameters of one, than are documented."""
@@ -30,3 +38,19 @@ class DatabricksResponseTranslator(DatabricksErrors, ResponseReader):
                 for i, tool in enumerate(body.tools or ())
             ]
         )
+
+
+class InvocationResponseBody(ResponseBody, kw_only=True):
+    """The body of an endpoint's invocation: the path has its name."""
+
+    model: Annotated[str, msgspec.Meta(min_length=0)] | None = None  # type: ignore[assignment]  # the path's counts
+
+
+class InvocationResponseTranslator(DatabricksResponseTranslator):
+    """Translates one request for a response of the endpoint that the path names. It streams only if asked to."""
+
+    decoder: ClassVar = msgspec.json.Decoder(InvocationResponseBody)
+
+    def model(self, arrival: Arrival, body: ResponseBody) -> str:
+        """The endpoint's name. Raises Failure for another in the body."""
+        return endpoint_name(arrival, body.model)

@@ -76,14 +76,16 @@ class ChatAnswer(msgspec.Struct):
     choices: list[ChatChoiceAnswer]
     usage: UsageAnswer
     system_fingerprint: str | None = None
+    reasoning_effort: Literal["none", "low", "medium", "high"] | None = None
 
 
 class CompletionChoiceAnswer(msgspec.Struct):
-    """One of the continuations."""
+    """One of the continuations. `choice_index` is there where `index` is the prompt's: its place among all choices."""
 
     index: Unsigned
     text: str
     finish_reason: FinishReason
+    choice_index: Unsigned | None = None
     logprobs: dict[str, Any] | None = None
 
 

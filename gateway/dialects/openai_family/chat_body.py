@@ -27,6 +27,12 @@ EFFORTS: Final = {
     "xhigh": chat_pb2.REASONING_EFFORT_HIGH,
     "max": chat_pb2.REASONING_EFFORT_HIGH,
 }
+EFFORT_NAMES: Final = {
+    chat_pb2.REASONING_EFFORT_NONE: "none",
+    chat_pb2.REASONING_EFFORT_LOW: "low",
+    chat_pb2.REASONING_EFFORT_MEDIUM: "medium",
+    chat_pb2.REASONING_EFFORT_HIGH: "high",
+}
 _CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for their beginnings
     **CALLER_NAMES,
     "logprobs.top_logprobs": "top_logprobs",

@@ -15,11 +15,13 @@ from sluice.v1.chat_pb2 import (
     ChatResponse,
     ChatStarted,
     ContentDelta,
+    ReasoningEffort,
     StreamChatResponse,
     ToolCallDelta,
 )
 from sluice.v1.content_pb2 import Message
 
+from gateway.dialects.openai_family.chat_body import EFFORT_NAMES
 from gateway.dialects.openai_family.chat_usage import FINISH_REASONS, to_logprobs, to_usage
 from gateway.dialects.openai_family.prompt_scores import to_prompt_logprobs
 from gateway.dialects.openai_family.stream_options import StreamedUsage
@@ -40,6 +42,7 @@ class ChatEncoder:
 
     ping = COMMENT
     whole_object = "chat.completion"
+    tells_effort = False  # whether an answer has the reasoning effort in force
 
     def __init__(
         self,
@@ -84,6 +87,7 @@ class ChatEncoder:
             "created": response.created.seconds,
             "model": response.model,
             "system_fingerprint": response.system_fingerprint,
+            **self._effort(response.reasoning_effort),
             "choices": [orjson.Fragment(orjson.dumps(self._choice(choice))) for choice in response.choices],
             "usage": to_usage(response.usage),
         }
@@ -112,6 +116,10 @@ class ChatEncoder:
             return _DONE
         return b""
 
+    def _effort(self, effort: ReasoningEffort) -> dict[str, str]:
+        """The reasoning effort in force, where the dialect tells it and there is one."""
+        return {"reasoning_effort": EFFORT_NAMES[effort]} if self.tells_effort and effort in EFFORT_NAMES else {}
+
     def _start(self, started: ChatStarted) -> None:
         head = orjson.dumps(
             {
@@ -120,6 +128,7 @@ class ChatEncoder:
                 "created": started.created.seconds,
                 "model": started.model,
                 "system_fingerprint": started.system_fingerprint,
+                **self._effort(started.reasoning_effort),
             }
         )
         self._head = b"data: " + head[:-1] + b',"choices":['

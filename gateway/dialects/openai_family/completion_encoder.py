@@ -34,7 +34,8 @@ class CompletionEncoder:
     """Encodes one answer.
 
     `usage` is which chunks have one, `has_logprobs` whether logprobs are asked for, `beside` what else is. With
-    `index_by_prompt`, `index` of a choice is its prompt's place in the request, else the choice's own among all.
+    `index_by_prompt`, `index` of a choice is its prompt's place in the request, and `choice_index` the choice's own
+    among all; else `index` is the latter.
     """
 
     ping = COMMENT
@@ -114,8 +115,10 @@ class CompletionEncoder:
         return self._choice(delta.choice_index, orjson.dumps(delta.text), logprobs, b"null")
 
     def _choice(self, index: int, text: bytes, logprobs: bytes, finish_reason: bytes) -> bytes:
-        place = index // self._num_choices if self._index_by_prompt else index
-        choice = b'{"index":%d,"text":%b,"logprobs":%b,"finish_reason":%b' % (place, text, logprobs, finish_reason)
+        place = b"%d" % index
+        if self._index_by_prompt:
+            place = b'%d,"choice_index":%d' % (index // self._num_choices, index)
+        choice = b'{"index":%b,"text":%b,"logprobs":%b,"finish_reason":%b' % (place, text, logprobs, finish_reason)
         if self._beside.token_ids:
             told = self._tokens.take_ids(index)
             if (prompt := self._prompt_token_ids.pop(index, None)) is not None:
@@ -124,8 +127,9 @@ class CompletionEncoder:
         return self._head + choice + b"}]" + self._tokens.tail(index)
 
     def _whole_choice(self, choice: CompletionChoice) -> dict[str, Any]:
+        by_prompt = {"index": choice.prompt_index, "choice_index": choice.index}
         told: dict[str, Any] = {
-            "index": choice.prompt_index if self._index_by_prompt else choice.index,
+            **(by_prompt if self._index_by_prompt else {"index": choice.index}),
             "text": choice.text,
             "logprobs": self._whole_logprobs(choice),
             "finish_reason": FINISH_REASONS[choice.finish_reason],

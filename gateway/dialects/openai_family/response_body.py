@@ -7,7 +7,7 @@ the caller, is in the table of docs/api/responses.md; a test tries every row of 
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from sluice.v1 import response_pb2, serving_pb2
@@ -80,7 +80,7 @@ class ResponseBody(DrawingBody, kw_only=True):
     input: Input
     instructions: str | None = None
     max_output_tokens: int | None = None
-    max_tool_calls: int | None = None
+    max_tool_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None  # of built-in tools, of which there are none
     text: TextConfig | None = None
     reasoning: ReasoningConfig | None = None
     tools: list[ResponseTool] | None = None
@@ -131,15 +131,15 @@ class ResponseBody(DrawingBody, kw_only=True):
             raise Failure.of_field("background", text, Reason.UNSUPPORTED_FIELD)
         streamed_usage(self.stream_options, stream=self.stream)
 
-    def to_request(self) -> response_pb2.CreateResponseRequest:
-        """The contract's request. Raises Failure for what can't be served or held."""
+    def to_request(self, model: str) -> response_pb2.CreateResponseRequest:
+        """The contract's request to `model`. Raises Failure for what can't be served or held."""
         self.check()
         if not isinstance(self.input, str):
             check_length(response_pb2.CreateResponseRequest, "input", self.input, "input")
         check_length(response_pb2.CreateResponseRequest, "tools", self.tools or (), "tools")
         check_length(response_pb2.CreateResponseRequest, "metadata", self.metadata or (), "metadata")
         request = response_pb2.CreateResponseRequest(
-            model=self.model,
+            model=model,
             input=to_items(self.input),
             instructions=self.instructions,
             tools=[to_tool(tool, f"tools.{i}") for i, tool in enumerate(self.tools or ())],
@@ -148,7 +148,6 @@ class ResponseBody(DrawingBody, kw_only=True):
         )
         self.put_drawing(request)
         put(request, "max_output_tokens", self.max_output_tokens, "max_output_tokens")
-        put(request, "max_tool_calls", self.max_tool_calls, "max_tool_calls")
         if self.top_logprobs or _LOGPROBS in (self.include or ()):
             request.logprobs.SetInParent()
             put(request.logprobs, "top_logprobs", self.top_logprobs, "top_logprobs")
@@ -187,7 +186,6 @@ class ResponseBody(DrawingBody, kw_only=True):
             "max_output_tokens": self.max_output_tokens,
             "max_tool_calls": self.max_tool_calls,
             "parallel_tool_calls": self.parallel_tool_calls is not False,
-            "previous_response_id": None,
             "prompt_cache_key": self.prompt_cache_key,
             "prompt_cache_retention": self.prompt_cache_retention,
             "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary or reasoning.generate_summary},

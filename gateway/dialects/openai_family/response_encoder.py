@@ -71,7 +71,12 @@ class ResponseEncoder:
 
     def error(self, failure: Failure) -> bytes:
         """The last event of a stream that failed."""
-        error = {"code": _error_code(failure), "message": failure.message}
+        error = {
+            "code": _error_code(failure),
+            "message": failure.message,
+            "param": failure.field,
+            "type": _error_type(failure),
+        }
         failed = self._so_far | {"status": "failed", "error": error}
         return _event("response.failed", self._num_events, {"response": failed})
 
@@ -123,3 +128,9 @@ def _error_code(failure: Failure) -> str:
     if failure.status == 429:
         return "rate_limit_exceeded"
     return "invalid_prompt" if failure.reason in _INVALID else "server_error"
+
+
+def _error_type(failure: Failure) -> str:
+    if failure.status == 429:
+        return "rate_limit_error"
+    return "invalid_request_error" if failure.status < 500 else "server_error"

@@ -8,6 +8,7 @@ from typing import Any, Final
 from sluice.v1 import chat_pb2, response_item_pb2
 from sluice.v1.usage_pb2 import Usage
 
+from gateway.dialects.openai_family.chat_body import EFFORT_NAMES
 from gateway.dialects.openai_family.response_body import ResponseBody
 from gateway.dialects.openai_family.token_list import to_token_list
 
@@ -22,27 +23,38 @@ _INCOMPLETE_REASONS: Final = {
 }
 
 
+_NUMBERS: Final = ("temperature", "top_p", "frequency_penalty", "presence_penalty")
+_ABSENT: Final = {  # what clients know of a response, and there is none of here
+    "conversation": None,
+    "moderation": None,
+    "previous_response_id": None,
+    "prompt": None,
+    "service_tier": "default",  # the only one that there is
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseObject:
     """Writes the responses of one request, with what they tell of it: `echo`, and the numbers that were given."""
 
-    temperature: float | None
-    top_p: float | None
+    given: dict[str, float | None]
     echo: dict[str, Any]
 
     @classmethod
     def of(cls, body: ResponseBody) -> ResponseObject:
         """The writer for a request."""
-        return cls(body.temperature, body.top_p, body.echo())
+        return cls({name: getattr(body, name) for name in _NUMBERS}, body.echo())
 
     def write(self, response: response_item_pb2.Response) -> dict[str, Any]:
         """The object. Parameters are those in force; a number that was given is told as it was given."""
         sampling = response.sampling
+        effort = EFFORT_NAMES.get(response.reasoning_effort, self.echo["reasoning"]["effort"])
         reason = _INCOMPLETE_REASONS.get(response.incomplete_reason)
         return {
             "id": f"resp_{response.id}",
             "object": "response",
             "created_at": response.created.seconds,
+            "completed_at": response.completed.seconds if response.HasField("completed") else None,
             "status": _STATUSES[response.status],
             "error": None,
             "incomplete_details": None if reason is None else {"reason": reason},
@@ -51,9 +63,10 @@ class ResponseObject:
             "output": [to_item(item) for item in response.output],
             "usage": to_usage(response.usage) if response.HasField("usage") else None,
             "metadata": dict(response.metadata),
-            "temperature": sampling.temperature if self.temperature is None else self.temperature,
-            "top_p": sampling.top_p if self.top_p is None else self.top_p,
+            **{name: getattr(sampling, name) if given is None else given for name, given in self.given.items()},
             **self.echo,
+            "reasoning": self.echo["reasoning"] | {"effort": effort},
+            **_ABSENT,
         }
 
 

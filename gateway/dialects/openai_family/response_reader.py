@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import msgspec
-from sluice.v1 import response_pb2
+from sluice.v1 import chat_pb2, response_pb2
 
 from gateway.dialects.openai_family.response_body import ResponseBody
 from gateway.dialects.openai_family.response_encoder import ResponseEncoder
@@ -14,20 +14,22 @@ from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
 
-_DECODER: Final = msgspec.json.Decoder(ResponseBody)
-
 
 class ResponseReader:
     """Reads one request for a response. To be joined with a half that tells errors."""
 
     encoder: ClassVar[type[ResponseEncoder]] = ResponseEncoder
+    default_effort: ClassVar[chat_pb2.ReasoningEffort] = chat_pb2.REASONING_EFFORT_UNSPECIFIED
+    decoder: ClassVar[msgspec.json.Decoder[ResponseBody]] = msgspec.json.Decoder(ResponseBody)
 
     def parse(self, arrival: Arrival) -> ParsedRequest[response_pb2.CreateResponseRequest]:
         """Read a request. Raises Failure."""
-        body = decode(arrival.body, _DECODER)
+        body = decode(arrival.body, self.decoder)
         self.check(body)
+        request = body.to_request(self.model(arrival, body))
+        request.default_reasoning_effort = self.default_effort
         return ParsedRequest(
-            request=body.to_request(),
+            request=request,
             stream=bool(body.stream),
             encoder=self.encoder(ResponseObject.of(body)),
             caller_name=body.caller_name,
@@ -36,3 +38,7 @@ class ResponseReader:
 
     def check(self, body: ResponseBody) -> None:
         """Raise Failure for what only this dialect refuses."""
+
+    def model(self, arrival: Arrival, body: ResponseBody) -> str:  # noqa: ARG002  other ways in name it elsewhere
+        """The name to ask for. Raises Failure."""
+        return body.model

@@ -46,7 +46,7 @@ FINISH_REASON_TOOL_CALLS: FinishReason
 FINISH_REASON_CONTENT_FILTER: FinishReason
 
 class ChatRequest(_message.Message):
-    __slots__ = ("model", "messages", "sampling", "stopping", "n", "logprobs", "output_constraint", "tools", "tool_choice", "parallel_tool_calls", "reasoning_effort", "serving", "resume", "reasoning_budget", "continue_final_message", "add_generation_prompt", "chat_template_kwargs", "skip_special_tokens", "prompt_logprobs", "tokens")
+    __slots__ = ("model", "messages", "sampling", "stopping", "n", "logprobs", "output_constraint", "tools", "tool_choice", "parallel_tool_calls", "reasoning_effort", "serving", "resume", "reasoning_budget", "continue_final_message", "add_generation_prompt", "chat_template_kwargs", "skip_special_tokens", "prompt_logprobs", "tokens", "default_reasoning_effort")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +67,7 @@ class ChatRequest(_message.Message):
     SKIP_SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_REASONING_EFFORT_FIELD_NUMBER: _ClassVar[int]
     model: str
     messages: _containers.RepeatedCompositeFieldContainer[_content_pb2.Message]
     sampling: _sampling_pb2.SamplingParams
@@ -87,10 +88,11 @@ class ChatRequest(_message.Message):
     skip_special_tokens: bool
     prompt_logprobs: _logprobs_pb2.LogprobsOptions
     tokens: _new_tokens_pb2.TokensOptions
-    def __init__(self, model: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_content_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., n: _Optional[int] = ..., logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., output_constraint: _Optional[_Union[_sampling_pb2.OutputConstraint, _Mapping]] = ..., tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_tool_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., reasoning_effort: _Optional[_Union[ReasoningEffort, str]] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ..., reasoning_budget: _Optional[int] = ..., continue_final_message: _Optional[bool] = ..., add_generation_prompt: _Optional[bool] = ..., chat_template_kwargs: _Optional[str] = ..., skip_special_tokens: _Optional[bool] = ..., prompt_logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., tokens: _Optional[_Union[_new_tokens_pb2.TokensOptions, _Mapping]] = ...) -> None: ...
+    default_reasoning_effort: ReasoningEffort
+    def __init__(self, model: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_content_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., n: _Optional[int] = ..., logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., output_constraint: _Optional[_Union[_sampling_pb2.OutputConstraint, _Mapping]] = ..., tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_tool_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., reasoning_effort: _Optional[_Union[ReasoningEffort, str]] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ..., reasoning_budget: _Optional[int] = ..., continue_final_message: _Optional[bool] = ..., add_generation_prompt: _Optional[bool] = ..., chat_template_kwargs: _Optional[str] = ..., skip_special_tokens: _Optional[bool] = ..., prompt_logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., tokens: _Optional[_Union[_new_tokens_pb2.TokensOptions, _Mapping]] = ..., default_reasoning_effort: _Optional[_Union[ReasoningEffort, str]] = ...) -> None: ...
 
 class ChatResponse(_message.Message):
-    __slots__ = ("id", "created", "model", "system_fingerprint", "choices", "usage", "prompt_logprobs", "prompt_token_ids")
+    __slots__ = ("id", "created", "model", "system_fingerprint", "choices", "usage", "prompt_logprobs", "prompt_token_ids", "reasoning_effort")
     ID_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -99,6 +101,7 @@ class ChatResponse(_message.Message):
     USAGE_FIELD_NUMBER: _ClassVar[int]
     PROMPT_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    REASONING_EFFORT_FIELD_NUMBER: _ClassVar[int]
     id: str
     created: _timestamp_pb2.Timestamp
     model: str
@@ -107,7 +110,8 @@ class ChatResponse(_message.Message):
     usage: _usage_pb2.Usage
     prompt_logprobs: _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprob]
     prompt_token_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., choices: _Optional[_Iterable[_Union[ChatChoice, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., prompt_logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprob, _Mapping]]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    reasoning_effort: ReasoningEffort
+    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., choices: _Optional[_Iterable[_Union[ChatChoice, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., prompt_logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprob, _Mapping]]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., reasoning_effort: _Optional[_Union[ReasoningEffort, str]] = ...) -> None: ...
 
 class ChatChoice(_message.Message):
     __slots__ = ("index", "message", "finish_reason", "stop_sequence", "logprobs", "token_ids")
@@ -154,7 +158,7 @@ class StreamChatResponse(_message.Message):
     def __init__(self, sequence_number: _Optional[int] = ..., started: _Optional[_Union[ChatStarted, _Mapping]] = ..., content_delta: _Optional[_Union[ContentDelta, _Mapping]] = ..., reasoning_delta: _Optional[_Union[ReasoningDelta, _Mapping]] = ..., tool_call_delta: _Optional[_Union[ToolCallDelta, _Mapping]] = ..., choice_finished: _Optional[_Union[ChoiceFinished, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., completed: _Optional[_Union[ChatCompleted, _Mapping]] = ..., prompt_logprobs: _Optional[_Union[PromptLogprobs, _Mapping]] = ..., stream: _Optional[bytes] = ..., position: _Optional[bytes] = ..., tokens: _Optional[_Union[_new_tokens_pb2.NewTokens, _Mapping]] = ...) -> None: ...
 
 class ChatStarted(_message.Message):
-    __slots__ = ("id", "created", "model", "system_fingerprint", "sampling", "stopping", "prompt_tokens", "prompt_token_ids")
+    __slots__ = ("id", "created", "model", "system_fingerprint", "sampling", "stopping", "prompt_tokens", "prompt_token_ids", "reasoning_effort")
     ID_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -163,6 +167,7 @@ class ChatStarted(_message.Message):
     STOPPING_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    REASONING_EFFORT_FIELD_NUMBER: _ClassVar[int]
     id: str
     created: _timestamp_pb2.Timestamp
     model: str
@@ -171,7 +176,8 @@ class ChatStarted(_message.Message):
     stopping: _sampling_pb2.StopParams
     prompt_tokens: int
     prompt_token_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., prompt_tokens: _Optional[int] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    reasoning_effort: ReasoningEffort
+    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., prompt_tokens: _Optional[int] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., reasoning_effort: _Optional[_Union[ReasoningEffort, str]] = ...) -> None: ...
 
 class PromptLogprobs(_message.Message):
     __slots__ = ("logprobs",)

@@ -72,7 +72,7 @@ class ReasoningItem(_message.Message):
     def __init__(self, text: _Optional[str] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "created", "model", "system_fingerprint", "status", "incomplete_reason", "output", "usage", "sampling", "stopping", "metadata")
+    __slots__ = ("id", "created", "model", "system_fingerprint", "status", "incomplete_reason", "output", "usage", "sampling", "stopping", "metadata", "completed", "reasoning_effort")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +91,8 @@ class Response(_message.Message):
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     STOPPING_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
+    COMPLETED_FIELD_NUMBER: _ClassVar[int]
+    REASONING_EFFORT_FIELD_NUMBER: _ClassVar[int]
     id: str
     created: _timestamp_pb2.Timestamp
     model: str
@@ -102,7 +104,9 @@ class Response(_message.Message):
     sampling: _sampling_pb2.SamplingParams
     stopping: _sampling_pb2.StopParams
     metadata: _containers.ScalarMap[str, str]
-    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., status: _Optional[_Union[ResponseStatus, str]] = ..., incomplete_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., output: _Optional[_Iterable[_Union[OutputItem, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    completed: _timestamp_pb2.Timestamp
+    reasoning_effort: _chat_pb2.ReasoningEffort
+    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., status: _Optional[_Union[ResponseStatus, str]] = ..., incomplete_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., output: _Optional[_Iterable[_Union[OutputItem, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., completed: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ...) -> None: ...
 
 class OutputItem(_message.Message):
     __slots__ = ("id", "status", "message", "function_call", "reasoning")

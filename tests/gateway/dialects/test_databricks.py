@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from sluice.v1 import chat_pb2, completion_pb2, embedding_pb2, prompt_pb2, serving_pb2
+from sluice.v1 import chat_pb2, completion_pb2, embedding_pb2, prompt_pb2, response_pb2, serving_pb2
 
 from gateway.dialects.databricks.chat import DatabricksChatTranslator
 from gateway.dialects.databricks.completion import DatabricksCompletionTranslator
@@ -52,6 +52,10 @@ def tool(num_properties: int = 0) -> dict[str, Any]:
         (CHAT, chat_pb2.ChatRequest),
         (PROMPT, completion_pb2.CompleteRequest),
         (INPUT, embedding_pb2.EmbedRequest),
+        ({"input": ["a", "b"], "instruction": "q"}, embedding_pb2.EmbedRequest),
+        ({"input": "hi", "max_output_tokens": 5}, response_pb2.CreateResponseRequest),
+        ({"input": "hi", "stream": False}, response_pb2.CreateResponseRequest),
+        ({"input": [{"role": "user", "content": "hi"}]}, response_pb2.CreateResponseRequest),
     ],
 )
 def test_body_decides_the_task(body: dict[str, Any], kind: type) -> None:
@@ -279,3 +283,52 @@ def test_caller_names() -> None:
     violation = Violation("sampling.top_k", "x")
     failure = Failure(400, Reason.INVALID_FIELD, "", violations=[violation]).renamed(invoke(CHAT).caller_name)
     assert failure.field == "top_k"
+
+
+@pytest.mark.parametrize(("stream", "streams"), [(None, False), (True, True)])
+def test_invoked_response_streams_only_if_asked_to(*, stream: bool | None, streams: bool) -> None:
+    """As the API documents for responses, whatever the caller accepts."""
+    assert invoke({"input": "hi", "max_output_tokens": 5, "stream": stream}, "*/*").stream == streams
+
+
+def test_invoked_response_is_the_path_s_endpoint_s() -> None:
+    """Another name in the body contradicts it; the limits are those of every Databricks path."""
+    body = {"input": "hi", "max_output_tokens": 5}
+    assert invoke({**body, "model": "m"}).request.model == "m"
+    with pytest.raises(Failure) as caught:
+        invoke({**body, "model": "b"})
+    assert caught.value.field == "model"
+    with pytest.raises(Failure, match="32"):
+        invoke({**body, "tools": [tool()] * 33})
+
+
+def test_plain_input_for_a_model_without_vectors_is_told_the_way() -> None:
+    """A text alone may be meant for a response, too; what no path does is not promised."""
+    failure = Failure.of_field("model", "it makes no vectors", Reason.UNSUPPORTED_TASK)
+    translator = InvocationTranslator()
+    translator.parse(Arrival(b'{"input": "hi"}', {}, {"name": "m"}))
+    assert json.loads(translator.refuse(failure).body)["message"].endswith("use /serving-endpoints/responses")
+    other = InvocationTranslator()
+    other.parse(Arrival(json.dumps(CHAT).encode(), {}, {"name": "m"}))
+    assert "responses" not in json.loads(other.refuse(failure).body)["message"]
+
+
+@pytest.mark.parametrize("body", [CHAT, {"input": "hi", "max_output_tokens": 5}])
+def test_effort_is_medium_by_default(body: dict[str, Any]) -> None:
+    """Which is beside what the request names: the model's settings stand between."""
+    unset: list[dict[str, Any]] = [{}, {"reasoning_effort": None} if body is CHAT else {"reasoning": {}}]
+    for given in unset:
+        request: Any = invoke(body | given).request
+        assert request.default_reasoning_effort == chat_pb2.REASONING_EFFORT_MEDIUM
+        assert request.reasoning_effort == chat_pb2.REASONING_EFFORT_UNSPECIFIED
+
+
+def test_chat_tells_the_effort_in_force() -> None:
+    """Whole and streamed; where there is none, nothing."""
+    effort = chat_pb2.REASONING_EFFORT_MEDIUM
+    encoder = invoke(CHAT).encoder
+    assert json.loads(encoder.whole(chat_pb2.ChatResponse(reasoning_effort=effort)))["reasoning_effort"] == "medium"
+    assert "reasoning_effort" not in json.loads(encoder.whole(chat_pb2.ChatResponse()))
+    encoder.chunk(chat_pb2.StreamChatResponse(started={"reasoning_effort": effort}))
+    chunk = encoder.chunk(chat_pb2.StreamChatResponse(content_delta={"text": "a"}))
+    assert b'"reasoning_effort":"medium"' in chunk

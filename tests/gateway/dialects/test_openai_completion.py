@@ -234,3 +234,16 @@ def test_index_may_be_the_prompts(*, by_prompt: bool, indices: set[int]) -> None
     """`index` counts choices, or where a dialect has it so prompts."""
     told = chunks(OpenAICompletionEncoder(index_by_prompt=by_prompt), events(n=3))
     assert {choice["index"] for chunk in told for choice in chunk["choices"]} == indices
+
+
+@pytest.mark.parametrize("by_prompt", [False, True])
+def test_choices_of_one_prompt_are_told_apart(*, by_prompt: bool) -> None:
+    """Where `index` is the prompt's, `choice_index` is the choice's own among all, whole and streamed."""
+    told = chunks(OpenAICompletionEncoder(index_by_prompt=by_prompt), events(n=3))
+    response = completion_pb2.CompleteResponse()
+    for place in (0, 3):
+        response.choices.add(index=place, prompt_index=place // 3, finish_reason=chat_pb2.FINISH_REASON_STOP)
+    whole = json.loads(OpenAICompletionEncoder(index_by_prompt=by_prompt).whole(response))
+    for choices in (whole["choices"], [choice for chunk in told for choice in chunk["choices"]]):
+        found = {(choice["index"], choice.get("choice_index")) for choice in choices}
+        assert found == ({(0, 0), (1, 3)} if by_prompt else {(0, None), (3, None)})

@@ -16,7 +16,7 @@ from gateway.dialects.seam.translator import ParsedRequest
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 # Fields that don't go with the others, or that no field of the body means.
-ELSEWHERE = {"continue_final_message", "prompt_logprobs", "reasoning_budget", "resume"}
+ELSEWHERE = {"continue_final_message", "default_reasoning_effort", "prompt_logprobs", "reasoning_budget", "resume"}
 
 
 def parse(**fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:

@@ -10,7 +10,7 @@ import pytest
 from google.protobuf import text_format
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
-from sluice.v1 import response_event_pb2, response_pb2
+from sluice.v1 import chat_pb2, response_event_pb2, response_pb2
 
 from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.dialects.seam.arrival import Arrival
@@ -19,13 +19,16 @@ from gateway.dialects.seam.failure import Failure, Reason
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "responses"
 CASES = sorted(path.stem for path in GOLDEN.glob("*.textproto"))
+MEDIUM, HIGH = chat_pb2.REASONING_EFFORT_MEDIUM, chat_pb2.REASONING_EFFORT_HIGH
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 SCHEMA = '{\n  "type": "object",\r\n  "properties": {"a": {"const": "x\\ny"}}\n}'
 EVERYTHING: dict[str, Any] = {
     "instructions": "Be kind.",
+    "frequency_penalty": 0.1,
     "max_output_tokens": 100,
     "max_tool_calls": 3,
     "parallel_tool_calls": False,
+    "presence_penalty": -0.2,
     "prompt_cache_key": "user-7",
     "prompt_cache_retention": "24h",
     "reasoning": {"effort": "low", "summary": "auto"},
@@ -111,9 +114,24 @@ def test_answer_tells_defaults() -> None:
         "temperature": 0.5, "top_p": 1.0, "tools": [], "tool_choice": "auto", "parallel_tool_calls": True,
         "truncation": "disabled", "text": {"format": {"type": "text"}, "verbosity": None}, "instructions": None,
         "max_output_tokens": None, "top_logprobs": 0, "error": None, "incomplete_details": None,
-        "reasoning": {"effort": None, "summary": None},
+        "reasoning": {"effort": None, "summary": None}, "frequency_penalty": 0.0, "presence_penalty": 0.0,
+        "service_tier": "default", "conversation": None, "prompt": None, "completed_at": 1_700_000_003,
     }  # fmt: skip
     assert {name: whole[name] for name in wanted} == wanted
+
+
+def test_answer_has_every_field_that_openais_type_has() -> None:
+    """But for a cache policy, which is nobody's here: prefixes are cached without one."""
+    assert Response.model_fields.keys() - whole_of("text").keys() == {"prompt_cache_options"}
+
+
+@pytest.mark.parametrize(("given", "told"), [({}, "medium"), ({"effort": "xhigh"}, "high")])
+def test_answer_tells_the_effort_in_force(given: dict[str, str], told: str) -> None:
+    """What the service made of the request's effort, or of its absence."""
+    (event,) = events_of("text")[-1:]
+    event.completed.response.reasoning_effort = {"medium": MEDIUM, "high": HIGH}[told]
+    answer = response_pb2.CreateResponseResponse(response=event.completed.response)
+    assert json.loads(encoder_of(reasoning=given).whole(answer))["reasoning"]["effort"] == told
 
 
 @pytest.mark.parametrize("is_nested", [False, True])
@@ -146,16 +164,16 @@ def test_logprobs_are_told_with_their_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "code"),
+    ("failure", "code", "kind"),
     [
-        (Failure(500, Reason.INTERNAL, "internal error"), "server_error"),
-        (Failure(503, Reason.UNAVAILABLE, "stopping"), "server_error"),
-        (Failure(429, Reason.QUEUE_FULL, "full"), "rate_limit_exceeded"),
-        (Failure(400, Reason.CONSTRAINT_FAILED, "no"), "invalid_prompt"),
+        (Failure(500, Reason.INTERNAL, "internal error"), "server_error", "server_error"),
+        (Failure(503, Reason.UNAVAILABLE, "stopping"), "server_error", "server_error"),
+        (Failure(429, Reason.QUEUE_FULL, "full"), "rate_limit_exceeded", "rate_limit_error"),
+        (Failure.of_field("text.format", "no", Reason.CONSTRAINT_FAILED), "invalid_prompt", "invalid_request_error"),
     ],
 )
-def test_failed_stream_ends_with_the_response_so_far(failure: Failure, code: str) -> None:
-    """`response.failed` is numbered on, and has the items that were done, the cost, and the error."""
+def test_failed_stream_ends_with_the_response_so_far(failure: Failure, code: str, kind: str) -> None:
+    """`response.failed` is numbered on, and has the items that were done, the cost, and the error with all it knows."""
     encoder = encoder_of()
     events = events_of("two_calls")
     end = next(i for i, event in enumerate(events) if event.HasField("output_item_done")) + 2
@@ -169,7 +187,8 @@ def test_failed_stream_ends_with_the_response_so_far(failure: Failure, code: str
     assert [data["sequence_number"] for data in told] == list(range(len(told)))
     response = told[-1]["response"]
     assert (told[-1]["type"], response["status"]) == ("response.failed", "failed")
-    assert response["error"] == {"code": code, "message": failure.message}
+    error = {"code": code, "message": failure.message, "param": failure.field, "type": kind}
+    assert response["error"] == error
     assert [item["type"] for item in response["output"]] == ["message"]
     assert response["usage"]["total_tokens"] == 10
 

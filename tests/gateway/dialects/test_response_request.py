@@ -103,7 +103,7 @@ def test_items(item: dict[str, Any], wanted: dict[str, Any]) -> None:
         ({"temperature": 0, "top_p": 0.5, "seed": 7}, {"sampling": {"temperature": 0, "top_p": 0.5, "seed": "7"}}),
         ({"top_k": 5, "priority": -3, "cache_salt": "s"},
          {"sampling": {"top_k": 5}, "serving": {"priority": -3, "cache_salt": "s"}}),
-        ({"max_output_tokens": 5, "max_tool_calls": 2}, {"max_output_tokens": 5, "max_tool_calls": 2}),
+        ({"max_output_tokens": 5, "max_tool_calls": 2}, {"max_output_tokens": 5}),
         ({"include": ["message.output_text.logprobs"]}, {}),  # present, and empty
         ({"top_logprobs": 3}, {"logprobs": {"top_logprobs": 3}}),
         ({"top_logprobs": 0}, {}),

@@ -49,6 +49,7 @@ def test_every_field_is_asked() -> None:
         "toolChoice": {"mode": "TOOL_CHOICE_MODE_REQUIRED"},
         "parallelToolCalls": False,
         "reasoningEffort": "REASONING_EFFORT_HIGH",
+        "defaultReasoningEffort": "REASONING_EFFORT_MEDIUM",
         "reasoningBudget": 1024,
         "continueFinalMessage": True,
         "addGenerationPrompt": False,
@@ -73,6 +74,7 @@ def test_every_field_is_asked() -> None:
         tool_choice=ToolChoice(ToolMode.REQUIRED),
         parallel_tool_calls=False,
         reasoning_effort=ReasoningEffort.HIGH,
+        default_effort=ReasoningEffort.MEDIUM,
         reasoning_budget=1024,
         continues=True,
         opens_turn=False,
@@ -160,8 +162,8 @@ def test_tool_modes_are_all_of_the_contract(mode: tool_pb2.ToolChoiceMode) -> No
     [
         (sampling_pb2.OutputConstraint(json_object={}), JsonObject("output_constraint.json_object")),
         (
-            sampling_pb2.OutputConstraint(json_schema={"name": "x", "schema": "{", "strict": True}),
-            JsonSchema("{", strict=True, field="output_constraint.json_schema.schema"),
+            sampling_pb2.OutputConstraint(json_schema={"name": "x", "description": "d", "schema": "{", "strict": True}),
+            JsonSchema("{", strict=True, field="output_constraint.json_schema.schema", name="x", description="d"),
         ),
         (sampling_pb2.OutputConstraint(regex="a+"), Regex("a+", "output_constraint.regex")),
         (

@@ -103,15 +103,21 @@ def test_cut_off_response_is_incomplete_and_so_is_its_last_item(deltas: tuple[Ev
     assert statuses == [*[COMPLETED_STATUS] * (len(statuses) - 1), INCOMPLETE_STATUS][-len(statuses) :] or not deltas
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3])
-def test_calls_beyond_the_limit_are_left_out(limit: int) -> None:
-    """The first ones stay, and text after those left out goes on where the last item was none of them."""
+def test_calls_of_functions_are_not_counted() -> None:
+    """`max_tool_calls` is about built-in tools: no call of a function is left out."""
     calls = [event for index in range(3) for event in (call(index, f"c{index}", "f"), arguments(index, "{}"))]
     events = chat(*calls, text("so"), reason=FinishReason.TOOL_CALLS)
-    response = respond(events, max_tool_calls=limit)[-1].completed.response
-    kinds = [item.WhichOneof("item") for item in response.output]
-    assert kinds == ["function_call"] * limit + ["message"]
-    assert [item.function_call.call_id for item in response.output[:-1]] == [f"c{index}" for index in range(limit)]
+    response = respond(events, max_tool_calls=1)[-1].completed.response
+    assert [item.WhichOneof("item") for item in response.output] == ["function_call"] * 3 + ["message"]
+    assert [item.function_call.call_id for item in response.output[:-1]] == ["c0", "c1", "c2"]
+
+
+def test_whole_response_tells_when_it_was() -> None:
+    """One that was cut off has no time of its end, as nothing was completed."""
+    completed = respond(chat(text("a")))[-1].completed.response
+    assert completed.completed.seconds == 1_700_000_003
+    cut_off = respond(chat(text("a"), reason=FinishReason.LENGTH))[-1].incomplete.response
+    assert not cut_off.HasField("completed")
 
 
 def test_reasoning_alone_gets_an_empty_message() -> None:
@@ -163,12 +169,12 @@ def rechunked(parts: list[tuple[str, str]], cuts: st.DataObject) -> list[Event]:
     return events
 
 
-@given(deltas, st.data(), st.sampled_from(FinishReason), st.none() | st.integers(1, 3))
+@given(deltas, st.data(), st.sampled_from(FinishReason))
 def test_every_chunking_has_the_same_response(
-    parts: list[tuple[str, str]], cuts: st.DataObject, reason: FinishReason, limit: int | None
+    parts: list[tuple[str, str]], cuts: st.DataObject, reason: FinishReason
 ) -> None:
     """However a chat's texts are cut, order holds and what is done is the same."""
-    runs = [respond(chat(*rechunked(parts, cuts), reason=reason), max_tool_calls=limit) for _ in range(2)]
+    runs = [respond(chat(*rechunked(parts, cuts), reason=reason)) for _ in range(2)]
     for events in runs:
         check_order(events)
     done = [[event for event in events if event.WhichOneof("event") not in DELTAS] for events in runs]

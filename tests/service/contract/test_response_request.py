@@ -107,6 +107,7 @@ def test_every_other_field_is_asked() -> None:
         "toolChoice": {"functionName": "f"},
         "parallelToolCalls": False,
         "reasoningEffort": "REASONING_EFFORT_LOW",
+        "defaultReasoningEffort": "REASONING_EFFORT_MEDIUM",
         "serving": {
             "priority": 3,
             "cacheSalt": "s",
@@ -144,6 +145,7 @@ def test_every_other_field_is_asked() -> None:
         tool_choice=ToolChoice(ToolMode.REQUIRED, "f"),
         parallel_tool_calls=False,
         reasoning_effort=ReasoningEffort.LOW,
+        default_effort=ReasoningEffort.MEDIUM,
         field="input",
     )
     assert len(conversation.messages) == 2

@@ -8,6 +8,7 @@ from service.generation.constraint import Constraint, ReasoningLimit, ReasoningM
 from service.generation.conversation import ReasoningEffort
 from service.generation.output_format import Regex
 from service.preparation import Preparation
+from service.prompts.reasoning_effort import DefaultEffort
 from tests.service.preparation.fakes import answer_to, chat, chat_model_of, preparation_of, prompt_of, request_of
 from tests.service.prompts.fakes import CHATML
 
@@ -92,3 +93,39 @@ async def test_answer_s_grammar_waits_for_the_reasoning(preparation: Preparation
     assert free.grammar.field == "output_constraint.regex"
     assert free.reasoning == ReasoningLimit(MARKERS, ReasoningStart.MAY_OPEN)
     assert at_once.reasoning is None
+
+
+@pytest.mark.parametrize(
+    ("default", "given", "promised", "wanted"),
+    [
+        (None, None, None, None),
+        (None, None, ReasoningEffort.MEDIUM, ReasoningEffort.MEDIUM),
+        (None, ReasoningEffort.LOW, ReasoningEffort.MEDIUM, ReasoningEffort.LOW),
+        (ReasoningEffort.HIGH, None, ReasoningEffort.MEDIUM, ReasoningEffort.HIGH),
+        (ReasoningEffort.HIGH, ReasoningEffort.NONE, ReasoningEffort.MEDIUM, ReasoningEffort.NONE),
+        ("template", None, ReasoningEffort.MEDIUM, None),
+        ("template", ReasoningEffort.LOW, ReasoningEffort.MEDIUM, ReasoningEffort.LOW),
+    ],
+)
+async def test_effort_is_the_request_s_the_model_s_the_platform_s(
+    default: DefaultEffort,
+    given: ReasoningEffort | None,
+    promised: ReasoningEffort | None,
+    wanted: ReasoningEffort | None,
+) -> None:
+    """In this order; the answer tells what came of it, and is what it would be had the request named it."""
+    preparation = preparation_of(default_effort=default)
+    prepared = await preparation.prepare(chat(reasoning_effort=given, default_effort=promised), "r")
+    assert prepared.reasoning_effort is wanted
+    named = await preparation_of().prepare(chat(reasoning_effort=wanted), "r")
+    assert request_of(prepared).constraint == request_of(named).constraint
+    assert prompt_of(prepared) == prompt_of(named)
+    preparation.close()
+
+
+async def test_default_effort_means_nothing_to_a_model_that_does_not_reason() -> None:
+    """It is not in force, and not told."""
+    preparation = preparation_of("{{ messages[0].content }}", default_effort=ReasoningEffort.HIGH)
+    prepared = await preparation.prepare(chat(default_effort=ReasoningEffort.MEDIUM), "r")
+    assert (prepared.reasoning_effort, request_of(prepared).constraint) == (None, None)
+    preparation.close()

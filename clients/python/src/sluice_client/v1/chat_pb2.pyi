@@ -118,6 +118,7 @@ class ChatRequest(_message.Message):
     SKIP_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
     PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
+    DEFAULT_REASONING_EFFORT_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The name of a served model or endpoint, 1 to 256 characters. Required."""
     n: _builtins.int
@@ -144,6 +145,10 @@ class ChatRequest(_message.Message):
     """
     skip_special_tokens: _builtins.bool
     """Whether control tokens that the model generates are left out of the text. Default: true."""
+    default_reasoning_effort: Global___ReasoningEffort.ValueType
+    """How much to think where `reasoning_effort` is not set and the service's settings of the model say nothing; for
+    platforms that promise a default. Default: as the model's own template has it.
+    """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_content_pb2.Message]:
         """The conversation so far, 1 to 4,096 messages. Required."""
@@ -213,10 +218,11 @@ class ChatRequest(_message.Message):
         skip_special_tokens: _builtins.bool | None = ...,
         prompt_logprobs: _logprobs_pb2.LogprobsOptions | None = ...,
         tokens: _new_tokens_pb2.TokensOptions | None = ...,
+        default_reasoning_effort: Global___ReasoningEffort.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_add_generation_prompt", b"_add_generation_prompt", "_continue_final_message", b"_continue_final_message", "_n", b"_n", "_parallel_tool_calls", b"_parallel_tool_calls", "_reasoning_budget", b"_reasoning_budget", "_skip_special_tokens", b"_skip_special_tokens", "add_generation_prompt", b"add_generation_prompt", "continue_final_message", b"continue_final_message", "logprobs", b"logprobs", "n", b"n", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "prompt_logprobs", b"prompt_logprobs", "reasoning_budget", b"reasoning_budget", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "skip_special_tokens", b"skip_special_tokens", "stopping", b"stopping", "tokens", b"tokens", "tool_choice", b"tool_choice"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_generation_prompt", b"_add_generation_prompt", "_continue_final_message", b"_continue_final_message", "_n", b"_n", "_parallel_tool_calls", b"_parallel_tool_calls", "_reasoning_budget", b"_reasoning_budget", "_skip_special_tokens", b"_skip_special_tokens", "add_generation_prompt", b"add_generation_prompt", "chat_template_kwargs", b"chat_template_kwargs", "continue_final_message", b"continue_final_message", "logprobs", b"logprobs", "messages", b"messages", "model", b"model", "n", b"n", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "prompt_logprobs", b"prompt_logprobs", "reasoning_budget", b"reasoning_budget", "reasoning_effort", b"reasoning_effort", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "skip_special_tokens", b"skip_special_tokens", "stopping", b"stopping", "tokens", b"tokens", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_generation_prompt", b"_add_generation_prompt", "_continue_final_message", b"_continue_final_message", "_n", b"_n", "_parallel_tool_calls", b"_parallel_tool_calls", "_reasoning_budget", b"_reasoning_budget", "_skip_special_tokens", b"_skip_special_tokens", "add_generation_prompt", b"add_generation_prompt", "chat_template_kwargs", b"chat_template_kwargs", "continue_final_message", b"continue_final_message", "default_reasoning_effort", b"default_reasoning_effort", "logprobs", b"logprobs", "messages", b"messages", "model", b"model", "n", b"n", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "prompt_logprobs", b"prompt_logprobs", "reasoning_budget", b"reasoning_budget", "reasoning_effort", b"reasoning_effort", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "skip_special_tokens", b"skip_special_tokens", "stopping", b"stopping", "tokens", b"tokens", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__add_generation_prompt: _TypeAlias = _typing.Literal["add_generation_prompt"]  # noqa: Y015
     _WhichOneofArgType__add_generation_prompt: _TypeAlias = _typing.Literal["_add_generation_prompt", b"_add_generation_prompt"]  # noqa: Y015
@@ -259,12 +265,17 @@ class ChatResponse(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    REASONING_EFFORT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Identifies the answer, unique."""
     model: _builtins.str
     """The model that answered."""
     system_fingerprint: _builtins.str
     """Changes whenever weights or engine configuration change in a way that may change tokens; to be read with a seed."""
+    reasoning_effort: Global___ReasoningEffort.ValueType
+    """How much thinking was asked for, defaults filled in; unset for a model that can't think, and where its template
+    decides how much.
+    """
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
         """When generation was admitted."""
@@ -298,10 +309,11 @@ class ChatResponse(_message.Message):
         usage: _usage_pb2.Usage | None = ...,
         prompt_logprobs: _abc.Iterable[_logprobs_pb2.TokenLogprob] | None = ...,
         prompt_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        reasoning_effort: Global___ReasoningEffort.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "created", b"created", "id", b"id", "model", b"model", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "created", b"created", "id", b"id", "model", b"model", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "reasoning_effort", b"reasoning_effort", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -462,6 +474,7 @@ class ChatStarted(_message.Message):
     STOPPING_FIELD_NUMBER: _builtins.int
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    REASONING_EFFORT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Identifies the answer, unique."""
     model: _builtins.str
@@ -470,6 +483,10 @@ class ChatStarted(_message.Message):
     """Changes whenever weights or engine configuration change in a way that may change tokens; to be read with a seed."""
     prompt_tokens: _builtins.int
     """Tokens of the prompt, with everything that the chat template adds."""
+    reasoning_effort: Global___ReasoningEffort.ValueType
+    """How much thinking was asked for, defaults filled in; unset for a model that can't think, and where its template
+    decides how much.
+    """
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
         """When generation was admitted."""
@@ -497,10 +514,11 @@ class ChatStarted(_message.Message):
         stopping: _sampling_pb2.StopParams | None = ...,
         prompt_tokens: _builtins.int = ...,
         prompt_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        reasoning_effort: Global___ReasoningEffort.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "sampling", b"sampling", "stopping", b"stopping"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "id", b"id", "model", b"model", "prompt_token_ids", b"prompt_token_ids", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "stopping", b"stopping", "system_fingerprint", b"system_fingerprint"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "id", b"id", "model", b"model", "prompt_token_ids", b"prompt_token_ids", "prompt_tokens", b"prompt_tokens", "reasoning_effort", b"reasoning_effort", "sampling", b"sampling", "stopping", b"stopping", "system_fingerprint", b"system_fingerprint"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -240,6 +240,8 @@ class Response(_message.Message):
     SAMPLING_FIELD_NUMBER: _builtins.int
     STOPPING_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    COMPLETED_FIELD_NUMBER: _builtins.int
+    REASONING_EFFORT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Identifies the response, unique."""
     model: _builtins.str
@@ -250,6 +252,10 @@ class Response(_message.Message):
     """How far it is."""
     incomplete_reason: _chat_pb2.FinishReason.ValueType
     """Why it is incomplete, with RESPONSE_STATUS_INCOMPLETE: FINISH_REASON_LENGTH or FINISH_REASON_CONTENT_FILTER."""
+    reasoning_effort: _chat_pb2.ReasoningEffort.ValueType
+    """How much thinking was asked for, defaults filled in; unset for a model that can't think, and where its template
+    decides how much.
+    """
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
         """When generation was admitted."""
@@ -274,6 +280,10 @@ class Response(_message.Message):
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """The request's metadata."""
 
+    @_builtins.property
+    def completed(self) -> _timestamp_pb2.Timestamp:
+        """When it was whole, with RESPONSE_STATUS_COMPLETED."""
+
     def __init__(
         self,
         *,
@@ -288,10 +298,12 @@ class Response(_message.Message):
         sampling: _sampling_pb2.SamplingParams | None = ...,
         stopping: _sampling_pb2.StopParams | None = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        completed: _timestamp_pb2.Timestamp | None = ...,
+        reasoning_effort: _chat_pb2.ReasoningEffort.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "sampling", b"sampling", "stopping", b"stopping", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "created", b"created", "sampling", b"sampling", "stopping", b"stopping", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "id", b"id", "incomplete_reason", b"incomplete_reason", "metadata", b"metadata", "model", b"model", "output", b"output", "sampling", b"sampling", "status", b"status", "stopping", b"stopping", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "created", b"created", "id", b"id", "incomplete_reason", b"incomplete_reason", "metadata", b"metadata", "model", b"model", "output", b"output", "reasoning_effort", b"reasoning_effort", "sampling", b"sampling", "status", b"status", "stopping", b"stopping", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

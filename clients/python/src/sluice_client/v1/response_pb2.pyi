@@ -66,6 +66,7 @@ class CreateResponseRequest(_message.Message):
     METADATA_FIELD_NUMBER: _builtins.int
     SERVING_FIELD_NUMBER: _builtins.int
     RESUME_FIELD_NUMBER: _builtins.int
+    DEFAULT_REASONING_EFFORT_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The name of a served model or endpoint, 1 to 256 characters. Required."""
     instructions: _builtins.str
@@ -75,10 +76,16 @@ class CreateResponseRequest(_message.Message):
     parallel_tool_calls: _builtins.bool
     """Whether one answer may hold several calls. Default: true."""
     max_tool_calls: _builtins.int
-    """Calls that one answer may hold at most, at least 1; further ones are left out. Default: no limit."""
+    """Calls of built-in tools that one answer may hold at most, at least 1. Functions are none, and there are no others:
+    it has no effect. Default: no limit.
+    """
     reasoning_effort: _chat_pb2.ReasoningEffort.ValueType
     """How much to think before answering. Models that can't think answer as ever. Default: as the model's own template
     has it.
+    """
+    default_reasoning_effort: _chat_pb2.ReasoningEffort.ValueType
+    """How much to think where `reasoning_effort` is not set and the service's settings of the model say nothing; for
+    platforms that promise a default. Default: as the model's own template has it.
     """
     @_builtins.property
     def input(self) -> _containers.RepeatedCompositeFieldContainer[_response_item_pb2.InputItem]:
@@ -138,10 +145,11 @@ class CreateResponseRequest(_message.Message):
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         serving: _serving_pb2.ServingOptions | None = ...,
         resume: _resume_pb2.ResumeOptions | None = ...,
+        default_reasoning_effort: _chat_pb2.ReasoningEffort.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "tool_choice", b"tool_choice"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "input", b"input", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "metadata", b"metadata", "model", b"model", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "reasoning_effort", b"reasoning_effort", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "default_reasoning_effort", b"default_reasoning_effort", "input", b"input", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "metadata", b"metadata", "model", b"model", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "reasoning_effort", b"reasoning_effort", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__instructions: _TypeAlias = _typing.Literal["instructions"]  # noqa: Y015
     _WhichOneofArgType__instructions: _TypeAlias = _typing.Literal["_instructions", b"_instructions"]  # noqa: Y015

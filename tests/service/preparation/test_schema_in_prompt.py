@@ -1,0 +1,67 @@
+"""What a model is told of the JSON that is wanted of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.generation.conversation import Role, ToolChoice, ToolMode
+from service.generation.output_format import JsonSchema
+from tests.service.preparation.fakes import chat, preparation_of, prompt_of
+from tests.service.preparation.tools import function
+from tests.service.prompts.fakes import CHATML, message, user
+
+SCHEMA = JsonSchema('{"type":"integer"}', strict=False, field="f", name="age", description="Someone's age in years.")
+TOLD = (
+    "# Response format\n\n## age\n\nSomeone's age in years.\n\n"
+    'The answer is JSON that matches this schema:\n{"type":"integer"}'
+)
+SYSTEMLESS = CHATML.replace(
+    "{%- for message in messages %}",
+    "{%- for message in messages %}{%- if message.role == 'system' %}{{ raise_exception('no system') }}{% endif %}",
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "said", "shown"),
+    [
+        (CHATML, [user("hi")], f"<|im_start|>system\n{TOLD}<|im_end|>\n<|im_start|>user\nhi<|im_end|>"),
+        (CHATML, [message(Role.SYSTEM, "Be brief."), user("hi")], f"system\nBe brief.\n\n{TOLD}<|im_end|>"),
+        (SYSTEMLESS, [user("hi")], f"<|im_start|>user\n{TOLD}\n\nhi<|im_end|>"),
+    ],
+)
+async def test_schema_stands_in_the_system_message(source: str, said: list[object], shown: str) -> None:
+    """After what the caller says there; where the template takes no system message, before the user's first."""
+    preparation = preparation_of(source, shows_schema=True)
+    prompt = prompt_of(await preparation.prepare(chat(*said, schema=SCHEMA), "r"))  # type: ignore[arg-type]
+    assert shown in prompt
+    assert prompt.count(TOLD) == 1
+    preparation.close()
+
+
+async def test_setting_leaves_it_out() -> None:
+    """A model whose settings say so is told nothing, and constrained all the same."""
+    preparation = preparation_of()
+    prepared = await preparation.prepare(chat(schema=SCHEMA, output_format=SCHEMA), "r")
+    assert "Response format" not in prompt_of(prepared)
+    assert prepared.requests[0].constraint is not None
+    preparation.close()
+
+
+async def test_answer_that_must_be_a_call_has_no_use_for_it() -> None:
+    """A text is never written then."""
+    preparation = preparation_of(shows_schema=True)
+    asked = chat(schema=SCHEMA, tools=(function("f"),), tool_choice=ToolChoice(ToolMode.REQUIRED))
+    assert "Response format" not in prompt_of(await preparation.prepare(asked, "r"))
+    preparation.close()
+
+
+async def test_control_tokens_in_a_description_are_text() -> None:
+    """As everywhere in what callers write."""
+    preparation = preparation_of(shows_schema=True)
+    schema = JsonSchema("{}", strict=False, field="f", name="a", description="<|im_end|>")
+    plain = await preparation.prepare(chat(schema=JsonSchema("{}", strict=False, field="f", name="a")), "r")
+    marked = await preparation.prepare(chat(schema=schema), "r")
+    end = preparation.tokenizer.encode("<|im_end|>")[0]
+    counts = [prepared.requests[0].prompt_token_ids.count(end) for prepared in (plain, marked)]
+    assert counts[0] == counts[1] > 0
+    preparation.close()
