@@ -1,5 +1,6 @@
 """Envoy's own part: the health of what stands behind it, and what it does when nothing does."""
 
+import subprocess
 import time
 
 import grpc
@@ -45,3 +46,13 @@ def test_clusters_are_health_checked(stack: Stack) -> None:
     assert {"service", "gateway"} <= flags
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
         model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=10)
+
+
+def test_deadlines_reach_the_service(stack: Stack) -> None:
+    """A caller that only tells its deadline, and has no clock of its own, is answered when it passes."""
+    command = ["curl", "--silent", "--show-error", "--max-time", "30", "--http2-prior-knowledge", "--dump-header", "-"]
+    command += ["-H", "content-type: application/grpc", "-H", "te: trailers", "-H", "grpc-timeout: 200m"]
+    command += ["--output", "/dev/null", "--data-binary", "@-", f"{stack.door}/grpc.health.v1.Health/Watch"]
+    done = subprocess.run(command, input=b"\0\0\0\0\0", capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert f"grpc-status: {grpc.StatusCode.DEADLINE_EXCEEDED.value[0]}".encode() in done.stdout

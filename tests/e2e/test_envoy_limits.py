@@ -124,10 +124,10 @@ def test_a_forgotten_call_ends(stack: Stack) -> None:
     """A gRPC call that nobody ends is reset when it has taken as long as one may; others go on."""
 
     def change(config: dict[str, Any]) -> None:
-        routes = connection_manager(config)["route_config"]["virtual_hosts"][0]["routes"]
-        limits = [route["route"]["max_stream_duration"] for route in routes if "max_stream_duration" in route["route"]]
-        assert limits == [{"max_stream_duration": "3600s"}]
-        limits[0]["max_stream_duration"] = "1s"
+        (service,) = (each for each in config["static_resources"]["clusters"] if each["name"] == "service")
+        (options,) = service["typed_extension_protocol_options"].values()
+        assert options["common_http_protocol_options"] == {"max_stream_duration": "3600s"}
+        options["common_http_protocol_options"]["max_stream_duration"] = "1s"
 
     with door_with(stack, change) as door, grpc.insecure_channel(door.target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
@@ -135,7 +135,7 @@ def test_a_forgotten_call_ends(stack: Stack) -> None:
         assert next(call).status == health_pb2.HealthCheckResponse.SERVING
         with pytest.raises(grpc.RpcError):
             next(call)
-        assert door.stat("http.front_door.downstream_rq_max_duration_reached") == 1
+        assert door.stat("cluster.service.upstream_rq_max_duration_reached") == 1
         assert door.stat("cluster.service.upstream_rq_active") == 0
         serves(door)
 
