@@ -6,7 +6,8 @@ import { createRequire } from "node:module";
 const [modules, url, lonelyUrl] = process.argv.slice(2);
 const require = createRequire(modules + "/");
 const OpenAI = require("openai");
-const { zodResponseFormat } = require("openai/helpers/zod");
+const { AzureOpenAI } = OpenAI;
+const { zodFunction, zodResponseFormat, zodResponsesFunction, zodTextFormat } = require("openai/helpers/zod");
 const { z } = require("zod");
 
 const model = "sluice-demo";
@@ -55,6 +56,67 @@ const checks = {
     const [call] = answer.choices[0].message.tool_calls;
     assert.equal(call.function.name, "get_weather");
     assert.deepEqual(Object.keys(JSON.parse(call.function.arguments)), ["city"]);
+  },
+  async check_node_answers_go_back() {
+    const City = z.object({ name: z.string(), capital: z.boolean() });
+    const asked = { model, messages, temperature: 0, max_tokens: 300, frequency_penalty: 0.5 };
+    const format = zodResponseFormat(City, "city");
+    const parsed = await client().chat.completions.parse({ ...asked, response_format: format });
+    const stream = client().chat.completions.stream({ ...asked, response_format: format });
+    for (const { message } of [parsed.choices[0], (await stream.finalChatCompletion()).choices[0]]) {
+      assert.equal(typeof message.parsed.capital, "boolean");
+      const again = await client().chat.completions.create({ ...asked, messages: [...messages, message, ...messages] });
+      assert.ok(again.choices[0].finish_reason);
+    }
+    const tools = [zodFunction({ name: "get_weather", parameters: z.object({ city: z.string().max(30) }) })];
+    const calling = { ...asked, tools, tool_choice: "required" };
+    const whole = await client().chat.completions.parse(calling);
+    const streamed = await client().chat.completions.stream(calling).finalChatCompletion();
+    for (const { message } of [whole.choices[0], streamed.choices[0]]) {
+      const [call] = message.tool_calls;
+      assert.deepEqual(Object.keys(call.function.parsed_arguments), ["city"]);
+      const result = { role: "tool", tool_call_id: call.id, content: "sunny" };
+      const again = await client().chat.completions.create({ ...asked, tools, messages: [...messages, message, result] });
+      assert.ok(again.choices[0].finish_reason);
+    }
+  },
+  async check_node_tool_runner() {
+    const cities = [];
+    const run = ({ city }) => (cities.push(city), "sunny, 20 degrees");
+    const described = { name: "get_weather", description: "Tells the weather of a city.", function: run, parse: JSON.parse };
+    const tools = [{ type: "function", function: { ...described, parameters: weather.function.parameters } }];
+    const question = { role: "user", content: "What is the weather in Oslo?" };
+    const asked = { model, messages: [question], tools, temperature: 0, max_tokens: 200 };
+    for (const stream of [false, true])
+      assert.match(await client().chat.completions.runTools({ ...asked, stream }).finalContent(), /sunny/);
+    assert.deepEqual(cities, ["Oslo", "Oslo"]);
+  },
+  async check_node_responses_go_back() {
+    const City = z.object({ name: z.string(), capital: z.boolean() });
+    const question = { role: "user", content: "Describe Paris." };
+    const asked = { model, temperature: 0, max_output_tokens: 300 };
+    const format = { text: { format: zodTextFormat(City, "city") } };
+    const parsed = await client().responses.parse({ ...asked, ...format, input: [question] });
+    assert.equal(typeof parsed.output_parsed.capital, "boolean");
+    const tools = [zodResponsesFunction({ name: "get_weather", parameters: z.object({ city: z.string().max(30) }) })];
+    const calling = { ...asked, tools, tool_choice: "required", input: [question] };
+    const whole = await client().responses.parse(calling);
+    const streamed = await client().responses.stream(calling).finalResponse();
+    const results = [whole, streamed].map(({ output }) => {
+      const call = output.find((item) => item.type === "function_call");
+      assert.deepEqual(Object.keys(call.parsed_arguments), ["city"]);
+      return [...output, { type: "function_call_output", call_id: call.call_id, output: "sunny" }];
+    });
+    for (const kept of [[...parsed.output, question], ...results])
+      assert.ok((await client().responses.create({ ...asked, tools, input: [question, ...kept] })).id);
+  },
+  async check_node_azure_client() {
+    const azure = new AzureOpenAI({ endpoint: url, apiKey: "unused", apiVersion: "2024-10-21", maxRetries: 0 });
+    const whole = await azure.chat.completions.create({ model, messages, temperature: 0 });
+    const again = [...messages, whole.choices[0].message, ...messages];
+    assert.ok((await azure.chat.completions.create({ model, messages: again, max_tokens: 4 })).choices[0].finish_reason);
+    assert.equal((await azure.responses.create({ model, input: "Hello!", max_output_tokens: 4 })).model, model);
+    assert.equal((await azure.models.list()).data[0].id, model);
   },
   async check_node_completions() {
     const answer = await client().completions.create({ model, prompt: ["One, two,", "Red,"], max_tokens: 3, echo: true });

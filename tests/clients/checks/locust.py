@@ -1,0 +1,59 @@
+"""Locust, which loads a server as its users' files say; ours asks as those do, and reads streams as they come."""
+
+import csv
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+LOCUSTFILE = '''
+import json
+
+from locust import HttpUser, constant, task
+
+
+class Caller(HttpUser):
+    """One who asks again at once."""
+
+    wait_time = constant(0)
+
+    def body(self, **more):
+        return {"model": "sluice-demo", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 8, **more}
+
+    @task
+    def whole(self):
+        with self.client.post("/v1/chat/completions", json=self.body(), name="whole", catch_response=True) as answer:
+            if not answer.json()["choices"][0]["message"]["content"]:
+                answer.failure("no content")
+
+    @task
+    def streamed(self):
+        body = self.body(stream=True, stream_options={"include_usage": True})
+        request = {"json": body, "name": "streamed", "stream": True, "catch_response": True}
+        with self.client.post("/v1/chat/completions", **request) as answer:
+            lines = [line.removeprefix(b"data: ") for line in answer.iter_lines() if line]
+            if lines[-1] != b"[DONE]" or not json.loads(lines[-2])["usage"]["completion_tokens"]:
+                answer.failure("no end")
+
+    @task
+    def embedded(self):
+        self.client.post("/v1/embeddings", json={"model": "all-minilm-l6-v2", "input": "a cat"}, name="embedded")
+'''
+
+
+def check_locust(url: str, _: str) -> None:
+    """Users who come one by one are all answered, whole, by stream and with vectors; each kind has its line."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "locustfile.py")
+        path.write_text(LOCUSTFILE)
+        limits = ["--users=4", "--spawn-rate=4", "--run-time=5s", "--stop-timeout=30"]
+        command = [sys.executable, "-m", "locust", f"--locustfile={path}", f"--host={url}", "--headless", *limits]
+        done = subprocess.run(
+            [*command, f"--csv={folder}/told", "--only-summary"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        with Path(folder, "told_stats.csv").open() as table:
+            rows = {row["Name"]: row for row in csv.DictReader(table)}
+    for kind in ("whole", "streamed", "embedded"):
+        assert int(rows[kind]["Request Count"]) > 0, rows
+        assert int(rows[kind]["Failure Count"]) == 0, rows
