@@ -5,7 +5,7 @@
 #   bench     those, and the server that the benches compare with
 #   llama     llama.cpp's server, for the benches, which takes a C++ compiler and about ten minutes
 #   native    the native step of native/, which takes a C++ compiler: the system's or, with NATIVE_COMPILER=zig, PyPI's
-#   dist      wheels of the product and of native/, into dist/
+#   dist      a release, into dist/ (tools/dist.py), and what builds it
 #   cmake     a C++ compiler, CMake and ninja, to build native/ without Python
 #   npm       buf, and clients of the tests: grpc-js, openai, @anthropic-ai/sdk, playwright
 #   validate  protovalidate's .proto file, for buf
@@ -107,8 +107,9 @@ tool_part() {  # tool_part EXTRA: a tool in an environment of its own, for `make
 
 dist_part() {
     native_compiler "${NATIVE_COMPILER:-c++}"
-    say "building wheels into dist/"
-    .venv/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . ./native
+    tool_part dist
+    say "building a release into dist/; about two minutes"
+    .venv/bin/python -m tools.dist && .venv/bin/python -m tools.dist_check
 }
 
 cmake_part() {
