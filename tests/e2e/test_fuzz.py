@@ -30,7 +30,7 @@ from sluice.v1 import (
     watermark_pb2,
 )
 
-from gateway.routes.handler import Generation
+from gateway.routes.handler import Generation, Inquiry
 from gateway.routes.surfaces import SURFACES
 from tests.e2e.random_messages import messages
 from tests.e2e.stack import Stack
@@ -72,7 +72,7 @@ BODIES = [
     (operation, body)
     for surface in SURFACES
     for operation in surface.operations
-    if isinstance(operation.handler, Generation)
+    if isinstance(operation.handler, Generation | Inquiry)
     for body in operation.bodies
 ]
 

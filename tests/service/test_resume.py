@@ -48,6 +48,19 @@ async def test_stream_broken_after_any_event_goes_on_without_a_lost_or_doubled_o
             assert joined[-1].HasField("completed")
 
 
+async def test_stream_that_tells_its_tokens_goes_on_without_a_lost_or_doubled_one() -> None:
+    """Those that bring no text are told too: of part of a character, and of what may become a stop string."""
+    async with running(ScriptedRunner("h\u00e9llo th\u20acre", "you")) as run:
+        asked = request(n=2, tokens={"ids": True}, stopping=sampling_pb2.StopParams(stop=["llx", "re!"]))
+        events = await read(run, asked)
+        told = [list(choice.token_ids) for choice in whole(events).choices]
+        assert sum(map(len, told)) == whole(events).usage.completion_tokens
+        for cut in range(1, len(events) + 1):
+            joined = events[:cut] + await read(run, resumed(asked, events[:cut]))
+            assert [list(choice.token_ids) for choice in whole(joined).choices] == told
+            assert [event.sequence_number for event in joined] == list(range(len(joined)))
+
+
 async def test_stream_breaks_twice() -> None:
     """What goes on can be taken up again like what it goes on with, whatever the messages' borders are."""
     async with running(ScriptedRunner("hello there", "you")) as run:

@@ -12,7 +12,7 @@ import msgspec
 from sluice.v1 import chat_pb2
 
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
-from gateway.dialects.openai.extension import drop_idle_top_k, put_extensions
+from gateway.dialects.openai.extension import TopK, drop_idle_top_k, put_extensions
 from gateway.dialects.openai.reasoning_options import ReasoningOptions
 from gateway.dialects.openai.wanted_text import AnyFormat, StructuredOutputs, constraint_name
 from gateway.dialects.openai_family.chat_body import ChatBody
@@ -42,6 +42,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     """
 
     model: str
+    top_k: TopK | None = None
     prompt_cache_key: str | None = None
     stream_options: StreamOptions | None = None
     modalities: list[Literal["text", "audio"]] | None = None

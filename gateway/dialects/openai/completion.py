@@ -8,7 +8,7 @@ import msgspec
 from sluice.v1 import completion_pb2
 
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
-from gateway.dialects.openai.extension import drop_idle_top_k, put_extensions
+from gateway.dialects.openai.extension import TopK, drop_idle_top_k, put_extensions
 from gateway.dialects.openai.wanted_text import AnyFormat, StructuredOutputs, constraint_name
 from gateway.dialects.openai_family.completion_body import CompletionBody
 from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
@@ -25,6 +25,7 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
     """The body of `POST /v1/completions`. From `response_format` on the fields are other servers'."""
 
     model: str
+    top_k: TopK | None = None
     stream_options: StreamOptions | None = None
     prompt_cache_key: str | None = None
     user: str | None = None

@@ -5,7 +5,7 @@ What they mean here is in the table of docs/api/extensions.md, which a test comp
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol, TypeAlias
 
 import msgspec
 from sluice.v1.chat_pb2 import ChatRequest
@@ -17,6 +17,7 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
 _NO_TOP_K: Final = frozenset({-1, 0})  # how vLLM's and SGLang's callers turn it off
+TopK: TypeAlias = Annotated[int, msgspec.Meta(ge=-1)]
 _BEAMS: Final = "beam search is not available"
 # Fields that are refused, with the values that change nothing, which clients send of themselves.
 _REFUSED: Final[dict[str, tuple[str, tuple[Any, ...]]]] = {

@@ -108,7 +108,7 @@ def test_refusals_come_back_by_the_caller_s_name(asked: Any, fields: dict[str, A
         ({"response_format": {"type": "regex"}}, "response_format.value", "required"),
         ({"prompt_logprobs": -1}, "prompt_logprobs", "from 0 to 20"),
         ({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs", "without stream"),
-        ({"top_k": -2}, "top_k", "must be from 1"),
+        ({"top_k": -2}, "top_k", "must be at least -1"),
         ({"best_of": 2}, "best_of", "must equal n (1)"),
         ({"use_beam_search": True}, "use_beam_search", "beam search is not available"),
         ({"length_penalty": 2}, "length_penalty", "beam search"),
