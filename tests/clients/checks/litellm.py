@@ -114,3 +114,19 @@ def check_errors(url: str, _: str) -> None:
         assert "top_p" in str(error), error
     else:
         raise AssertionError
+
+
+def check_rerank(url: str, _: str) -> None:
+    """By the providers that Cohere, Jina and vLLM are."""
+    documents = ["interest rates rose again", "a cat sleeps on the mat", "a motorway at night"]
+    for provider, base in (("cohere", url), ("jina_ai", f"{url}/v1/rerank"), ("hosted_vllm", url)):
+        answer: Any = litellm.rerank(
+            model=f"{provider}/{EMBEDDER}",
+            query="a kitten",
+            documents=documents,
+            top_n=2,
+            api_base=base,
+            api_key="unused",
+        )
+        assert answer.results[0]["index"] == 1, provider
+        assert len(answer.results) == 2, provider
