@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from sluice.v1 import embedding_pb2
 
 from service.contract.answer import serving_values
 from service.contract.conversation import to_raw_prompt
-from service.generation.embedding import TextsToEmbed
+from service.generation.embedding import Purpose, TextsToEmbed
+
+_PURPOSES: Final[Mapping[int, Purpose]] = {
+    embedding_pb2.INPUT_TYPE_UNSPECIFIED: "",
+    embedding_pb2.INPUT_TYPE_QUERY: "query",
+    embedding_pb2.INPUT_TYPE_DOCUMENT: "document",
+}
 
 
 def to_texts(request: embedding_pb2.EmbedRequest) -> TextsToEmbed:
@@ -22,6 +29,7 @@ def to_texts(request: embedding_pb2.EmbedRequest) -> TextsToEmbed:
         deployment=serving["deployment"],
         priority=serving["priority"],
         truncates=serving["truncates"],
+        purpose=_PURPOSES[request.input_type],
     )
 
 

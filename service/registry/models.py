@@ -191,7 +191,7 @@ class Registry:
         """As `get`, a model that ranks. Raises UnsupportedTask for one that doesn't."""
         model = self.get(name, deployment)
         if model.ranker is None:
-            raise UnsupportedTask(f"the model {model.name!r} doesn't rank; its settings (`rank`) say no way to do it")
+            raise UnsupportedTask(f"the model {model.name!r} generates text; it ranks only by the setting `rank`")
         return RankingModel(model.name, model.ranker)
 
     def _behind(self, endpoint: str, entity: ServedEntity) -> ServedModel:

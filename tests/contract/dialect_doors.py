@@ -90,6 +90,16 @@ def anthropic(answer: httpx.Response) -> Told:
     return Told(body["error"]["message"])
 
 
+def ranking(answer: httpx.Response) -> Told:
+    """`{"id", "message", "detail", "error": {"message", "type", "param", "code"}}`, the text three times."""
+    body = answer.json()
+    error = body["error"]
+    assert (set(body), set(error)) == ({"id", "message", "detail", "error"}, {"message", "type", "param", "code"})
+    assert body["message"] == body["detail"] == error["message"]
+    assert (body["id"], error["code"]) == (answer.headers["x-request-id"], answer.status_code)
+    return Told(error["message"], error["param"])
+
+
 LONG = "word " * 4000
 MESSAGES = [{"role": "user", "content": "Hello!"}]
 LONG_MESSAGES = [{"role": "user", "content": LONG}]
@@ -126,6 +136,22 @@ def _embed(path: str, read: Callable[[httpx.Response], Told], **more: Any) -> Do
     body = {"model": EMBEDDER, "input": ["a cat"]}
     more = {"range": WIDE, "kind": NO_NUMBER, "unknown": {"model": "nobody"}, "other_task": {"model": MODEL}, **more}
     return Door(path, body, read, "input", too_long={"input": [LONG]}, too_many=MANY_TEXTS, **more)
+
+
+def _rerank(path: str) -> Door:
+    body = {"model": EMBEDDER, "query": "a kitten", "documents": ["a cat"]}
+    kind, too_many = ("top_n", {"top_n": "1"}), ({"documents": ["a cat"] * 2049}, "2048")
+    too_long = {"documents": [LONG], "truncation": False}
+    more: Any = {"unknown": {"model": "nobody"}, "other_task": {"model": MODEL}, "too_many": too_many}
+    return Door(path, body, ranking, "documents", ("top_n", {"top_n": 0}), kind, too_long=too_long, **more)
+
+
+def _score(path: str) -> Door:
+    body = {"model": EMBEDDER, "text_1": "a kitten", "text_2": ["a cat"]}
+    kind, too_many = ("text_1", {"text_1": 5}), ({"text_2": ["a cat"] * 2049}, "2048")
+    bad = ("max_tokens_per_doc", {"max_tokens_per_doc": 0})
+    more: Any = {"unknown": {"model": "nobody"}, "other_task": {"model": MODEL}, "too_many": too_many}
+    return Door(path, body, ranking, "text_2", bad, kind, too_long={"text_2": [LONG]}, **more)
 
 
 def _message(path: str, **more: Any) -> Door:
@@ -237,6 +263,8 @@ DOORS = [
     _chat(f"/models/chat/completions{QUERY}", azure, statuses=_UNPROCESSABLE),
     _embed(f"/embeddings{QUERY}", azure, statuses=_UNPROCESSABLE),
     _embed(f"/models/embeddings{QUERY}", azure, statuses=_UNPROCESSABLE),
+    *map(_rerank, ("/v1/rerank", "/v2/rerank", "/rerank")),
+    *map(_score, ("/v1/score", "/score")),
     _generate("generate"),
     _generate("generate_stream"),
 ]

@@ -31,6 +31,8 @@ PATHS = [
     "/serving-endpoints/sluice-demo/invocations",
     "/api/2.0/serving-endpoints",
     "/v2/models/sluice-demo/generate",
+    "/v2/rerank",
+    "/score",
     "/nothing/of/ours",
 ]
 TOO_LARGE = b"x" * (22 << 20)

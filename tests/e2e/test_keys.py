@@ -227,6 +227,8 @@ def test_hidden_model_is_none_in_any_dialect(guarded: Guarded) -> None:
         ("/v1/chat/completions", {"model": "NAME", "messages": MESSAGES}),
         ("/v1/completions", {"model": "NAME", "prompt": "a"}),
         ("/v1/embeddings", {"model": "NAME", "input": "a"}),
+        ("/v1/rerank", {"model": "NAME", "query": "a", "documents": ["b"]}),
+        ("/score", {"model": "NAME", "text_1": "a", "text_2": "b"}),
         ("/v1/responses", {"model": "NAME", "input": "a"}),
         ("/v1/messages", {"model": "NAME", "messages": MESSAGES, "max_tokens": 4}),
         ("/v1/messages/count_tokens", {"model": "NAME", "messages": MESSAGES}),

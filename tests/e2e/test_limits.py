@@ -194,6 +194,10 @@ def test_what_never_fits_is_said_to(guarded: Guarded) -> None:
     assert answer.status_code == 400
     assert "it can't be served at any time" in answer.text
     assert answer.json()["error"]["param"] == "input"
+    documents = ["one two three", "four five six"]
+    answer = guarded.post("small", "/v1/rerank", {"model": ENCODER, "query": "seven", "documents": documents})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "documents")
+    assert "it can't be served at any time" in answer.json()["message"]
 
 
 def test_openai_client_waits_as_long_as_it_is_told(guarded: Guarded) -> None:

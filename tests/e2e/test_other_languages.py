@@ -33,6 +33,8 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("ResponseService", "CreateResponse", RESPOND),
     ("ResponseService", "StreamResponse", RESPOND),
     ("EmbeddingService", "Embed", {"model": EMBEDDER, "inputs": [{"text": "a cat"}]}),
+    ("RankService", "Rank", {"model": EMBEDDER, "query": "a kitten", "documents": ["a cat", "a dog"]}),
+    ("RankService", "Score", {"model": EMBEDDER, "queries": ["a kitten"], "documents": ["a cat"]}),
     ("TokenService", "TokenizeText", {"model": MODEL, "text": QUESTION}),
     ("TokenService", "DetokenizeText", {"model": MODEL, "token_ids": [5, 6, 7]}),
     ("TokenService", "CountTokens", {"chat": CHAT}),

@@ -17,6 +17,8 @@ from sluice.v1 import (
     embedding_pb2,
     embedding_pb2_grpc,
     prompt_pb2,
+    rank_pb2,
+    rank_pb2_grpc,
     sampling_pb2,
     token_pb2,
     token_pb2_grpc,
@@ -187,6 +189,12 @@ def grpc_embedding(dice: Dice) -> GrpcRequest:
     return GrpcRequest(embedding_pb2_grpc.EmbeddingServiceStub, "Embed", message)
 
 
+def grpc_rank(dice: Dice) -> GrpcRequest:
+    """Documents by their cosines over gRPC."""
+    message = rank_pb2.RankRequest(model=EMBEDDER, query=text(dice), documents=[text(dice) for _ in range(3)])
+    return GrpcRequest(rank_pb2_grpc.RankServiceStub, "Rank", message)
+
+
 def grpc_count(dice: Dice) -> GrpcRequest:
     """A count of tokens over gRPC."""
     message = token_pb2.CountTokensRequest(text=token_pb2.TokenizeTextRequest(model=MODEL, text=text(dice)))
@@ -201,4 +209,4 @@ def grpc_invalid(dice: Dice) -> GrpcRequest:
 
 
 REST = (chat, chat_whole, tools, completion, response, databricks, azure, anthropic, mindie, embeddings, invalid)
-GRPC = (grpc_stream, grpc_whole, grpc_completion, grpc_embedding, grpc_count, grpc_invalid)
+GRPC = (grpc_stream, grpc_whole, grpc_completion, grpc_embedding, grpc_rank, grpc_count, grpc_invalid)

@@ -18,11 +18,15 @@ from gateway.dialects.seam.translator import ParsedRequest
 NAMED: Final = frozenset({"model", "input", "dimensions", "encoding_format", "input_type"})
 
 
-class AzureEmbeddingBody(EmbeddingBody, kw_only=True):
-    """The body of `POST /embeddings`. Those not in NAMED are extra parameters.
+_INPUT_TYPES: Final = {
+    "text": embedding_pb2.INPUT_TYPE_UNSPECIFIED,
+    "query": embedding_pb2.INPUT_TYPE_QUERY,
+    "document": embedding_pb2.INPUT_TYPE_DOCUMENT,
+}
 
-    `input_type` has no effect: the models here make the same vector of a text whatever it is for.
-    """
+
+class AzureEmbeddingBody(EmbeddingBody, kw_only=True):
+    """The body of `POST /embeddings`. Those not in NAMED are extra parameters."""
 
     model: str | None = None
     encoding_format: Literal["float", "base64"] | None = None
@@ -38,6 +42,7 @@ class AzureEmbeddingBody(EmbeddingBody, kw_only=True):
         request = self.to_request(self.model or "")
         request.serving.deployment = name
         request.instruction = self.instruction or ""
+        request.input_type = _INPUT_TYPES[self.input_type or "text"]
         return request
 
 

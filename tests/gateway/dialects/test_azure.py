@@ -220,6 +220,7 @@ def test_embedding_request() -> None:
     """The named parameters are taken, `instruction` as an extra one, and the answer has an id."""
     call = embed({"azureml-model-deployment": "blue"}, model="m", dimensions=4, input_type="query")
     assert (call.request.model, call.request.dimensions, call.request.serving.deployment) == ("m", 4, "blue")
+    assert call.request.input_type == embedding_pb2.INPUT_TYPE_QUERY
     assert [prompt.text for prompt in call.request.inputs] == ["a"]
     assert json.loads(call.encoder.whole(VECTORS))["id"] == "embd-1"
     assert embed({"extra-parameters": "pass-through"}, instruction="q: ").request.instruction == "q: "

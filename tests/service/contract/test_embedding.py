@@ -19,6 +19,7 @@ def test_every_field_is_asked() -> None:
         "inputs": [{"text": "a"}, {"tokenIds": {"ids": [1, 2]}}],
         "instruction": "i",
         "dimensions": 3,
+        "inputType": "INPUT_TYPE_QUERY",
         "serving": {"priority": -3, "deployment": "d", "errorBehavior": "ERROR_BEHAVIOR_TRUNCATE"},
     }
     request = json_format.ParseDict(fields, embedding_pb2.EmbedRequest())
@@ -31,6 +32,7 @@ def test_every_field_is_asked() -> None:
         dimensions=3,
         priority=-3,
         truncates=True,
+        purpose="query",
     )
 
 

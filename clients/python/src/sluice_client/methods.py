@@ -14,6 +14,7 @@ from sluice_client.v1 import (
     embedding_pb2,
     endpoint_pb2,
     model_pb2,
+    rank_pb2,
     response_event_pb2,
     response_pb2,
     text_generation_pb2,
@@ -81,6 +82,8 @@ STREAM_GENERATE_TEXT: Final = Method(
     is_stream=True,
 )
 EMBED: Final = Method(_path("EmbeddingService", "Embed"), embedding_pb2.EmbedRequest, embedding_pb2.EmbedResponse)
+RANK: Final = Method(_path("RankService", "Rank"), rank_pb2.RankRequest, rank_pb2.RankResponse)
+SCORE: Final = Method(_path("RankService", "Score"), rank_pb2.ScoreRequest, rank_pb2.ScoreResponse)
 TOKENIZE: Final = Method(
     _path("TokenService", "TokenizeText"), token_pb2.TokenizeTextRequest, token_pb2.TokenizeTextResponse
 )

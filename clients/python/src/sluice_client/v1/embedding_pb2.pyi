@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from sluice_client.v1 import prompt_pb2 as _prompt_pb2
 from sluice_client.v1 import serving_pb2 as _serving_pb2
 from sluice_client.v1 import usage_pb2 as _usage_pb2
@@ -22,6 +23,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _InputType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _InputTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_InputType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    INPUT_TYPE_UNSPECIFIED: _InputType.ValueType  # 0
+    """Not told."""
+    INPUT_TYPE_QUERY: _InputType.ValueType  # 1
+    """To look for documents by."""
+    INPUT_TYPE_DOCUMENT: _InputType.ValueType  # 2
+    """To be found by queries."""
+
+class InputType(_InputType, metaclass=_InputTypeEnumTypeWrapper):
+    """What a vector is for."""
+
+INPUT_TYPE_UNSPECIFIED: InputType.ValueType  # 0
+"""Not told."""
+INPUT_TYPE_QUERY: InputType.ValueType  # 1
+"""To look for documents by."""
+INPUT_TYPE_DOCUMENT: InputType.ValueType  # 2
+"""To be found by queries."""
+Global___InputType: _TypeAlias = InputType  # noqa: Y015
+
 @_typing.final
 class EmbedRequest(_message.Message):
     """Texts to embed."""
@@ -33,6 +58,7 @@ class EmbedRequest(_message.Message):
     DIMENSIONS_FIELD_NUMBER: _builtins.int
     INSTRUCTION_FIELD_NUMBER: _builtins.int
     SERVING_FIELD_NUMBER: _builtins.int
+    INPUT_TYPE_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The name of a served model or endpoint, 1 to 256 characters. Required."""
     dimensions: _builtins.int
@@ -43,6 +69,10 @@ class EmbedRequest(_message.Message):
     instruction: _builtins.str
     """Put before each text, at most 16,384 characters. Inputs of token ids can't have one. Default: empty, which is what
     the model's files put before a text.
+    """
+    input_type: Global___InputType.ValueType
+    """What the vectors are for. Where the model's files have a text to put before such inputs, it is, unless there is an
+    instruction. Default: not told.
     """
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[_prompt_pb2.Prompt]:
@@ -60,10 +90,11 @@ class EmbedRequest(_message.Message):
         dimensions: _builtins.int | None = ...,
         instruction: _builtins.str = ...,
         serving: _serving_pb2.ServingOptions | None = ...,
+        input_type: Global___InputType.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions", "dimensions", b"dimensions", "serving", b"serving"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions", "dimensions", b"dimensions", "inputs", b"inputs", "instruction", b"instruction", "model", b"model", "serving", b"serving"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions", "dimensions", b"dimensions", "input_type", b"input_type", "inputs", b"inputs", "instruction", b"instruction", "model", b"model", "serving", b"serving"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__dimensions: _TypeAlias = _typing.Literal["dimensions"]  # noqa: Y015
     _WhichOneofArgType__dimensions: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions"]  # noqa: Y015
