@@ -4,15 +4,17 @@ BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 MINUTES ?= 30
 
-.PHONY: help run test test-fast soak fuzz check sanitize generate pins audit envoy-filter release-contract bench dist clean
+.PHONY: help run test test-fast test-languages soak fuzz check sanitize generate pins audit envoy-filter release-contract bench dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
 	@tools/install.sh run && { tools/install.sh native || true; } && exec $(PY) -m runner $(if $(TLS),--tls=$(TLS))
 test:  ## run all tests
-	@tools/install.sh dev native npm validate clients browser redis && $(PY) -m pytest
+	@tools/install.sh dev native npm validate clients examples browser redis && $(PY) -m pytest
 test-fast:  ## run the tests that need neither npm nor a browser nor the whole product, in about a minute
 	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
+test-languages:  ## install the toolchains of examples/, run all of them, and count the languages that do all they should
+	@tools/install.sh dev native npm clients examples languages && $(PY) -m tests.languages && $(MAKE) -s -C examples/csharp
 soak:  ## run mixed load for MINUTES (30), and the faults that take long to show; fails if anything leaks or is lost
 	@tools/install.sh dev native && $(PY) -m pytest -m soak tests/e2e && $(PY) -m tests.soak $(MINUTES)
 fuzz:  ## try random bodies and messages against the whole product, EXAMPLES (300) of each kind
@@ -36,4 +38,4 @@ envoy-filter:  ## build envoy/connections_by_address.c into envoy/envoy.yaml
 dist:  ## build a release into dist/ and try it: packages, the contract in both forms, SBOM, checksums
 	@tools/install.sh dev native validate dist && ls dist
 clean:  ## remove all that was installed or built
-	rm -rf .venv .venvs .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build native/build dist *.egg-info
+	rm -rf .venv .venvs .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build native/build dist *.egg-info examples/node_modules examples/*/build

@@ -58,6 +58,7 @@ def main() -> int:
     results = {
         "pip-audit": python_findings(python or {"dependencies": []}),
         "npm audit": npm_findings(ask("npm", "audit", "--json", "--prefix", "tools")),
+        "npm audit of examples": npm_findings(ask("npm", "audit", "--json", "--prefix", "examples")),
     }
     for name, (findings, summary) in results.items():
         print("\n".join([*findings, f"{name}: {summary}"]))

@@ -10,6 +10,8 @@
 #   npm       buf, and clients of the tests: grpc-js, openai, @anthropic-ai/sdk, playwright
 #   validate  protovalidate's .proto file, for buf
 #   clients   other vendors' SDKs for the tests, each in an environment of its own, since their dependencies disagree
+#   examples  npm packages of the examples for Node, TypeScript and browsers
+#   languages the toolchains of the other examples, Debian's packages
 #   browser   headless Chromium, for the tests of pages
 #   shell     shellcheck
 #   pins      what makes the pins anew
@@ -181,6 +183,25 @@ clients_part() {
     done
 }
 
+examples_part() {
+    local stamp=examples/node_modules/.installed
+    [ -f "$stamp" ] && [ "$stamp" -nt examples/package-lock.json ] && return
+    command -v npm >/dev/null || apt nodejs npm
+    say "installing npm packages into examples/node_modules"
+    npm ci --prefix examples --silent --no-audit --no-fund
+    touch "$stamp"
+}
+
+languages_part() {
+    local -a packages=(g++ golang-go golang-google-grpc-dev golang-google-protobuf-dev libgeronimo-annotation-1.3-spec-java
+        libgoogle-gson-java libgrpc++-dev libgrpc-java libguava-java libjsr305-java libnetty-java libperfmark-java
+        libprotobuf-java mono-mcs php-cli php-curl php-google-protobuf pkg-config protobuf-compiler protobuf-compiler-grpc
+        protobuf-compiler-grpc-java-plugin protoc-gen-go-1-5 protoc-gen-go-grpc ruby ruby-grpc ruby-grpc-tools)
+    command -v javac >/dev/null || packages+=(default-jdk-headless)
+    browser_part
+    dpkg --status "${packages[@]}" >/dev/null 2>&1 || apt "${packages[@]}"
+}
+
 browser_part() {
     command -v chromium-headless-shell >/dev/null || apt chromium-headless-shell
 }
@@ -205,11 +226,13 @@ for part in "$@"; do
         npm) npm_part ;;
         validate) validate_part ;;
         clients) clients_part ;;
+        examples) examples_part ;;
+        languages) languages_part ;;
         browser) browser_part ;;
         shell) shell_part ;;
         zig) zig_part ;;
         pins | audit) tool_part "$part" ;;
         redis) redis_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients browser shell redis zig pins audit" ;;
+        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients examples languages browser shell redis zig pins audit" ;;
     esac
 done

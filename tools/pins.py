@@ -3,7 +3,7 @@
     pins.py needed EXTRA...   what pyproject.toml asks for, for pip to resolve
     pins.py versions          what it may resolve that to
     pins.py hashed REPORT     of what pip resolved, versions and hashes, for pip to install
-    pins.py lock UV           constraints.txt, tests/clients/requirements/ and tools/package-lock.json anew
+    pins.py lock UV           constraints.txt, tests/clients/requirements/ and npm's package-lock.json anew
 
 pip decides which packages a machine needs, since that differs: PyPI's torch for Linux needs CUDA's libraries, a build
 for CPUs doesn't. constraints.txt says which versions, and the hashes without which nothing is installed.
@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlparse
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "constraints.txt"
-NPM_LOCK = ROOT / "tools" / "package-lock.json"
+NPM_LOCKS = (ROOT / "tools" / "package-lock.json", ROOT / "examples" / "package-lock.json")
 HEADER = """\
 # The version of everything that is installed, tried together, with its files' hashes. Made by `make pins`, which keeps
 # the versions that are here, from pyproject.toml; every installation goes by it (tools/install.sh).
@@ -94,11 +94,12 @@ def lock(uv: str) -> None:
         LOCK.write_text(HEADER + _with_own_files(text, _report(text, sorted(extras))))
     for client in sorted((ROOT / "tests" / "clients" / "requirements").glob("*.txt")):
         _compile(uv, client, client, "--no-deps", "--python-version", "3.11")
-    subprocess.run(
-        ["npm", "install", "--package-lock-only", "--omit-lockfile-registry-resolved", "--no-audit", "--no-fund"],
-        cwd=NPM_LOCK.parent, check=True,
-    )  # fmt: skip
-    NPM_LOCK.write_text(json.dumps(with_other_platforms(json.loads(NPM_LOCK.read_text())), indent=2) + "\n")
+    for own in NPM_LOCKS:
+        subprocess.run(
+            ["npm", "install", "--package-lock-only", "--omit-lockfile-registry-resolved", "--no-audit", "--no-fund"],
+            cwd=own.parent, check=True,
+        )  # fmt: skip
+        own.write_text(json.dumps(with_other_platforms(json.loads(own.read_text())), indent=2) + "\n")
 
 
 def with_other_platforms(lock: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tools.pins import LOCK, PinError, hashed, needed, pins, versions
+from tools.pins import LOCK, NPM_LOCKS, PinError, hashed, needed, pins, versions
 
 ROOT = Path(__file__).resolve().parents[2]
 SHA = "sha256:" + "0" * 64
@@ -37,12 +37,11 @@ def test_every_package_has_hashes() -> None:
         assert found
         assert [pin for pin, hashes in found.items() if not hashes] == []
         assert len(versions(file.read_text())) == len(re.findall(r"^[^#\s]", file.read_text(), re.MULTILINE))
-    packages = json.loads((ROOT / "tools" / "package-lock.json").read_text())["packages"]
-    without = [package for name, package in packages.items() if name and not package.get("integrity")]
-    assert [
-        package for package in without if not package.get("os")
-    ] == []  # those of other platforms aren't fetched here
-    assert {"linux"} & {system for package in without if "x64" in package["cpu"] for system in package["os"]} == set()
+    for lock in NPM_LOCKS:
+        packages = json.loads(lock.read_text())["packages"]
+        without = [package for name, package in packages.items() if name and not package.get("integrity")]
+        assert [each for each in without if not each.get("os")] == []  # those of other platforms aren't fetched here
+        assert {"linux"} & {system for each in without if "x64" in each["cpu"] for system in each["os"]} == set()
 
 
 def test_all_that_is_asked_for_is_pinned() -> None:

@@ -1,0 +1,81 @@
+"""The programs of examples/, one a language: what each needs, and what it says of a running product."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import httpx
+
+from tests.e2e.stack import ROOT
+
+FOLDER = ROOT / "examples"
+JARS = "/usr/share/java"
+GO = "/usr/share/gocode/src/google.golang.org"
+TIMEOUT_S = 280
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One of them. `needs` are commands, or files where there is a slash."""
+
+    name: str
+    needs: tuple[str, ...]
+
+    def missing(self) -> list[str]:
+        """What of its toolchain isn't on this machine."""
+        return [each for each in self.needs if not (shutil.which(each) or ("/" in each and (ROOT / each).exists()))]
+
+    def run(self, target: str) -> dict[str, str]:
+        """Build it, and run it against a front door. What it says of each of its five calls."""
+        command = ["make", "--silent", "-C", str(FOLDER / self.name), f"TARGET={target}", f"PYTHON={sys.executable}"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, env=environment, errors="replace"
+        )
+        if done.returncode != 0:
+            raise ExampleError(f"{self.name} ended with {done.returncode}\n{done.stdout}{done.stderr}")
+        return dict(re.findall(r"^(\w+): (.*)$", done.stdout, re.MULTILINE))
+
+
+class ExampleError(Exception):
+    """An example failed; the text is what it wrote."""
+
+
+EXAMPLES = (
+    Example("go", ("go", "protoc", "protoc-gen-go", "protoc-gen-go-grpc", f"{GO}/grpc", f"{GO}/protobuf")),
+    Example("java", ("javac", "protoc", "grpc_java_plugin", f"{JARS}/grpc-netty.jar", f"{JARS}/netty-codec-http2.jar")),
+    Example("cpp", ("g++", "protoc", "grpc_cpp_plugin", "pkg-config", "/usr/include/grpcpp/grpcpp.h")),
+    Example("ruby", ("ruby", "grpc_tools_ruby_protoc")),
+    Example("php", ("php", "protoc", "/usr/share/php/Google/Protobuf/Any.php")),
+    Example("node", ("node", "examples/node_modules/@grpc/grpc-js")),
+    Example("typescript", ("node", "protoc", "examples/node_modules/.bin/tsc")),
+    Example("python", ()),
+    Example("browser", ("node", "protoc", "examples/node_modules/.bin/esbuild", "/usr/bin/chromium-headless-shell")),
+)
+
+
+def expected_answer(door: str) -> str:
+    """What all of them are told first, over REST."""
+    messages = [{"role": "user", "content": "What is the capital of France?"}]
+    body = {"model": "sluice-demo", "temperature": 0, "messages": messages}
+    answer = httpx.post(f"{door}/v1/chat/completions", json=body, timeout=60).json()
+    return str(answer["choices"][0]["message"]["content"])
+
+
+def faults(said: dict[str, str], answer: str) -> list[str]:
+    """What of that isn't as it should be. The languages spell statuses as their libraries do."""
+    plain = {name: re.sub(r"[^A-Z]", "", text.upper()) for name, text in said.items()}
+    checks = {
+        "streams": said.get("answer", "").strip() == answer,
+        "keeps deadlines": plain.get("deadline") == "DEADLINEEXCEEDED",
+        "cancels": plain.get("cancel") in {"CANCELLED", "CANCELED"},
+        "decodes errors": plain.get("error") == "INVALIDARGUMENTINVALIDFIELD"
+        and said.get("field", "").startswith("sampling.temperature must be"),
+        "calls tools": re.fullmatch(r'get_weather \{\s*"city"\s*:\s*".*"\s*\}', said.get("tool", "")) is not None,
+    }
+    return [name for name, holds in checks.items() if not holds]
