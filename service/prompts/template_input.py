@@ -13,10 +13,10 @@ from service.generation.json_text import parse_json, parse_parameters
 _VARIABLES = "chat_template_kwargs"
 _FIELDS = ("messages", "tools", "add_generation_prompt", "continue_final_message")
 _OWN = ("chat_template", "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
-        "raise_exception", "strftime_now")  # fmt: skip
+        "raise_exception", "strftime_now", "range", "dict", "lipsum", "cycler", "joiner", "namespace")  # fmt: skip
 _RESERVED = {
     **dict.fromkeys(_FIELDS, "is a field of the request"),
-    **dict.fromkeys(_OWN, "is the model's own"),
+    **dict.fromkeys(_OWN, "is the template's own"),
 }
 
 

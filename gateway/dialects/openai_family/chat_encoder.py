@@ -63,7 +63,7 @@ class ChatEncoder:
     def chunk(self, event: StreamChatResponse) -> bytes:
         """The SSE events for one event of the service; none where the dialect says nothing."""
         kind = event.WhichOneof("event")
-        if event.HasField("tokens"):
+        if self._tokens.is_told and event.HasField("tokens"):
             self._tokens.add(getattr(event, kind or "").choice_index, event.tokens)
         if kind == "content_delta":
             return self._content(event.content_delta)

@@ -61,7 +61,7 @@ class CompletionEncoder:
     def chunk(self, event: StreamCompleteResponse) -> bytes:
         """The SSE events for one event of the service; none where the dialect says nothing."""
         kind = event.WhichOneof("event")
-        if event.HasField("tokens"):
+        if self._tokens.is_told and event.HasField("tokens"):
             self._tokens.add(getattr(event, kind or "").choice_index, event.tokens)
         if kind == "delta":
             return self._delta(event.delta)

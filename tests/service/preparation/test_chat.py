@@ -103,7 +103,9 @@ async def test_own_variables_cannot_write_control_tokens() -> None:
     preparation.close()
 
 
-@pytest.mark.parametrize("own", ["{", "[1]", '"a"', '{"messages": []}', '{"bos_token": "x"}', '{"a": 1, "a": 2}'])
+@pytest.mark.parametrize(
+    "own", ["{", "[1]", '"a"', '{"messages": []}', '{"bos_token": "x"}', '{"namespace": 1}', '{"a": 1, "a": 2}']
+)
 async def test_own_variables_that_cannot_be_are_refused_by_their_field(preparation: Preparation, own: str) -> None:
     """What is no object, and names that are taken."""
     with pytest.raises(InvalidRequest) as refusal:
