@@ -21,6 +21,7 @@ from gateway.drain import Drain, DrainGate, Phase
 from gateway.metrics_gate import MetricsGate
 from gateway.observer import RequestObserver
 from gateway.openapi.routes import docs_routes
+from gateway.page.routes import page_routes
 from gateway.reply import challenges
 from gateway.routes.serving_endpoints import SERVING_ENDPOINTS
 from gateway.routes.surface import SurfaceMap
@@ -88,6 +89,7 @@ def build_app(
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/health", readyz),  # where clients of other servers ask
+            *page_routes(),
             *([] if side is Side.CALLERS else [*docs_routes(SURFACES), Route("/metrics", metrics)]),
         ],
         middleware=[

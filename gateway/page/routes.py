@@ -1,0 +1,43 @@
+"""The page's files as routes: `/`, and what it loads under `/chat/`."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+_FOLDER: Final = Path(__file__).with_name("static")
+_MEDIA_TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+# Nothing from elsewhere, nothing written into the page, no frame around it.
+_HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",  # asked for again each time, and sent only if it has changed
+}
+
+
+def page_routes() -> list[Route]:
+    """A route for each of the page's files."""
+    return [_route(path) for path in sorted(_FOLDER.iterdir())]
+
+
+def _route(path: Path) -> Route:
+    content = path.read_bytes()
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = {**_HEADERS, "etag": tag}
+    media_type = _MEDIA_TYPES[path.suffix]
+
+    async def serve(request: Request) -> Response:
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers, media_type=media_type)
+
+    return Route("/" if path.name == "index.html" else f"/chat/{path.name}", serve)

@@ -1,0 +1,55 @@
+// Calls of the server that this page came from.
+
+async function refuse(answer) {
+  let text = `${answer.status} ${answer.statusText}`;
+  try {
+    const { error } = await answer.json();
+    text = error.param ? `${error.param}: ${error.message}` : error.message;
+  } catch {
+    // no JSON: the status must do
+  }
+  throw new Error(answer.status === 401 ? `${text}; give a key in the settings` : text);
+}
+
+function headers(key) {
+  return key ? { authorization: `Bearer ${key}` } : {};
+}
+
+export async function listModels(key) {
+  const answer = await fetch("v1/models", { headers: headers(key) });
+  if (!answer.ok) await refuse(answer);
+  return (await answer.json()).data.map((model) => model.id);
+}
+
+/** The names that chat, endpoints among them: [] where the server doesn't say. */
+export async function listChats(key) {
+  const answer = await fetch("api/2.0/serving-endpoints", { headers: headers(key) });
+  if (!answer.ok) return [];
+  const { endpoints = [] } = await answer.json();
+  return endpoints.filter((each) => each.task === "llm/v1/chat").map((each) => each.name);
+}
+
+/** The events of a streamed chat, until it ends or `signal` aborts it. Throws Error with the server's words. */
+export async function* streamChat(body, key, signal) {
+  const answer = await fetch("v1/chat/completions", {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers(key) },
+    body: JSON.stringify(body),
+    signal,
+  });
+  if (!answer.ok) await refuse(answer);
+  let rest = "";
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) {
+      if (!line.startsWith("data: {")) continue;
+      const event = JSON.parse(line.slice(6));
+      if (event.error) throw new Error(event.error.message);
+      yield event;
+    }
+  }
+}

@@ -1,0 +1,78 @@
+// Conversations as trees, kept in this browser. An edited question or another answer is a branch beside the first.
+
+const STORE = "sluice.conversations";
+
+export class Conversation {
+  constructor(kept = {}) {
+    this.id = kept.id ?? crypto.getRandomValues(new Uint32Array(2)).join("-");
+    this.system = kept.system ?? "";
+    this.nodes = kept.nodes ?? []; // {parent: index or null, role, content, …}; children after their parents
+    this.leaf = kept.leaf ?? null; // index of the last message that is shown
+  }
+
+  get title() {
+    return this.nodes.find((node) => node.role === "user")?.content.slice(0, 60) || "New conversation";
+  }
+
+  /** The indices of the messages that are shown, from the first. */
+  path() {
+    const found = [];
+    for (let index = this.leaf; index !== null; index = this.nodes[index].parent) found.unshift(index);
+    return found;
+  }
+
+  /** Add a message under `parent` and show it; its index. */
+  add(parent, message) {
+    this.leaf = this.nodes.push({ parent, ...message }) - 1;
+    return this.leaf;
+  }
+
+  /** The indices of the message and of those that stand in its place in other branches. */
+  twins(index) {
+    const { parent, role } = this.nodes[index];
+    return this.nodes.flatMap((node, other) => (node.parent === parent && node.role === role ? [other] : []));
+  }
+
+  /** Show the branch of `index`, down to its newest end. */
+  show(index) {
+    this.leaf = index;
+    for (;;) {
+      const child = this.nodes.findLastIndex((node) => node.parent === this.leaf);
+      if (child < 0) return;
+      this.leaf = child;
+    }
+  }
+
+  /** The messages of a request that goes on after `index` (null: a beginning). */
+  messages(index) {
+    const shown = [];
+    for (let at = index; at !== null; at = this.nodes[at].parent) {
+      const { role, content, tool_calls, tool_call_id } = this.nodes[at];
+      shown.unshift({ role, content, ...(tool_calls && { tool_calls }), ...(tool_call_id && { tool_call_id }) });
+    }
+    return this.system ? [{ role: "system", content: this.system }, ...shown] : shown;
+  }
+}
+
+/** All that is kept, the newest first; none if what is kept can't be read. */
+export function load() {
+  try {
+    return JSON.parse(localStorage.getItem(STORE) ?? "[]").map((kept) => new Conversation(kept));
+  } catch {
+    return [];
+  }
+}
+
+/** Keep those that have messages; the oldest are dropped where the browser has no more room. */
+export function save(conversations) {
+  const kept = conversations.filter((each) => each.nodes.length);
+  for (;;) {
+    try {
+      localStorage.setItem(STORE, JSON.stringify(kept));
+      return;
+    } catch {
+      if (!kept.length) return;
+      kept.pop();
+    }
+  }
+}

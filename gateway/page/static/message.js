@@ -1,0 +1,97 @@
+// How one message looks.
+
+import { markdown } from "./markdown.js";
+
+function element(name, className, ...children) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  made.append(...children);
+  return made;
+}
+
+function button(text, label, act) {
+  const made = element("button", "", text);
+  made.type = "button";
+  if (label) made.setAttribute("aria-label", label);
+  made.addEventListener("click", act);
+  return made;
+}
+
+function percent(logprob) {
+  return `${(100 * Math.exp(logprob)).toPrecision(3)} %`;
+}
+
+/** Each token with a line under it: red below 10 %, orange below 50 %, grey below 90 %; the alternatives as its title. */
+function shaded(entries) {
+  const spans = entries.map(({ token, logprob, top_logprobs = [] }) => {
+    const likely = Math.exp(logprob);
+    const span = element("span", likely < 0.1 ? "p0" : likely < 0.5 ? "p1" : likely < 0.9 ? "p2" : "", token);
+    const others = top_logprobs.map((each) => `${JSON.stringify(each.token)} ${percent(each.logprob)}`);
+    span.title = [`${JSON.stringify(token)} ${percent(logprob)}`, ...others].join("\n");
+    return span;
+  });
+  return element("div", "tokens", ...spans);
+}
+
+function calls(toolCalls) {
+  return toolCalls.map(({ function: { name, arguments: text } }) => {
+    const shown = element("pre", "", element("code", "", `${name}(${text})`));
+    shown.tabIndex = 0;
+    return element("div", "call", element("strong", "", "Tool call"), shown);
+  });
+}
+
+function facts({ num_tokens: count, first_ms: first, took_ms: took, finish_reason: reason }) {
+  const told = [];
+  if (count) told.push(`${count} tokens`);
+  if (count > 1 && took > first + 20) told.push(`${Math.round((1000 * (count - 1)) / (took - first))} tokens/s`);
+  if (first !== undefined) told.push(`first after ${Math.round(first)} ms`);
+  if (reason && reason !== "stop") told.push(`ended by ${reason}`);
+  return told.join(", ");
+}
+
+/**
+ * One message. `acts` are what its buttons do, {edit, retry, show(index), twins, index}; without them, while it is
+ * written, it has none.
+ */
+export function draw(node, acts) {
+  const isUser = node.role === "user";
+  const made = element("article", node.role, element("h2", "", isUser ? "You" : node.model ?? "Answer"));
+  if (node.reasoning) {
+    const thought = element("details", "", element("summary", "", "Reasoning"), node.reasoning);
+    thought.open = !node.content;
+    made.append(thought);
+  }
+  const content = element("div", "content");
+  if (isUser) content.append(node.content);
+  else if (node.logprobs?.length) content.append(shaded(node.logprobs));
+  else content.append(...markdown(node.content ?? ""));
+  made.append(content, ...calls(node.tool_calls ?? []));
+  const line = element("div", "facts", facts(node));
+  if (acts) {
+    const { twins, index } = acts;
+    if (twins.length > 1) {
+      const at = twins.indexOf(index);
+      const turn = (step) => () => acts.show(twins[(at + step + twins.length) % twins.length]);
+      line.append(button("‹", "Previous branch", turn(-1)), `${at + 1} of ${twins.length}`, button("›", "Next branch", turn(1)));
+    }
+    line.append(button("Copy", isUser ? "Copy question" : "Copy answer", () => navigator.clipboard.writeText(node.content ?? "")));
+    if (isUser) line.append(button("Edit", "Edit question", () => edit(made, content, node, acts)));
+    else line.append(button("Retry", "Retry answer", acts.retry));
+  }
+  made.append(line);
+  return made;
+}
+
+function edit(article, content, node, acts) {
+  const text = element("textarea", "");
+  text.value = node.content;
+  text.rows = 4;
+  text.setAttribute("aria-label", "Edited question");
+  const row = element("div", "row", button("Send as a new branch", "", () => acts.edit(text.value)), button("Cancel", "", () => {
+    form.replaceWith(content);
+  }));
+  const form = element("div", "edit", text, row);
+  content.replaceWith(form);
+  text.focus();
+}

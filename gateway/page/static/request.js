@@ -1,0 +1,64 @@
+// What the settings ask for: a request's body, and the same as code.
+
+const NUMBERS = ["temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "max_tokens", "seed"];
+
+function json(id, what) {
+  const text = document.getElementById(id).value.trim();
+  if (!text) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${what}: ${error.message}`);
+  }
+}
+
+/** The body without its messages. Throws Error for a field that can't be read, with its name. */
+export function parameters() {
+  const form = document.getElementById("parameters");
+  const body = {};
+  for (const name of NUMBERS) {
+    const field = form.querySelector(`[name=${name}]`);
+    if (!field.checkValidity()) throw new Error(`${field.labels[0].textContent.trim()}: ${field.validationMessage}`);
+    if (field.value !== "") body[name] = Number(field.value);
+  }
+  const stop = form.querySelector("[name=stop]").value;
+  if (stop) body.stop = stop;
+  const effort = form.querySelector("[name=reasoning_effort]").value;
+  if (effort) body.reasoning_effort = effort;
+  if (form.querySelector("[name=logprobs]").checked) Object.assign(body, { logprobs: true, top_logprobs: 3 });
+  const schema = json("schema", "JSON schema of the answer");
+  if (schema) body.response_format = { type: "json_schema", json_schema: { name: "answer", schema, strict: true } };
+  const tools = json("tools", "Tools");
+  if (tools) body.tools = tools;
+  return body;
+}
+
+function quoted(text) {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+const LANGUAGES = {
+  curl: (body) =>
+    `curl -N ${location.origin}/v1/chat/completions \\\n  -H 'content-type: application/json' \\\n  -H "authorization: Bearer $SLUICE_API_KEY" \\\n  -d ${quoted(JSON.stringify({ ...body, stream: true }, null, 2))}`,
+  python: (body) => {
+    const own = new Set(["top_k", "min_p"]);
+    const known = Object.entries(body).filter(([name]) => !own.has(name));
+    const extra = Object.fromEntries(Object.entries(body).filter(([name]) => own.has(name)));
+    const value = (each) => `json.loads(r"""${JSON.stringify(each)}""")`;
+    const lines = known.map(([name, each]) => `    ${name}=${typeof each === "object" || typeof each === "boolean" ? value(each) : JSON.stringify(each)},`);
+    if (Object.keys(extra).length) lines.push(`    extra_body=${JSON.stringify(extra)},`);
+    return `import json\n\nfrom openai import OpenAI\n\nclient = OpenAI(base_url="${location.origin}/v1", api_key="unused")\nstream = client.chat.completions.create(\n    stream=True,\n${lines.join("\n")}\n)\nfor chunk in stream:\n    print(chunk.choices[0].delta.content or "", end="", flush=True)`;
+  },
+  grpc: (body) => {
+    const sampling = Object.fromEntries(["temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "seed"].flatMap((name) => (name in body ? [[name, body[name]]] : [])));
+    const stopping = { ...("max_tokens" in body && { max_tokens: body.max_tokens }), ...(body.stop && { stop: [body.stop] }) };
+    const messages = body.messages.map(({ role, content }) => ({ role: `ROLE_${role.toUpperCase()}`, content: [{ text: content ?? "" }] }));
+    const message = { model: body.model, messages, ...(Object.keys(sampling).length && { sampling }), ...(Object.keys(stopping).length && { stopping }) };
+    return `grpcurl -plaintext -d ${quoted(JSON.stringify(message, null, 2))} \\\n  ${location.host} sluice.v1.ChatService/StreamChat`;
+  },
+};
+
+/** The request in a language, {curl, python, grpc}. */
+export function asCode(body, language) {
+  return LANGUAGES[language](body);
+}

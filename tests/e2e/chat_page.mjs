@@ -1,0 +1,194 @@
+// Somebody at the chat page: does what one scenario says in a browser, and prints as JSON what was seen.
+// Usage: node chat_page.mjs URL BROWSER NODE_MODULES SCENARIO [FOLDER FOR SCREENSHOTS]
+import { createRequire } from "node:module";
+
+const [url, executablePath, modules, scenario, pictures] = process.argv.slice(2);
+const require = createRequire(modules + "/");
+const { chromium } = require("playwright-core");
+
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const open = async (options = {}) => {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  page.errors = [];
+  page.asked = [];
+  page.on("request", (request) => page.asked.push(request.url()));
+  page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()));
+  page.on("pageerror", (error) => page.errors.push(String(error)));
+  await page.goto(url);
+  await page.waitForFunction(() => document.querySelectorAll("#model option").length > 0);
+  return page;
+};
+const settle = (page) => page.locator("#send").waitFor({ state: "visible" });
+const ask = async (page, text) => {
+  await page.locator("#question").fill(text);
+  await page.keyboard.press("Enter");
+  await page.locator("#stop").waitFor({ state: "visible" }).catch(() => {});
+  await settle(page);
+};
+const setting = async (page, values) => {
+  if (!(await page.locator("#settings").isVisible())) await page.locator("#show-settings").click();
+  for (const [selector, value] of Object.entries(values)) {
+    const field = page.locator(selector);
+    if (value === true) await field.check();
+    else if ((await field.evaluate((each) => each.tagName)) === "SELECT") await field.selectOption(value);
+    else await field.fill(value);
+    await field.dispatchEvent("change");
+  }
+};
+const texts = (page, selector) => page.locator(selector).allTextContents();
+const picture = async (page, name) => pictures && (await page.screenshot({ path: `${pictures}/${name}.png` }));
+
+const scenarios = {
+  async conversation() {
+    const page = await open();
+    await setting(page, { "[name=temperature]": "0" });
+    await page.locator("#show-settings").click();
+    await ask(page, "Who are you?");
+    await ask(page, "What is the capital of France?");
+    const messages = await texts(page, "article .content");
+    const facts = await texts(page, "article.assistant .facts");
+    await picture(page, "conversation");
+    await page.reload();
+    await page.locator("article").last().waitFor();
+    const kept = await texts(page, "article .content");
+    await page.getByRole("button", { name: "New conversation" }).click();
+    const fresh = await page.locator("article").count();
+    await page.locator("#conversations button").first().click();
+    return { messages, facts, kept, fresh, again: await texts(page, "article .content"), errors: page.errors, asked: page.asked };
+  },
+  async branches() {
+    const page = await open();
+    await setting(page, { "[name=temperature]": "0", "[name=max_tokens]": "12" });
+    await page.locator("#show-settings").click();
+    await ask(page, "First question?");
+    await page.getByRole("button", { name: "Edit question" }).click();
+    await page.getByLabel("Edited question").fill("Second question?");
+    await page.getByRole("button", { name: "Send as a new branch" }).click();
+    await settle(page);
+    const edited = await texts(page, "article.user .content");
+    await page.getByRole("button", { name: "Previous branch" }).first().click();
+    const first = await texts(page, "article.user .content");
+    await page.getByRole("button", { name: "Retry answer" }).click();
+    await settle(page);
+    return { edited, first, turns: await texts(page, "article .facts"), errors: page.errors };
+  },
+  async stop() {
+    const page = await open();
+    await setting(page, { "[name=max_tokens]": "1900", "#schema": '{"type":"array","minItems":400,"items":{"type":"string"}}' });
+    await page.locator("#question").fill("Go on for ever.");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction(() => document.querySelector("article.assistant .content")?.textContent.length > 20);
+    await page.keyboard.press("Escape");
+    await settle(page);
+    return { facts: await texts(page, "article.assistant .facts"), length: (await texts(page, "article.assistant .content"))[0].length, errors: page.errors };
+  },
+  async hostile() {
+    const page = await open();
+    const attacks = [
+      "<img src=x onerror=window.hit=1>", "<script>window.hit=1</script>", "[a](javascript:window.hit=1)", "![a](https://example.com/x.png)",
+      "`</code><script>window.hit=1</script>`", "| a |\n|---|\n| <svg onload=window.hit=1> |", "[b](https://example.com \"onmouseover=window.hit=1)", "<https://example.com>",
+    ];
+    const shown = await page.evaluate(async (all) => {
+      const { markdown } = await import("./chat/markdown.js");
+      const box = document.createElement("div");
+      document.body.append(box);
+      for (const attack of all) box.append(...markdown(attack));
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      const names = [...box.querySelectorAll("*")].map((each) => each.localName);
+      const links = [...box.querySelectorAll("a")].map((each) => each.href);
+      const attributes = [...box.querySelectorAll("*")].flatMap((each) => each.getAttributeNames());
+      return { names: [...new Set(names)], links, attributes: [...new Set(attributes)], hit: window.hit ?? null };
+    }, attacks);
+    await ask(page, attacks.join("\n"));
+    return { ...shown, hitByQuestion: await page.evaluate(() => window.hit ?? null), question: (await texts(page, "article.user .content"))[0], asked: page.asked };
+  },
+  async markdown() {
+    const page = await open();
+    return page.evaluate(async () => {
+      const { markdown } = await import("./chat/markdown.js");
+      const html = (text) => {
+        const box = document.createElement("div");
+        box.append(...markdown(text));
+        return box.innerHTML;
+      };
+      const all = {
+        inline: "a **b** _c_ `d*e*` ~~f~~ snake_case_name 2*3*4",
+        code: "```py\nx = '<b>'\n```",
+        unfinished: "text\n```\nx = 1",
+        list: "1. one\n2. two\n   - deep\n   - deeper\n\nafter",
+        table: "| a | b |\n|---|:-:|\n| 1 | `2` |",
+        heading: "# Title\ntext\nmore",
+        quote: "> said\n> so",
+        link: "see https://a.example/x_(y). and [z](https://b.example)",
+      };
+      return Object.fromEntries(Object.entries(all).map(([name, text]) => [name, html(text)]));
+    });
+  },
+  async settings() {
+    const page = await open();
+    await setting(page, { "[name=temperature]": "9" });
+    await page.locator("#question").fill("Hello?");
+    await page.locator("#question").press("Enter");
+    const range = await page.locator("#problem").textContent();
+    await setting(page, { "[name=temperature]": "0", "[name=max_tokens]": "60", "[name=logprobs]": true, "#system": "Be brief." });
+    await ask(page, "Who are you?");
+    const tokens = await page.locator(".tokens span").evaluateAll((all) => all.map((each) => [each.textContent, each.title.split("\n").length]));
+    await picture(page, "likelihoods");
+    await page.locator("[name=logprobs]").uncheck();
+    await setting(page, { "#schema": '{"type":"object","properties":{"a":{"type":"boolean"}},"required":["a"],"additionalProperties":false}', "[name=max_tokens]": "40" });
+    await ask(page, "An object?");
+    const object = (await texts(page, "article.assistant .content")).at(-1);
+    await setting(page, { "#schema": "{" });
+    await page.locator("#question").fill("Hello?");
+    await page.locator("#question").press("Enter");
+    const broken = await page.locator("#problem").textContent();
+    await setting(page, { "#schema": "" });
+    const code = {};
+    for (const language of ["curl", "python", "grpc"]) {
+      await page.locator("#language").selectOption(language);
+      code[language] = await page.locator("#code").textContent();
+    }
+    await setting(page, { "#key": "a-key" });
+    const unasked = await page.evaluate(() => JSON.stringify(localStorage).includes("a-key"));
+    await page.locator("#keep-key").check();
+    const kept = await page.evaluate(() => JSON.stringify(localStorage).includes("a-key"));
+    return { range, tokens, object, broken, code, unasked, kept, errors: page.errors };
+  },
+  async access() {
+    const axe = require.resolve("axe-core/axe.min.js");
+    const violations = {};
+    for (const [name, options] of Object.entries({
+      light: { colorScheme: "light" },
+      dark: { colorScheme: "dark" },
+      phone: { viewport: { width: 375, height: 700 }, hasTouch: true, colorScheme: "light" },
+    })) {
+      const page = await open({ ...options, bypassCSP: true });
+      await ask(page, "Who are you?");
+      await picture(page, name);
+      if (name === "phone") {
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+        violations.wide = wide ? ["the page is wider than the screen"] : [];
+      }
+      await page.locator("#show-settings").click();
+      await picture(page, `${name}-settings`);
+      await page.addScriptTag({ path: axe });
+      const found = await page.evaluate(() => globalThis.axe.run());
+      violations[name] = found.violations.map((each) => `${each.id}: ${each.nodes.map((node) => node.html).join(" ")}`);
+    }
+    const page = await open();
+    await page.keyboard.press("Tab");
+    const reached = [];
+    for (let step = 0; step < 40; step += 1) {
+      await page.keyboard.press("Tab");
+      reached.push(await page.evaluate(() => document.activeElement?.id || document.activeElement?.localName));
+    }
+    return { violations, reached: [...new Set(reached)] };
+  },
+};
+
+try {
+  console.log(JSON.stringify(await scenarios[scenario]()));
+} finally {
+  await browser.close();
+}
