@@ -54,6 +54,7 @@ def response(events: list[Event]) -> Any:
     assert [each.pop("sequence_number") for each in told] == list(range(len(told)))
     rest: list[Any] = []
     for each in told:
+        each.get("response", {}).pop("completed_at", None)  # a stream that goes on ends later
         usage = each.get("response", {}).get("usage") or {}
         usage.pop("input_tokens_details", None)  # of a prompt that had not begun, what is found in the cache is new
         if each["type"].endswith(".delta") and rest and rest[-1]["type"] == each["type"]:

@@ -67,6 +67,7 @@ async def test_create_response_is_the_fold_of_its_stream() -> None:
         assert response.output[0].id == f"msg_{response.id}_0"
         response.id = response.output[0].id = ""
         response.created.Clear()
+        response.completed.Clear()
         response.usage.cached_tokens = 0
     assert whole == streamed
 
