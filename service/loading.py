@@ -76,7 +76,7 @@ def _ranker(settings: ModelSettings, built: BuiltEngine, tokenizer: FastTokenize
     if (rank := settings.rank) is None:
         return None
     ids = []
-    for name, word in (("yes", rank.yes), ("no", rank.no)):
+    for name, word in (("yes_word", rank.yes_word), ("no_word", rank.no_word)):
         token_ids = tokenizer.encode(word)
         if len(token_ids) != 1:
             raise ModelLoadError(f"{built.folder}: rank.{name}: {word!r} is {len(token_ids)} tokens, not one")

@@ -25,8 +25,10 @@ class RankSettings(BaseModel):
         _PROMPT, description="the prompt of a pair, with {query} and {document}, and {instruction} if it takes one"
     )
     instruction: str = Field(_INSTRUCTION, description="what stands for {instruction} where callers give none")
-    yes: str = Field("yes", min_length=1, description="token that says that a document answers, of generating models")
-    no: str = Field("no", min_length=1, description="token that says that it doesn't")
+    yes_word: str = Field(
+        "yes", min_length=1, description="one token: the answer of a generating model that a document fits"
+    )
+    no_word: str = Field("no", min_length=1, description="one token: the answer that it does not")
 
     @model_validator(mode="after")
     def _prompt_takes_both(self) -> Self:

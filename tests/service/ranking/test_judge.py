@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,20 @@ async def test_scores_are_the_difference_of_two_logits(backend: str, tmp_path: P
     assert len({round(score, 3) for score in scores}) > 3
 
 
+async def test_model_that_would_end_its_text_is_judged(tmp_path: Path) -> None:
+    """An end of text that is likelier than both words changes no score."""
+    model = save(tmp_path)
+    tokenizer = load(tmp_path).tokenizer
+    prompt = [*tokenizer.encode("<s>"), *prompt_of("w40")[1:-1], *tokenizer.encode("<e>")]
+    with torch.inference_mode():
+        likeliest = int(model(input_ids=torch.tensor([prompt])).logits[0, -1].argmax())
+    for name in ("config.json", "generation_config.json"):
+        said = json.loads((tmp_path / name).read_text())
+        (tmp_path / name).write_text(json.dumps(said | {"eos_token_id": likeliest}))
+    scores, _ = await judged(load(tmp_path), texts(documents=["w40"]))
+    assert scores == pytest.approx([reference(model, prompt)], abs=1e-4)
+
+
 async def test_callers_instruction_takes_the_settings_place(tmp_path: Path) -> None:
     """It is part of the prompt."""
     save(tmp_path)
@@ -162,10 +177,10 @@ async def test_tokens_of_one_request_are_bounded(tmp_path: Path, monkeypatch: py
         await judged(load(tmp_path), texts())
 
 
-def test_words_that_are_no_tokens_are_refused(tmp_path: Path) -> None:
+def test_words_that_are_no_words_are_refused(tmp_path: Path) -> None:
     """At the load, by the setting's name; so is a prompt without its texts."""
     save(tmp_path)
-    with pytest.raises(ModelLoadError, match=r"rank\.yes: 'yes no' is 2 tokens, not one"):
-        load(tmp_path, yes="yes no")
+    with pytest.raises(ModelLoadError, match=r"rank\.yes_word: 'yes no' is 2 tokens, not one"):
+        load(tmp_path, yes_word="yes no")
     with pytest.raises(ValueError, match=r"prompt: must have \{document\} once"):
         load(tmp_path, prompt="{query}")
