@@ -58,7 +58,7 @@ class ChoiceReader:
         self._answer_id = answer_id
         self._form = form
         self._reasoning = _reasoning_parser(form)
-        self._marked = MarkedAnswerParser(form.markers) if form.markers and form.markers.answer_open else None
+        self._marked = MarkedAnswerParser(form.markers) if form.markers and form.markers.answer_close else None
         self._tools: ToolCallParser | None = None  # made where the content begins
         self._num_received = 0  # characters
         self._ranges = TokenRanges(tokenizer, hidden_ids)

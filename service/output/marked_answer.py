@@ -16,6 +16,7 @@ class MarkedAnswerParser:
     """
 
     def __init__(self, markers: ReasoningMarkers) -> None:
+        """`markers` has both of an answer's."""
         self._open, self._close = markers.answer_open, markers.answer_close
         self._is_inside = False
         self._was_opened = False

@@ -13,8 +13,8 @@ from service.generation.constraint import ReasoningLimit, ReasoningMarkers, Reas
 from service.generation.conversation import Conversation, ReasoningEffort
 from service.prompts.template import ChatTemplate
 
-_SWITCHES = ("enable_thinking", "thinking")  # the names that chat templates have
-_LEVEL = "reasoning_effort"
+_SWITCHES = ("enable_thinking", "thinking", "reasoning")  # the names that chat templates have
+_LEVEL, _BUDGET = "reasoning_effort", "thinking_budget"  # the second is in tokens, -1 for no limit
 _LEVELS = frozenset({ReasoningEffort.LOW, ReasoningEffort.MEDIUM, ReasoningEffort.HIGH})
 
 # The effort of requests that name none: this one, the template's, or, with None, what the caller's platform promises.
@@ -54,14 +54,17 @@ class EffortRules:
 
     @property
     def has_switch(self) -> bool:
-        """Whether the template can turn reasoning on and off."""
-        return any(switch in self.template.variables for switch in _SWITCHES)
+        """Whether the template can turn reasoning on and off, or its level up and down."""
+        return any(switch in self.template.variables for switch in (*_SWITCHES, _LEVEL, _BUDGET))
 
     def variables(self, effort: ReasoningEffort | None) -> dict[str, Any]:
         """What the template is told."""
+        effort = self._asked(effort)
         if effort is None:
             return {}
         variables: dict[str, Any] = dict.fromkeys(_SWITCHES, effort in _LEVELS)
+        budget = self._budget(effort)
+        variables[_BUDGET] = -1 if budget is None else budget
         if effort in _LEVELS:
             variables[_LEVEL] = effort.value
         return {name: value for name, value in variables.items() if name in self.template.variables}
@@ -84,12 +87,18 @@ class EffortRules:
         """
         if self.markers is None or start is ReasoningStart.NONE:
             return None
+        effort = self._asked(effort)
         if budget is None or effort is ReasoningEffort.NONE:
             budget = self._budget(effort)
-        must_open = effort in _LEVELS and self.has_switch
+        must_open = (effort in _LEVELS and self.has_switch) or (is_constrained and self.markers.always)
         if not is_constrained and budget is None and not must_open:
             return None
         return ReasoningLimit(self.markers, start, budget, must_open)
+
+    def _asked(self, effort: ReasoningEffort | None) -> ReasoningEffort | None:
+        """The effort; for none a model that reasons before every answer, and is lost without, makes a low one."""
+        is_lost = effort is ReasoningEffort.NONE and self.markers is not None and self.markers.always
+        return ReasoningEffort.LOW if is_lost else effort
 
     def _budget(self, effort: ReasoningEffort | None) -> int | None:
         match effort:

@@ -47,6 +47,8 @@ def template_messages(
             turn.setdefault("name", called[message.tool_call_id])
         if message.role is Role.ASSISTANT:
             turn |= _reasoning(message, turn["content"], markers)
+            if markers is not None and markers.always and message.tool_calls and not turn["content"]:
+                turn["thinking"] = turn.get("reasoning", "")  # channels' templates refuse it beside content
         if message.tool_calls:
             called |= {call.id: call.name for call in message.tool_calls}
             turn["tool_calls"] = [_tool_call(call, parse_arguments=parse_arguments) for call in message.tool_calls]

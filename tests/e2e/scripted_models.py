@@ -1,0 +1,157 @@
+"""Service and gateway, on real sockets, with models that say what they are told to.
+
+A model has its family's template and tokens. It calls a function, and answers once its prompt has what that returned.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import abc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import httpx
+from grpc import aio
+
+from gateway.__main__ import build_server
+from gateway.app import build_app
+from gateway.client import ServiceClient
+from gateway.config import Settings as GatewaySettings
+from gateway.drain import Drain
+from gateway.telemetry import Telemetry as GatewayTelemetry
+from process.settings import read_settings
+from service.chat_model import ChatModel
+from service.config import ModelSettings
+from service.engine.constraints.compiler import ConstraintCompiler
+from service.engine.core import SampledToken
+from service.engine.generator import GeneratorFront
+from service.engine.generator_core import GeneratorCore
+from service.engine.port import StepObserver
+from service.engine.sequence import Sequence
+from service.engine.step import Step
+from service.engine.thread_link import ThreadLink
+from service.engine.tokenizer import FastTokenizer
+from service.engine.watermark import Watermark
+from service.generation.errors import SequenceError
+from service.output.watermark import WatermarkDetector
+from service.preparation import Preparation
+from service.prompts.workers import WorkerLimits, Workers
+from service.registry.description import ModelDescription, Task
+from service.registry.models import ServedGenerator
+from service.server import Server
+from service.telemetry import Telemetry
+from tests.engine.constraints.fakes import control_ids_of, token_id
+from tests.engine.fakes import config_of
+from tests.service.fakes import settings_of
+from tests.service.prompts.fakes import template_of
+
+RESULT = "sun, 25 degrees"  # what the function returns
+
+
+@dataclass
+class Script:
+    """What a model says, with the tokens that end it, and the prompts that it was given."""
+
+    template: str
+    tokenizer: FastTokenizer
+    ends: tuple[str, ...]
+    call: str
+    answer: str
+    prompts: list[str] = field(default_factory=list)
+
+    def said_after(self, prompt: str) -> list[int]:
+        """The tokens of the answer to a prompt."""
+        return self.tokenizer.encode(self.answer if RESULT in prompt else self.call)
+
+
+class ScriptedRunner:
+    """Says what the script has for a sequence's prompt."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._said: dict[Sequence, list[int]] = {}
+
+    def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
+        """A token for each sequence that samples."""
+        return [self._next(item.sequence) if item.samples else None for item in step.items]
+
+    def follow(self, sequences: abc.Sequence[Sequence]) -> list[SampledToken | SequenceError]:
+        """A further token for each."""
+        return [self._next(sequence) for sequence in sequences]
+
+    def release(self, sequence: Sequence) -> None:
+        """The sequence has ended."""
+        self._said.pop(sequence, None)
+
+    def _next(self, sequence: Sequence) -> SampledToken:
+        if sequence not in self._said:
+            prompt = self._script.tokenizer.decode(sequence.request.prompt_token_ids, skip_special_tokens=False)
+            self._script.prompts.append(prompt)
+            self._said[sequence] = self._script.said_after(prompt)
+        return SampledToken(self._said[sequence][sequence.num_generated_tokens])
+
+
+@dataclass(frozen=True)
+class Doors:
+    """Clients of the gateway and of the service."""
+
+    http: httpx.AsyncClient
+    channel: aio.Channel
+
+
+@asynccontextmanager
+async def scripted_product(scripts: dict[str, Script]) -> AsyncIterator[Doors]:
+    """The service and the gateway over it, with a model for each script, by its name."""
+    telemetry = Telemetry(None, [])
+    chosen = settings_of(model=dict.fromkeys(scripts, "nowhere"))
+    server = Server(chosen, telemetry)
+
+    async def load(model: ModelSettings, observer: StepObserver) -> ServedGenerator:
+        return _served(model.name, scripts[model.name], observer)
+
+    port = await server.start()
+    await server.load(chosen.served_models(), load)
+    settings = read_settings(GatewaySettings, ["--target", f"127.0.0.1:{port}"])
+    gateway_telemetry = GatewayTelemetry(None, [])
+    try:
+        async with (
+            ServiceClient.connect(settings, gateway_telemetry) as client,
+            aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+        ):
+            gateway = build_server(settings, build_app(settings, client, gateway_telemetry, Drain()))
+            gateway.config.load()
+            gateway.lifespan = gateway.config.lifespan_class(gateway.config)
+            listener = socket.create_server(("127.0.0.1", 0))
+            await gateway.startup([listener])
+            base = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            try:
+                async with httpx.AsyncClient(base_url=base, timeout=30) as http:
+                    yield Doors(http, channel)
+            finally:
+                await gateway.shutdown([listener])
+                listener.close()
+    finally:
+        await server.close()
+        telemetry.shutdown()
+        gateway_telemetry.shutdown()
+
+
+def _served(name: str, script: Script, observer: StepObserver) -> ServedGenerator:
+    tokenizer = script.tokenizer
+    eos_token_ids = [token_id(tokenizer, end) for end in script.ends]
+    config = config_of(max_model_len=4096, num_blocks=2048)
+    core = GeneratorCore(
+        ScriptedRunner(script),
+        tokenizer,
+        config,
+        eos_token_ids=eos_token_ids,
+        compile_constraint=ConstraintCompiler(tokenizer, control_ids_of(tokenizer), eos_token_ids),
+    )
+    engine = GeneratorFront(ThreadLink(core), config, vocab_size=tokenizer.vocab_size, observer=observer)
+    chat = ChatModel(template_of(script.template), tokenizer)
+    preparation = Preparation(name, tokenizer, engine.max_model_len, chat, Workers(WorkerLimits()))
+    description = ModelDescription(
+        name, tasks=(Task.CHAT, Task.COMPLETION), architecture="Scripted", fingerprint="fp", max_model_len=4096
+    )
+    return ServedGenerator(description, engine, preparation, WatermarkDetector(tokenizer, Watermark()), tokenizer)
