@@ -36,6 +36,6 @@ audit:  ## look for known vulnerabilities in what is pinned
 envoy-filter:  ## build envoy/connections_by_address.c into envoy/envoy.yaml
 	@tools/install.sh run zig && $(PY) tools/envoy_filter.py .cache/zig/ziglang/zig
 dist:  ## build a release into dist/ and try it: packages, the contract in both forms, SBOM, checksums
-	@tools/install.sh dev native validate dist && ls dist
+	@tools/install.sh dev native npm validate dist && ls dist
 clean:  ## remove all that was installed or built
 	rm -rf .venv .venvs .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build native/build dist *.egg-info examples/node_modules examples/*/build

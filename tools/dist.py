@@ -1,6 +1,7 @@
 """Builds a release into dist/: what `make dist` does, once everything for it is installed.
 
     wheels and source archives of sluice, sluice-native and sluice-client
+    sluice-client-VERSION.tgz        the TypeScript client, for npm
     sluice-proto-VERSION.zip         the contract without rules, for protoc in any language, and the service config
     sluice-proto-rules-VERSION.zip   the contract with protovalidate's rules, and protovalidate's own file
     sluice-VERSION.binpb             its descriptors without rules, with comments
@@ -25,6 +26,7 @@ from typing import Any
 
 from grpc_tools import protoc
 
+from tools import typescript_client
 from tools.pins import needed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,11 +64,13 @@ class ReleaseError(Exception):
 
 def version() -> str:
     """The version of all parts. Raises ReleaseError where they disagree."""
-    found = {folder: _project(folder)["version"] for folder in (ROOT, NATIVE, CLIENT)}
+    projects = (ROOT, NATIVE, CLIENT)
+    found = {str(folder.relative_to(ROOT)): _project(folder)["version"] for folder in projects}
+    found["clients/typescript"] = json.loads((typescript_client.SOURCE / "package.json").read_text())["version"]
     if len(set(found.values())) > 1:
-        told = ", ".join(f"{folder.relative_to(ROOT) / 'pyproject.toml'}: {each}" for folder, each in found.items())
+        told = ", ".join(f"{folder}: {each}" for folder, each in found.items())
         raise ReleaseError(f"the parts have different versions: {told}")
-    return str(found[ROOT])
+    return str(found["."])
 
 
 def write_protos(folder: Path, of: str) -> None:
@@ -140,6 +144,10 @@ def _write_packages(folder: Path) -> None:
     for source in (ROOT, CLIENT):
         subprocess.run([TOOLS / "python", "-m", "build", "--no-isolation", "--outdir", folder, source], check=True)
     subprocess.run([TOOLS / "python", "-m", "build", "--outdir", folder, NATIVE], check=True)  # by its own pinned tools
+    with tempfile.TemporaryDirectory() as made:
+        package = Path(made, "package")
+        typescript_client.build(package)
+        subprocess.run(["npm", "pack", "--silent", "--pack-destination", folder], cwd=package, check=True)
 
 
 def _project(folder: Path) -> dict[str, Any]:

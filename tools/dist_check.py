@@ -8,12 +8,14 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
 import time
 import zipfile
 from pathlib import Path
 
 from tools.dist import DIST, version
+from tools.typescript_client import MODULES
 
 _LANGUAGES = ("cpp", "csharp", "java", "kotlin", "objc", "php", "python", "ruby")
 _ASK = """
@@ -71,7 +73,7 @@ def check_protos(folder: Path) -> None:
     protoc, of = Path(sys.executable).with_name("protoc"), version()
     for name, languages in ((f"sluice-proto-{of}", _LANGUAGES), (f"sluice-proto-rules-{of}", ("java", "python"))):
         with zipfile.ZipFile(DIST / f"{name}.zip") as archive:
-            archive.extractall(folder / name)
+            archive.extractall(folder / name)  # noqa: S202  ours
         sources = sorted(path.relative_to(folder / name) for path in (folder / name).rglob("*.proto"))
         for language in languages:
             out = folder / f"{name}-{language}"
@@ -82,6 +84,15 @@ def check_protos(folder: Path) -> None:
     descriptors = DIST / f"sluice-{of}.binpb"
     flags = [f"--descriptor_set_in={descriptors}", f"--csharp_out={out}"]
     subprocess.run([protoc, *flags, "sluice/v1/chat.proto"], check=True)
+
+
+def check_npm(folder: Path) -> None:
+    """Node loads each entry of the npm package."""
+    with tarfile.open(DIST / f"sluice-client-{version()}.tgz") as archive:
+        archive.extractall(folder, filter="data")
+    (folder / "package" / "node_modules").symlink_to(MODULES)
+    load = "".join(f"import 'sluice-client{entry}';" for entry in ("", "/node", "/v1/chat"))
+    subprocess.run(["node", "--input-type=module", "--eval", load], cwd=folder / "package", check=True)
 
 
 def check_sbom() -> None:
@@ -98,6 +109,7 @@ def main() -> None:
     check_sbom()
     with tempfile.TemporaryDirectory() as folder:
         check_protos(Path(folder))
+        check_npm(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
         check_wheels(Path(folder))
     print(f"dist: {len(list(DIST.iterdir()))} files, tried")

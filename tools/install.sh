@@ -7,7 +7,7 @@
 #   native    the native step of native/, which takes a C++ compiler: the system's or, with NATIVE_COMPILER=zig, PyPI's
 #   dist      a release, into dist/ (tools/dist.py), and what builds it
 #   cmake     a C++ compiler, CMake and ninja, to build native/ without Python
-#   npm       buf, and clients of the tests: grpc-js, openai, @anthropic-ai/sdk, playwright
+#   npm       buf, clients of the tests (grpc-js, openai, @anthropic-ai/sdk, playwright), what builds the TypeScript client
 #   validate  protovalidate's .proto file, for buf
 #   clients   other vendors' SDKs for the tests, each in an environment of its own, since their dependencies disagree
 #   examples  npm packages of the examples for Node, TypeScript and browsers

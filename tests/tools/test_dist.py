@@ -22,7 +22,7 @@ def component(name: str, **more: Any) -> dict[str, Any]:
 
 
 def test_all_parts_have_one_version() -> None:
-    """The server's, the native step's and the client's; the changelog knows it."""
+    """The server's, the native step's and the clients'; the changelog knows it."""
     assert f"## [{version()}]" in (ROOT / "CHANGELOG.md").read_text()
 
 

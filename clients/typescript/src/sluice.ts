@@ -1,0 +1,62 @@
+// A client for each service of the contract, over any of Connect's transports.
+import { type Client, createClient, type Interceptor, type Transport } from "@connectrpc/connect";
+import { ChatService } from "./gen/sluice/v1/chat_pb.js";
+import { CompletionService } from "./gen/sluice/v1/completion_pb.js";
+import { EmbeddingService } from "./gen/sluice/v1/embedding_pb.js";
+import { EndpointService } from "./gen/sluice/v1/endpoint_pb.js";
+import { ModelService } from "./gen/sluice/v1/model_pb.js";
+import { RankService } from "./gen/sluice/v1/rank_pb.js";
+import { ResponseService } from "./gen/sluice/v1/response_pb.js";
+import { TextGenerationService } from "./gen/sluice/v1/text_generation_pb.js";
+import { TokenService } from "./gen/sluice/v1/token_pb.js";
+import { WatermarkService } from "./gen/sluice/v1/watermark_pb.js";
+
+/** How to call. */
+export interface Options {
+  /** The key of the caller, where the server asks for one. */
+  key?: string;
+  /** The deadline of a call that gives none itself, in milliseconds. Default: none. */
+  timeoutMs?: number;
+  /** Connect's interceptors, around every call. */
+  interceptors?: Interceptor[];
+}
+
+/** The services of a server. Each method takes a message, or its fields, and options: `signal`, `timeoutMs`, `headers`. */
+export interface Sluice {
+  readonly chat: Client<typeof ChatService>;
+  readonly completions: Client<typeof CompletionService>;
+  readonly responses: Client<typeof ResponseService>;
+  readonly textGeneration: Client<typeof TextGenerationService>;
+  readonly embeddings: Client<typeof EmbeddingService>;
+  readonly ranks: Client<typeof RankService>;
+  readonly tokens: Client<typeof TokenService>;
+  readonly models: Client<typeof ModelService>;
+  readonly endpoints: Client<typeof EndpointService>;
+  readonly watermarks: Client<typeof WatermarkService>;
+}
+
+/** The services over a transport of your own. */
+export function over(transport: Transport): Sluice {
+  return {
+    chat: createClient(ChatService, transport),
+    completions: createClient(CompletionService, transport),
+    responses: createClient(ResponseService, transport),
+    textGeneration: createClient(TextGenerationService, transport),
+    embeddings: createClient(EmbeddingService, transport),
+    ranks: createClient(RankService, transport),
+    tokens: createClient(TokenService, transport),
+    models: createClient(ModelService, transport),
+    endpoints: createClient(EndpointService, transport),
+    watermarks: createClient(WatermarkService, transport),
+  };
+}
+
+/** What a transport is made with. */
+export function transportOptions(baseUrl: string, { key, timeoutMs, interceptors = [] }: Options) {
+  const bearing: Interceptor = (next) => (request) => {
+    if (key !== undefined) request.header.set("authorization", `Bearer ${key}`);
+    return next(request);
+  };
+  const all = { baseUrl, interceptors: [bearing, ...interceptors] };
+  return timeoutMs === undefined ? all : { ...all, defaultTimeoutMs: timeoutMs };
+}

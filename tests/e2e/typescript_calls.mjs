@@ -1,0 +1,29 @@
+// A caller by the TypeScript client: makes the same calls over gRPC-web and over gRPC, and prints for each a JSON line
+// {text, kinds, models, refusal, late, left}.
+// Usage: node typescript_calls.mjs DOOR PACKAGE_FOLDER
+import { pathToFileURL } from "node:url";
+
+const [door, folder] = process.argv.slice(2);
+const from = (path) => import(pathToFileURL(`${folder}/dist/${path}`));
+const { message } = await from("index.js");
+
+const messages = [message("user", "What is the capital of France?")];
+const asked = { model: "sluice-demo", messages, sampling: { temperature: 0 } };
+const endless = { ...asked, stopping: { minTokens: 900, maxTokens: 900 } };
+
+for (const entry of ["index.js", "node.js"]) {
+  const { connect, refusalOf, texts } = await from(entry);
+  const sluice = connect(door, { key: "unused", timeoutMs: 60_000 });
+  const refused = (call) => call.then(() => "no refusal", refusalOf);
+  const [events, pieces] = [[], []];
+  for await (const event of sluice.chat.streamChat(asked)) events.push(event);
+  for await (const text of texts(sluice.chat.streamChat(asked))) pieces.push(text);
+  let left = 0;
+  for await (const text of texts(sluice.chat.streamChat(endless))) if (++left === 3) break;
+  const { models } = await sluice.models.listModels({});
+  const refusal = await refused(sluice.chat.chat({ ...asked, n: 0 }, { headers: { "x-request-id": "of-typescript" } }));
+  const late = await refused(sluice.chat.chat(endless, { timeoutMs: 50 }));
+  const kinds = events.map(({ event }) => event.case);
+  console.log(JSON.stringify({ text: pieces.join(""), kinds, models: models.map(({ name }) => name), refusal, late, left }));
+}
+process.exit(0); // rather than when idle connections are closed
