@@ -14,7 +14,7 @@ from service.config import ChatSettings, ModelSettings
 from service.contract.parameters import RANGES
 from service.engine.engines import BuiltEngine, build_engine
 from service.engine.model_folder import find_folder
-from service.engine.models.pair_files import is_cross_encoder
+from service.engine.models.pair_files import is_cross_encoder, unserved_head
 from service.engine.models.sentence_files import is_encoder
 from service.engine.port import StepObserver
 from service.engine.tokenizer import FastTokenizer
@@ -42,6 +42,8 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     folder = find_folder(settings.path)
     if is_cross_encoder(folder):
         return load_cross_encoder(settings, folder, observer)
+    if (head := unserved_head(folder)) is not None:
+        raise ModelLoadError(f"{folder}: a {head} can't be served: it neither generates nor makes vectors nor ranks")
     if is_encoder(folder):
         return load_encoder(settings, folder, observer)
     assert settings.dtype and settings.device and settings.cache_share and settings.engine  # noqa: S101, PT018

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,29 @@ import numpy as np
 import pytest
 import torch
 
+from service.config import Settings
 from service.engine.config import EngineConfig
 from service.engine.engines import build_cross_encoder
 from service.engine.models.pair_files import PairFiles, is_cross_encoder
 from service.engine.models.sentence_files import is_encoder
 from service.generation.embedding import EmbeddingRequest
 from service.generation.errors import ModelLoadError
+from service.generation.stats import EngineStats
+from service.loading import load_model
 from service.prompts.framed_pairs import FramedPairs
 from service.prompts.pair_reader import PairTexts
 from tests.engine.encoder_fakes import CONFIGS, modules, save_encoder
 from tests.engine.pair_fakes import PAIRS, reference_scores, save_cross_encoder
 
 torch.set_num_threads(1)
+
+
+class Nobody:
+    """Watches no steps."""
+
+    def on_step(self, stats: EngineStats) -> None:
+        """Look away."""
+
 
 THREAD = EngineConfig(worker="thread")
 
@@ -119,3 +131,21 @@ def test_a_folder_is_of_one_kind(tmp_path: Path) -> None:
     }
     assert kinds == {"vectors": (True, False), "scores": (False, True), "both": (True, False)}
     assert not is_cross_encoder(tmp_path / "nowhere")
+
+
+def test_model_that_says_yes_or_no_is_none_of_both(tmp_path: Path) -> None:
+    """sentence-transformers keeps Qwen3-Reranker with a module LogitScore: it generates."""
+    (tmp_path / "modules.json").write_text(json.dumps(modules("Transformer", "LogitScore")))
+    (tmp_path / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"]}')
+    assert (is_encoder(tmp_path), is_cross_encoder(tmp_path)) == (False, False)
+
+
+@pytest.mark.parametrize("architecture", ["BertForTokenClassification", "Qwen3ForQuestionAnswering"])
+def test_heads_for_other_tasks_are_refused_by_their_name(architecture: str, tmp_path: Path) -> None:
+    """Before anything is looked for in the weights."""
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": [architecture]}))
+    (settings,) = Settings(model={"m": str(tmp_path)}, device="cpu").served_models()
+    with pytest.raises(
+        ModelLoadError, match=f"a {architecture} can't be served: it neither generates nor makes vectors"
+    ):
+        load_model(settings, Nobody())

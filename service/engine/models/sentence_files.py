@@ -113,10 +113,13 @@ class SentenceFiles:
 
 
 def is_encoder(folder: Path) -> bool:
-    """Whether a folder's model makes vectors: modules.json says so, or an architecture without a head for tokens."""
-    if (folder / _MODULES).is_file():
-        return True
+    """Whether a folder's model makes vectors: modules.json says so, or an architecture without a head for tokens.
+
+    A modules.json with LogitScore is of a model that generates, and ranks by what it says.
+    """
     try:
+        if (folder / _MODULES).is_file():
+            return "LogitScore" not in (folder / _MODULES).read_text(encoding="utf-8", errors="replace")
         architectures = _read(folder / "config.json", dict).get("architectures") or [""]
     except ModelLoadError:
         return False  # whoever loads it as a decoder says what is wrong

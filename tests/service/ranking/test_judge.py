@@ -177,7 +177,7 @@ async def test_tokens_of_one_request_are_bounded(tmp_path: Path, monkeypatch: py
         await judged(load(tmp_path), texts())
 
 
-def test_words_that_are_no_words_are_refused(tmp_path: Path) -> None:
+def test_words_that_are_several_tokens_are_refused(tmp_path: Path) -> None:
     """At the load, by the setting's name; so is a prompt without its texts."""
     save(tmp_path)
     with pytest.raises(ModelLoadError, match=r"rank\.yes_word: 'yes no' is 2 tokens, not one"):
