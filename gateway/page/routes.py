@@ -1,4 +1,4 @@
-"""The page's files as routes: `/`, and what it loads under `/chat/`."""
+"""The page's files as routes: `/`, and what it loads under `/page/`."""
 
 from __future__ import annotations
 
@@ -40,4 +40,4 @@ def _route(path: Path) -> Route:
             return Response(status_code=304, headers=headers)
         return Response(content, headers=headers, media_type=media_type)
 
-    return Route("/" if path.name == "index.html" else f"/chat/{path.name}", serve)
+    return Route("/" if path.name == "index.html" else f"/page/{path.name}", serve)

@@ -90,7 +90,7 @@ const scenarios = {
       "`</code><script>window.hit=1</script>`", "| a |\n|---|\n| <svg onload=window.hit=1> |", "[b](https://example.com \"onmouseover=window.hit=1)", "<https://example.com>",
     ];
     const shown = await page.evaluate(async (all) => {
-      const { markdown } = await import("./chat/markdown.js");
+      const { markdown } = await import("./page/markdown.js");
       const box = document.createElement("div");
       document.body.append(box);
       for (const attack of all) box.append(...markdown(attack));
@@ -106,7 +106,7 @@ const scenarios = {
   async markdown() {
     const page = await open();
     return page.evaluate(async () => {
-      const { markdown } = await import("./chat/markdown.js");
+      const { markdown } = await import("./page/markdown.js");
       const html = (text) => {
         const box = document.createElement("div");
         box.append(...markdown(text));

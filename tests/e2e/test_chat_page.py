@@ -126,7 +126,7 @@ def test_ranges_are_the_contracts() -> None:
         assert f'name="{name}" type="number" min="{lowest:g}" max="{bounds["maximum"]:g}"' in page
 
 
-@pytest.mark.parametrize("path", ["/", "/chat/app.js"])
+@pytest.mark.parametrize("path", ["/", "/page/app.js"])
 def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
     """By a policy that lets nothing in from elsewhere; what has not changed isn't sent again."""
     first = httpx.get(f"{stack.door}{path}")

@@ -98,7 +98,7 @@ CASES = [
     fields("n", -1, "must be from 1 to 128", "invalid_value"),
     fields("max_tokens", -1, "must be from 1 to 4294967295", "invalid_value"),
     fields("max_completion_tokens", 2**32, "must be from 1 to 4294967295", "invalid_value"),
-    fields("top_k", -1, "must be from 1 to 4294967295", "invalid_value"),
+    fields("top_k", -2, "must be at least -1", "invalid_value"),
     fields("top_logprobs", 3, "only allowed with logprobs: true", "invalid_value"),
     fields("seed", 2**64, f"to {2**64 - 1}", "invalid_value"),
     fields("seed", -(2**63) - 1, f"from {-(2**63)}", "invalid_value"),
@@ -222,7 +222,8 @@ async def test_large_body_without_length_is_refused(gateway: Gateway) -> None:
         ("POST", "/v1/models", 405, "method_not_supported"),
         ("DELETE", "/v1/models/a", 405, "method_not_supported"),
         ("POST", "/v1/chat/completion", 404, None),
-        ("GET", "/", 404, None),
+        ("GET", "/v1", 404, None),
+        ("POST", "/", 405, "method_not_supported"),
     ],
 )
 async def test_wrong_route_is_refused(gateway: Gateway, method: str, path: str, status: int, code: str | None) -> None:

@@ -16,7 +16,8 @@ from gateway.routes.operation import Body, Operation
 from gateway.routes.surfaces import OPERATIONS, SURFACES
 from tests.gateway.conftest import Gateway
 
-UNDOCUMENTED = re.compile(r"/(healthz?|readyz|metrics|openapi\.json|docs(/.*)?)")  # for operators and browsers
+# for operators and browsers
+UNDOCUMENTED = re.compile(r"/(|page/[a-z.]+|healthz?|readyz|metrics|openapi\.json|sluice\.binpb|docs(/.*)?)")
 BODIES = [(each, body) for each in OPERATIONS for body in each.bodies]
 
 
