@@ -100,8 +100,11 @@ def reasoning_effort_value(effort: ReasoningEffort | None) -> chat_pb2.Reasoning
 
 
 def to_schema(constraint: sampling_pb2.OutputConstraint) -> JsonSchema | None:
-    """The schema that an answer must match, where that is what is wanted of it."""
-    wanted = to_output_format(constraint) if constraint.HasField("json_schema") else None
+    """The schema that an answer must match, where that is what is wanted of it, and the model may be told so."""
+    named = constraint.json_schema
+    if not constraint.HasField("json_schema") or (named.HasField("in_prompt") and not named.in_prompt):
+        return None
+    wanted = to_output_format(constraint)
     return wanted if isinstance(wanted, JsonSchema) else None
 
 

@@ -145,6 +145,7 @@ def _put(wish: _Wish, constraint: sampling_pb2.OutputConstraint) -> None:
     elif isinstance(wish.value, msgspec.Raw):
         constraint.json_schema.name = _NAME
         constraint.json_schema.schema = _schema_text(wish.value, wish.field)
+        constraint.json_schema.in_prompt = False  # as on the servers that these fields are of
     elif isinstance(wish.value, list):
         constraint.choice.SetInParent()
         check_length(sampling_pb2.TextChoice, "texts", wish.value, wish.field)

@@ -75,16 +75,18 @@ class JsonObject(_message.Message):
     def __init__(self) -> None: ...
 
 class JsonSchema(_message.Message):
-    __slots__ = ("name", "description", "schema", "strict")
+    __slots__ = ("name", "description", "schema", "strict", "in_prompt")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     STRICT_FIELD_NUMBER: _ClassVar[int]
+    IN_PROMPT_FIELD_NUMBER: _ClassVar[int]
     name: str
     description: str
     schema: str
     strict: bool
-    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., schema: _Optional[str] = ..., strict: _Optional[bool] = ...) -> None: ...
+    in_prompt: bool
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., schema: _Optional[str] = ..., strict: _Optional[bool] = ..., in_prompt: _Optional[bool] = ...) -> None: ...
 
 class TextChoice(_message.Message):
     __slots__ = ("texts",)

@@ -17,7 +17,7 @@ from gateway.dialects.seam.translator import ParsedRequest
 
 SCHEMA = {"type": "object", "properties": {"a": {"const": 1.0}}}
 SCHEMA_TEXT = json.dumps(SCHEMA)
-JSON = f'json_schema {{ name: "schema" schema: {json.dumps(SCHEMA_TEXT)} }}'
+JSON = f'json_schema {{ name: "schema" schema: {json.dumps(SCHEMA_TEXT)} in_prompt: false }}'
 CHOICE = 'choice { texts: "a" texts: "b" }'
 USER = {"role": "user", "content": "hi"}
 SAID = {"role": "assistant", "content": [{"type": "text", "text": "I "}, {"type": "text", "text": "am"}]}

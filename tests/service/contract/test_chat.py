@@ -8,7 +8,7 @@ import pytest
 from google.protobuf import json_format
 from sluice.v1 import chat_pb2, content_pb2, sampling_pb2, tool_pb2
 
-from service.contract.chat import to_answer_request
+from service.contract.chat import to_answer_request, to_conversation
 from service.contract.conversation import to_output_format
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import (
@@ -182,3 +182,14 @@ def test_output_formats_are_all_of_the_contract() -> None:
     """No kind was forgotten in the test before."""
     kinds = sampling_pb2.OutputConstraint.DESCRIPTOR.oneofs_by_name["constraint"].fields
     assert [each.name for each in kinds] == ["json_object", "json_schema", "regex", "choice", "grammar"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_told"), [({}, True), ({"in_prompt": True}, True), ({"in_prompt": False}, False)]
+)
+def test_model_is_told_of_a_schema_unless_the_request_says_not(fields: dict[str, bool], *, is_told: bool) -> None:
+    """The answer is held to it either way."""
+    request = chat_pb2.ChatRequest(output_constraint={"json_schema": {"name": "x", "schema": "{}", **fields}})
+    assert (to_conversation(request).schema is not None) == is_told
+    assert isinstance(to_answer_request(request).output_format, JsonSchema)
+    assert to_conversation(chat_pb2.ChatRequest(output_constraint={"json_object": {}})).schema is None

@@ -288,6 +288,7 @@ class JsonSchema(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     SCHEMA_FIELD_NUMBER: _builtins.int
     STRICT_FIELD_NUMBER: _builtins.int
+    IN_PROMPT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The format's name: 1 to 64 letters, digits, underscores and dashes. Required."""
     description: _builtins.str
@@ -298,6 +299,10 @@ class JsonSchema(_message.Message):
     """Whether every keyword of the schema must be enforceable. The output matches the schema either way.
     Default: false.
     """
+    in_prompt: _builtins.bool
+    """Whether the model is told of it in a conversation's prompt, where the service's settings of the model allow that.
+    Default: true.
+    """
     def __init__(
         self,
         *,
@@ -305,13 +310,19 @@ class JsonSchema(_message.Message):
         description: _builtins.str = ...,
         schema: _builtins.str = ...,
         strict: _builtins.bool | None = ...,
+        in_prompt: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "strict", b"strict"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_in_prompt", b"_in_prompt", "_strict", b"_strict", "in_prompt", b"in_prompt", "strict", b"strict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "description", b"description", "name", b"name", "schema", b"schema", "strict", b"strict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_in_prompt", b"_in_prompt", "_strict", b"_strict", "description", b"description", "in_prompt", b"in_prompt", "name", b"name", "schema", b"schema", "strict", b"strict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__in_prompt: _TypeAlias = _typing.Literal["in_prompt"]  # noqa: Y015
+    _WhichOneofArgType__in_prompt: _TypeAlias = _typing.Literal["_in_prompt", b"_in_prompt"]  # noqa: Y015
     _WhichOneofReturnType__strict: _TypeAlias = _typing.Literal["strict"]  # noqa: Y015
     _WhichOneofArgType__strict: _TypeAlias = _typing.Literal["_strict", b"_strict"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__in_prompt) -> _WhichOneofReturnType__in_prompt | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__strict) -> _WhichOneofReturnType__strict | None: ...
 
 Global___JsonSchema: _TypeAlias = JsonSchema  # noqa: Y015
