@@ -22,6 +22,7 @@ from service.output.tool_syntax import ChannelCall, ToolSyntax
 from service.prompts.chat import ChatPrompts, RenderedPrompt
 from service.prompts.reasoning_effort import DefaultEffort, EffortRules, ReasoningBudgets
 from service.prompts.template import ChatTemplate
+from service.prompts.template_calls import confirmed_syntax, warn_of
 from service.prompts.truncation import PromptRoom
 
 
@@ -50,7 +51,12 @@ class ChatModel:
         self._prompts = ChatPrompts(
             template, tokenizer, markers=self._markers, default_system_prompt=default_system_prompt
         )
-        self._syntax = syntax or tool_syntax(template.source, self._prompts.control_tokens.added)
+        if syntax is None:
+            found = tool_syntax(template.source, self._prompts.control_tokens.added)
+            self._syntax = confirmed_syntax(template, found)
+        else:
+            self._syntax = syntax
+            warn_of(template, syntax)
         self._effort = EffortRules(template, self._markers, budgets or ReasoningBudgets(), default_effort)
         self._shows_schema = shows_schema
         self._constrains_calls = constrains_calls

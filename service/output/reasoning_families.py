@@ -52,8 +52,7 @@ REASONING_FAMILIES = (
     ),
     ReasoningFamily("Kimi-VL, Kimi-Dev", ReasoningMarkers("◁think▷", "◁/think▷"), ("◁/think▷",)),
     ReasoningFamily("Mistral: Magistral, Ministral 3", ReasoningMarkers("[THINK]", "[/THINK]", "", ""), ("[/THINK]",)),
-    ReasoningFamily("EXAONE Deep", ReasoningMarkers("<thought>", "</thought>"), ("</thought>",)),
-    ReasoningFamily("EXAONE Deep", ReasoningMarkers("<thought>", "</thought>"), ("<thought>\\n",)),
+    ReasoningFamily("EXAONE Deep", ReasoningMarkers("<thought>", "</thought>"), ("<thought>",)),
     ReasoningFamily(
         "Granite 3.2",
         ReasoningMarkers("Here is my thought process:", "Here is my response:"),

@@ -90,15 +90,29 @@ class ChatTemplate:
         Raises TemplateRefused for `field`, with the template's own words if it refuses the conversation, and without if
         it breaks.
         """
-        template = self._templates[_TOOL_USE if tools and _TOOL_USE in self._templates else _DEFAULT]
-        known = {**self._special_tokens, "documents": None, "add_generation_prompt": True, **variables}
         try:
-            return template.render(known, messages=messages, tools=tools)
+            return self._rendered(messages, tools, variables)
         except jinja2.TemplateError as error:
             raise TemplateRefused(field, str(error)) from error
         except Exception as error:
             _log.exception("the chat template broke")
             raise TemplateRefused(field, "the model's chat template breaks on this conversation") from error
+
+    def try_render(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, variables: dict[str, Any]
+    ) -> str | None:
+        """What the template makes of a conversation that nobody has; None if it refuses it or breaks."""
+        try:
+            return self._rendered(messages, tools, variables)
+        except Exception:  # noqa: BLE001  a template may do anything
+            return None
+
+    def _rendered(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, variables: dict[str, Any]
+    ) -> str:
+        template = self._templates[_TOOL_USE if tools and _TOOL_USE in self._templates else _DEFAULT]
+        known = {**self._special_tokens, "documents": None, "add_generation_prompt": True, **variables}
+        return template.render(known, messages=messages, tools=tools)
 
 
 def _environment() -> ImmutableSandboxedEnvironment:

@@ -1,0 +1,86 @@
+"""Whether the calls that a chat template shows are those that its model's syntax reads.
+
+The template renders a conversation with a call in it, and the parser reads what the template made of the call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from service.generation.constraint import ReasoningStart
+from service.output.channel_parser import ChannelParser
+from service.output.pieces import CallPiece
+from service.output.tool_families import SYNTAXES
+from service.output.tool_parser import ToolCallParser
+from service.output.tool_syntax import ChannelCall, Schema, ToolSyntax
+from service.prompts.template import ChatTemplate
+
+_NAME, _KEY, _VALUE = "look_up", "word", "fjord"
+_FUNCTIONS: dict[str, Schema] = {
+    _NAME: {"type": "object", "properties": {_KEY: {"type": "string"}}, "required": [_KEY]},
+}
+_TOOL = {"type": "function", "function": {"name": _NAME, "description": "Looks up.", "parameters": _FUNCTIONS[_NAME]}}
+
+_log = logging.getLogger(__name__)
+
+
+def confirmed_syntax(template: ChatTemplate, found: ToolSyntax) -> ToolSyntax:
+    """`found`, or the syntax whose calls the template shows, if it shows calls of another one.
+
+    A template that shows none, or none that is known, leaves it at `found`.
+    """
+    if _shows(template, found) is not False:
+        return found
+    for syntax in _by_certainty(SYNTAXES.values()):
+        if syntax is not found and _shows(template, syntax):
+            fields = {"tool_syntax": syntax.name}
+            _log.info("the chat template's own call tells how the model calls", extra={"fields": fields})
+            return syntax
+    warn_of(template, found)
+    return found
+
+
+def warn_of(template: ChatTemplate, syntax: ToolSyntax) -> None:
+    """Say so in the log if the template shows calls that the syntax doesn't read."""
+    if _shows(template, syntax) is False:
+        fields = {"tool_syntax": syntax.name}
+        _log.warning("the chat template shows calls that the tool syntax doesn't read", extra={"fields": fields})
+
+
+def _shows(template: ChatTemplate, syntax: ToolSyntax) -> bool | None:
+    """Whether the template's call is one of the syntax; None if it shows no call."""
+    text = _shown_call(template, syntax)
+    if text is None or _NAME not in text:
+        return None
+    is_channels = isinstance(syntax.payload, ChannelCall)
+    parser = ChannelParser(_FUNCTIONS, ReasoningStart.MAY_OPEN) if is_channels else ToolCallParser(syntax, _FUNCTIONS)
+    pieces = [*parser.feed(text), *parser.close()]
+    arguments = "".join(getattr(piece, "text", "") for piece in pieces[_first_call(pieces) :])
+    return any(isinstance(piece, CallPiece) for piece in pieces) and _VALUE in arguments
+
+
+def _first_call(pieces: list[Any]) -> int:
+    return next((place for place, piece in enumerate(pieces) if isinstance(piece, CallPiece)), len(pieces))
+
+
+def _shown_call(template: ChatTemplate, syntax: ToolSyntax) -> str | None:
+    """What follows the user's message, or where an answer begins, where the template shows that place."""
+    user = {"role": "user", "content": "Look it up."}
+    call_id = syntax.call_id("0", _NAME)
+    for arguments in ({_KEY: _VALUE}, f'{{"{_KEY}": "{_VALUE}"}}'):  # some templates take them as text
+        call = {"id": call_id, "type": "function", "function": {"name": _NAME, "arguments": arguments}}
+        told = {"role": "assistant", "content": "", "tool_calls": [call]}
+        whole = template.try_render([user, told], [_TOOL], {"add_generation_prompt": False})
+        before = template.try_render([user], [_TOOL], {"add_generation_prompt": False})
+        prompt = template.try_render([user], [_TOOL], {})
+        for beginning in (prompt, None if syntax.bare else before):
+            if whole is not None and beginning and whole.startswith(beginning):
+                return whole.removeprefix(beginning)
+    return None
+
+
+def _by_certainty(syntaxes: Iterable[ToolSyntax]) -> list[ToolSyntax]:
+    """Those with markers first: what has none may be anything."""
+    return sorted(syntaxes, key=lambda syntax: syntax.bare)
