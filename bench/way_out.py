@@ -159,7 +159,8 @@ def running(tree: Path, folder: Path) -> Iterator[Product]:
         until_ready(ports["envoy"], process)
         found = {_module(pid): pid for pid in _children(process.pid)}
         workers = _children(found["service"])
-        yield Product(ports, found["service"], found["gateway"], found["envoy"], workers[0] if workers else None)
+        (envoy,) = _children(found["runner.front_door"])
+        yield Product(ports, found["service"], found["gateway"], envoy, workers[0] if workers else None)
     except BaseException:
         log.seek(0)
         sys.stderr.write(log.read())
@@ -187,9 +188,8 @@ def _children(pid: int) -> list[int]:
 
 
 def _module(pid: int) -> str:
-    """`service`, `gateway` or `envoy`, by the command line."""
-    words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    return words[2] if words[1] == "-m" else "envoy"
+    """The module that a child of the runner runs, by the command line."""
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[2]
 
 
 def _cpu_s(stat: Path) -> float:

@@ -96,6 +96,8 @@ def check_every_task(url: str, _: str) -> None:
         )
         vector = c.embed("a cat", dimensions=8)[0]
         assert len(vector) == 8
+        ranked = c.rank("a cat", ["a stone", "a kitten"])
+        assert [each.index for each in ranked] == [1, 0]
         assert c.detokenize(ids) == "One, two,"
         assert model_pb2.TASK_CHAT in c.models()[0].tasks
         assert c.call(methods.LIST_ENDPOINTS, endpoint_pb2.ListEndpointsRequest()).endpoints

@@ -1,6 +1,7 @@
 """The project's own client for Python, with the oldest and newest of what it needs, and beside the server's code."""
 
 import ast
+import importlib
 import json
 import os
 import subprocess
@@ -9,9 +10,10 @@ import typing
 from pathlib import Path
 
 import pytest
+import sluice_client
 from sluice.v1 import chat_pb2 as server_chat_pb2
-from sluice_client import request
-from sluice_client.v1 import chat_pb2, completion_pb2, embedding_pb2, response_pb2, sampling_pb2, serving_pb2
+from sluice_client import methods, request
+from sluice_client.v1 import chat_pb2, completion_pb2, embedding_pb2, rank_pb2, response_pb2, sampling_pb2, serving_pb2
 
 from tests.e2e.stack import ROOT, Stack
 
@@ -53,29 +55,37 @@ def test_both_contracts_in_one_process() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "PYTHONPATH": paths})
 
 
-STOPPED = (sampling_pb2.SamplingParams, sampling_pb2.StopParams)
 SPECIAL = {"json_schema", "json_object", "regex", "one_of", "top_logprobs"}
-OUTER = {"model", "messages", "prompts", "input", "inputs", "sampling", "stopping", "serving", "logprobs", "resume"}
+GROUPS = (sampling_pb2.SamplingParams, sampling_pb2.StopParams, serving_pb2.ServingOptions)
 
 
 @pytest.mark.parametrize(
-    ("options", "message", "groups"),
+    ("options", "messages"),
     [
-        (request.ChatOptions, chat_pb2.ChatRequest, STOPPED),
-        (
-            request.CompletionOptions,
-            completion_pb2.CompleteRequest,
-            (sampling_pb2.SamplingParams, sampling_pb2.StopParams),
-        ),
-        (request.ResponseOptions, response_pb2.CreateResponseRequest, (sampling_pb2.SamplingParams,)),
-        (request.EmbedOptions, embedding_pb2.EmbedRequest, ()),
+        (request.ChatOptions, (chat_pb2.ChatRequest, *GROUPS)),
+        (request.CompletionOptions, (completion_pb2.CompleteRequest, *GROUPS)),
+        (request.ResponseOptions, (response_pb2.CreateResponseRequest, *GROUPS)),
+        (request.EmbedOptions, (embedding_pb2.EmbedRequest, serving_pb2.ServingOptions)),
+        (request.RankOptions, (rank_pb2.RankRequest, rank_pb2.RankOptions, serving_pb2.ServingOptions)),
     ],
 )
-def test_options_are_the_contracts(options: type, message: typing.Any, groups: tuple[typing.Any, ...]) -> None:
-    """Each field of a request has its option: one that is new in the contract is missed here."""
-    fields = set(message.DESCRIPTOR.fields_by_name) - OUTER - {"output_constraint"} | {"model"}
-    for group in (*groups, serving_pb2.ServingOptions):
-        fields |= set(group.DESCRIPTOR.fields_by_name)
-    if message is response_pb2.CreateResponseRequest:  # whose limit has another name, and which takes no others
-        fields = fields - {"max_output_tokens"} | {"max_tokens"}
-    assert set(typing.get_type_hints(options)) - SPECIAL == fields
+def test_options_are_the_contracts(options: type, messages: tuple[typing.Any, ...]) -> None:
+    """Each option has a field in one of these messages; those written otherwise here are few."""
+    fields = {name for message in messages for name in message.DESCRIPTOR.fields_by_name}
+    assert set(typing.get_type_hints(options)) - SPECIAL <= fields
+
+
+def test_every_method_has_its_place() -> None:
+    """Each method of the contract is one of `methods`, and is retried unless it changes endpoints."""
+    files = (ROOT / "proto/sluice/v1").glob("*.proto")
+    modules = [importlib.import_module(f"sluice_client.v1.{path.stem}_pb2") for path in files]
+    services = [service for module in modules for service in module.DESCRIPTOR.services_by_name.values()]
+    paths = {f"/{service.full_name}/{method.name}" for service in services for method in service.methods}
+    known = {each.path for each in vars(methods).values() if isinstance(each, methods.Method)}
+    assert known == paths
+    (config,) = json.loads(sluice_client.SERVICE_CONFIG)["methodConfig"]
+    whole = {each["service"] for each in config["name"] if "method" not in each}
+    single = {f"/{each['service']}/{each['method']}" for each in config["name"] if "method" in each}
+    retried = {path for path in paths if path in single or path.split("/")[1] in whole}
+    changes = {f"/sluice.v1.EndpointService/{verb}Endpoint" for verb in ("Create", "Update", "Delete")}
+    assert retried == paths - changes

@@ -23,6 +23,7 @@ from sluice_client.v1 import (
     chat_pb2,
     completion_pb2,
     model_pb2,
+    rank_pb2,
     response_event_pb2,
     token_pb2,
 )
@@ -151,6 +152,18 @@ class AsyncClient:
         """The vector of each text."""
         asked = await self._with_model(request.embed_request(inputs, options), model_pb2.TASK_EMBEDDING)
         return [list(each.values) for each in (await self.call(methods.EMBED, asked, timeout=timeout)).embeddings]
+
+    async def rank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        timeout: float | None = None,
+        **options: Unpack[request.RankOptions],
+    ) -> list[rank_pb2.RankedDocument]:
+        """The documents by how well they answer the query, best first: each one's `index` and `score`."""
+        asked = await self._with_model(request.rank_request(query, documents, options), model_pb2.TASK_RANK)
+        return list((await self.call(methods.RANK, asked, timeout=timeout)).results)
 
     async def tokenize(self, text: str, *, model: str | None = None, add_special_tokens: bool = True) -> list[int]:
         """The ids of a text's tokens."""

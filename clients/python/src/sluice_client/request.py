@@ -14,6 +14,7 @@ from sluice_client.v1 import (
     content_pb2,
     embedding_pb2,
     prompt_pb2,
+    rank_pb2,
     response_item_pb2,
     response_pb2,
     sampling_pb2,
@@ -45,6 +46,7 @@ _GROUPS: Final[tuple[tuple[str, type[Proto]], ...]] = (
     ("sampling", sampling_pb2.SamplingParams),
     ("stopping", sampling_pb2.StopParams),
     ("serving", serving_pb2.ServingOptions),
+    ("options", rank_pb2.RankOptions),
 )
 
 
@@ -86,6 +88,7 @@ class StoppingOptions(Options, total=False):
     stop: str | Sequence[str]
     stop_token_ids: Sequence[int]
     ignore_eos: bool
+    include_stop_str_in_output: bool
 
 
 class AnswerOptions(TypedDict, total=False):
@@ -103,6 +106,9 @@ class ChatOptions(StoppingOptions, AnswerOptions, total=False):
     n: int
     reasoning_budget: int
     continue_final_message: bool
+    add_generation_prompt: bool
+    chat_template_kwargs: Mapping[str, Any]
+    skip_special_tokens: bool
 
 
 class CompletionOptions(StoppingOptions, total=False):
@@ -113,6 +119,7 @@ class CompletionOptions(StoppingOptions, total=False):
     echo: bool
     use_raw_prompt: bool
     prompt_only: bool
+    skip_special_tokens: bool
 
 
 class ResponseOptions(Options, AnswerOptions, total=False):
@@ -130,6 +137,21 @@ class EmbedOptions(TypedDict, total=False):
     model: str
     dimensions: int
     instruction: str
+    input_type: embedding_pb2.InputType.ValueType
+    priority: int
+    cache_salt: str
+    error_behavior: serving_pb2.ErrorBehavior.ValueType
+    deployment: str
+
+
+class RankOptions(TypedDict, total=False):
+    """What a request to rank documents may say."""
+
+    model: str
+    top_n: int
+    max_tokens_per_document: int
+    instruction: str
+    raw_scores: bool
     priority: int
     cache_salt: str
     error_behavior: serving_pb2.ErrorBehavior.ValueType
@@ -184,6 +206,11 @@ def embed_request(inputs: Prompts, options: Mapping[str, Any]) -> embedding_pb2.
     return _with(embedding_pb2.EmbedRequest(inputs=_prompts(inputs)), options)
 
 
+def rank_request(query: str, documents: Sequence[str], options: Mapping[str, Any]) -> rank_pb2.RankRequest:
+    """Documents to sort."""
+    return _with(rank_pb2.RankRequest(query=query, documents=documents), options)
+
+
 def _messages(conversation: Conversation) -> list[content_pb2.Message]:
     if isinstance(conversation, str):
         return [message("user", conversation)]
@@ -232,25 +259,31 @@ def _set(message: Any, name: str, value: Any) -> None:
 def _set_special(request: Any, name: str, value: Any) -> bool:
     """Whether the option is one of those that don't stand in the contract as they are written here."""
     match name:
-        case "json_schema":
-            schema = sampling_pb2.JsonSchema(name="answer", schema=json.dumps(value, ensure_ascii=False))
-            request.output_constraint.json_schema.CopyFrom(schema)
-        case "json_object":
-            if value:
-                request.output_constraint.json_object.SetInParent()
-        case "regex":
-            request.output_constraint.regex = value
-        case "one_of":
-            request.output_constraint.choice.texts.extend(value)
+        case "json_schema" | "json_object" | "regex" | "one_of":
+            _set_constraint(request.output_constraint, name, value)
+        case "chat_template_kwargs":
+            request.chat_template_kwargs = json.dumps(value, ensure_ascii=False)
         case "top_logprobs":
             request.logprobs.top_logprobs = value
+        case "tool_choice" if value in _CHOICES:
+            request.tool_choice.mode = _CHOICES[value]
         case "tool_choice":
-            if value in _CHOICES:
-                request.tool_choice.mode = _CHOICES[value]
-            else:
-                request.tool_choice.function_name = value
+            request.tool_choice.function_name = value
         case "reasoning_effort":
             request.reasoning_effort = _EFFORTS[value]
         case _:
             return False
     return True
+
+
+def _set_constraint(constraint: sampling_pb2.OutputConstraint, name: str, value: Any) -> None:
+    match name:
+        case "json_schema":
+            schema = json.dumps(value, ensure_ascii=False)
+            constraint.json_schema.CopyFrom(sampling_pb2.JsonSchema(name="answer", schema=schema))
+        case "json_object" if value:
+            constraint.json_object.SetInParent()
+        case "regex":
+            constraint.regex = value
+        case "one_of":
+            constraint.choice.texts.extend(value)
