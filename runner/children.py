@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from runner.lifeline import dying_with_parent
 
@@ -37,15 +38,18 @@ class Restarts:
         return self.first_delay_s * 2.0 ** (num_deaths - 1)
 
 
+Log: TypeAlias = Callable[[str, str], None]  # takes a process's name and a line of its log
+
+
 class Child:
     """One process and those it starts, which are a session of their own: Ctrl-C reaches only the runner."""
 
-    def __init__(self, name: str, command: Sequence[str], folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, name: str, command: Sequence[str], folder: Path, log: Log) -> None:
         """Start it."""
         self.name = name
         self._command = command
         self._folder = folder
-        self._say = say
+        self._log_line = log
         self.start()
 
     def start(self) -> None:
@@ -104,22 +108,25 @@ class Child:
                     continue  # a line above the limit is dropped; if nobody read the pipe, the process would block
                 if not line:
                     return
-                self._say(f"{self.name:7} | {line.decode(errors='replace').rstrip()}")
+                self._log_line(self.name, line.decode(errors="replace").rstrip())
 
 
 class Children:
-    """The running processes, in start order. Used by one event loop; `say` takes each line of their logs."""
+    """The running processes, in start order. Used by one event loop."""
 
-    def __init__(self, folder: Path, say: Callable[[str], None], restarts: Restarts | None = None) -> None:
-        """`folder` is where they run."""
+    def __init__(
+        self, folder: Path, say: Callable[[str], None], log: Log | None = None, restarts: Restarts | None = None
+    ) -> None:
+        """`folder` is where they run; `say` takes what is to be said of them, `log` the lines that they write."""
         self._folder = folder
         self._say = say
+        self._log = log or (lambda name, line: say(f"{name:7} | {line}"))
         self._restarts = restarts or Restarts()
         self._children: list[Child] = []
 
     def start(self, name: str, command: Sequence[str]) -> None:
         """Start one. A loop must be running."""
-        self._children.append(Child(name, command, self._folder, self._say))
+        self._children.append(Child(name, command, self._folder, self._log))
 
     async def first_exit(self) -> tuple[str, int]:
         """(name, exit code) of the first one that exits."""

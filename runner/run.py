@@ -24,6 +24,7 @@ from pydantic_settings import SettingsError
 from process.lines import Lines
 from runner.children import Children, DiedTooOften
 from runner.envoy_config import AddressError, envoy_config
+from runner.readable import Readable
 from runner.settings import ROOT, RunError, Settings, check, commands
 
 READY_TIMEOUT_S = 300  # a large model loads from a slow disk
@@ -76,7 +77,13 @@ async def run(settings: Settings) -> None:
     """Start all processes, serve until a signal or until one of them dies too often, then stop all."""
     check(settings)
     lines = Lines(sys.stdout.fileno(), "run: {} lines were left out".format)
-    children = Children(ROOT, lines.write)
+    readable = Readable()
+
+    def show(name: str, text: str) -> None:
+        if (shown := readable.line(name, text)) is not None:
+            lines.write(shown)
+
+    children = Children(ROOT, lines.write, show if sys.stdout.isatty() else None)
     stop = Stop(children, lines.write)
 
     async def exit_of_any() -> None:
@@ -99,6 +106,7 @@ async def run(settings: Settings) -> None:
                 raise RunError(f"not ready after {READY_TIMEOUT_S} s; the logs are above") from error
             if ready:
                 lines.write(greeting(settings, await asyncio.to_thread(models_of, front)))
+                readable.has_greeted = True
                 await stop.unless(children.keep())
         finally:
             # Who is behind Envoy gets no new requests once that has ended, and has nobody to tell of its leaving.

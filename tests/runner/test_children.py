@@ -35,7 +35,7 @@ def said() -> Said:
 
 
 def children_of(said: Said, restarts: Restarts = AT_ONCE) -> Children:
-    return Children(ROOT, said.append, restarts)
+    return Children(ROOT, said.append, restarts=restarts)
 
 
 async def test_a_line_without_end_stops_no_child(said: Said) -> None:

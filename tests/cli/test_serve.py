@@ -1,0 +1,55 @@
+"""`sluice serve` as somebody sees it in a terminal, and what it says of wrong words."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminal import Terminal
+from tests.e2e.stack import ROOT, free_ports
+
+PORTS = ("envoy", "envoy-admin", "gateway", "service", "service-metrics")
+
+
+def test_a_terminal_shows_people_what_happens(tmp_path: Path) -> None:
+    """Short lines instead of JSON, the greeting as the last thing, a request when one comes, and a clean end."""
+    flags = [f"--{name}-port={port}" for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)]
+    words = ["serve", f"demo={ROOT / 'demo/model'}", *flags, "--endpoints-file", str(tmp_path / "endpoints.json")]
+    with Terminal(*words, env={}) as terminal:
+        before = terminal.until("Ctrl-C stops everything.\n")
+        assert "model is ready" in before
+        assert '{"' not in before.partition("Try:")[0]
+        assert "  models          demo\n" in before
+        door = flags[0].partition("=")[2]
+        command = [sys.executable, "-m", "cli", "chat", "Who are you?", "--url", f"http://127.0.0.1:{door}"]
+        subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=True)
+        between = terminal.until("POST /v1/chat/completions")
+        assert "Try:" not in between
+        terminal.type("\x03")
+        terminal.until("run: stopping when the running requests have ended")
+        assert terminal.end() == 0
+        assert "Traceback" not in terminal.shown
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["/nowhere"], 1, "run: model nowhere: /nowhere has no config.json; expected a model's folder or a hub id"),
+        (["a/x", "b/x"], 2, "run: Value error, a/x and b/x are both called x; name one, as in NAME=b/x"),
+        (["--envoy-port", "http"], 2, "run: envoy_port: Input should be a valid integer"),
+        (["--nonsense", "1"], 2, "sluice serve: error: unrecognized arguments: --nonsense"),
+        (["--keys-file", "/nowhere/keys.yaml"], 1, "/nowhere/keys.yaml"),
+    ],
+)
+def test_wrong_words_are_named(words: list[str], code: int, text: str, tmp_path: Path) -> None:
+    """By one line without a traceback, before anything serves."""
+    flags = [f"--{name}-port={port}" for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)]
+    flags += ["--endpoints-file", str(tmp_path / "endpoints.json")]
+    command = [sys.executable, "-m", "cli", "serve", *flags, *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert text in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr

@@ -1,0 +1,54 @@
+"""Log lines for people."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from runner.readable import Readable
+
+COLOURS = re.compile(r"\x1b\[\d+m")
+TIME = {"time": "2026-11-22T11:49:52.382+00:00"}
+
+
+def shown(name: str, entry: dict[str, Any], *, has_greeted: bool = True) -> str | None:
+    """The line without its colours and its time."""
+    readable = Readable()
+    readable.has_greeted = has_greeted
+    line = readable.line(name, json.dumps(TIME | entry))
+    return None if line is None else re.sub(r"^\d\d:\d\d:\d\d ", "", COLOURS.sub("", line))
+
+
+REQUEST = {"message": "request", "method": "POST", "path": "/v1/x", "status": 429, "duration_s": 0.0123}
+CALL = {"message": "call", "method": "sluice.v1.ChatService/Chat", "status": "OK", "duration_s": 1.5, "model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "line"),
+    [
+        ("service", {"message": "model is ready", "level": "info", "model": "m"}, "service model is ready  model=m"),
+        ("gateway", REQUEST, "gateway POST /v1/x  429  12 ms"),
+        ("service", CALL, "service sluice.v1.ChatService/Chat  OK  1500 ms"),
+        ("service", {"message": "no", "level": "error", "exception": "Trace\nback"}, "service no\nTrace\nback"),
+        ("gateway", {"message": "started", "level": "info", "logger": "uvicorn.error"}, None),
+        ("gateway", {"message": "wrong", "level": "error", "logger": "uvicorn.error"}, "gateway wrong"),
+        ("envoy", {"path": "/v1/x", "status": 200}, None),
+    ],
+)
+def test_entries_become_short_lines(name: str, entry: dict[str, Any], line: str | None) -> None:
+    """What happened, with its fields; a request with its end and its time."""
+    assert shown(name, entry) == line
+
+
+def test_the_runners_own_requests_are_not_shown() -> None:
+    """They come before the greeting."""
+    assert shown("gateway", REQUEST, has_greeted=False) is None
+
+
+def test_other_lines_stay_as_they_are() -> None:
+    """Envoy's own warnings, a crash's last words."""
+    for text in ("[warning] no route", '"text"', "{broken"):
+        assert COLOURS.sub("", Readable().line("envoy", text) or "") == f"envoy   {text}"
