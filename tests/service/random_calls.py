@@ -21,6 +21,7 @@ _TOOLS = [
     {"function": {"name": "weather", "parameters": '{"type":"object","properties":{"city":{"type":"string"}}}'}},
     {"function": {"name": "time"}},
 ]
+_TOLD: dict[str, list[Any]] = {"tokens": [{}, {"ids": True}], "skipSpecialTokens": [False]}
 _CONSTRAINTS: list[dict[str, Any]] = [
     {"regex": "[a-f]{2,9}"},
     {"choice": {"texts": ["yes", "no", "perhaps"]}},
@@ -120,6 +121,7 @@ def _sampling(draw: Draw) -> Fields:
 def _stopping(draw: Draw) -> Fields:
     stopping: Fields = {"maxTokens": draw.choice([1, 2, 4, 8, 16, 32, 48])} if draw.random() < 0.97 else {}
     more = _some(draw, {"stop": [["a"], ["th", "é"]], "stopTokenIds": [[40]], "ignoreEos": [True]}, 0.2)
+    more |= _some(draw, {"includeStopStrInOutput": [True]}, 0.2)
     if stopping.get("maxTokens", 0) > 2:
         more |= _some(draw, {"minTokens": [2]})
     return stopping | more
@@ -164,6 +166,7 @@ def _chat(draw: Draw) -> Fields:
         **_answer(draw),
         "stopping": _stopping(draw),
         "n": draw.choice([1, 1, 1, 1, 2, 3]),
+        **_some(draw, {**_TOLD, "promptLogprobs": [{}, {"topLogprobs": 2}], "addGenerationPrompt": [False]}, 0.1),
     }
     num_turns = 0
     if "tools" not in fields:
@@ -179,7 +182,7 @@ def _complete(draw: Draw) -> Fields:
     if draw.random() < 0.3:
         prompts.append({"tokenIds": {"ids": draw.choices(range(5, 200), k=draw.randint(1, 40))}})
     fields |= _some(draw, {"echo": [True], "suffix": [" end"], "logprobs": [{"topLogprobs": 2}]})
-    fields |= _some(draw, {"outputConstraint": _CONSTRAINTS, "useRawPrompt": [False]}, 0.2)
+    fields |= _some(draw, {**_TOLD, "outputConstraint": _CONSTRAINTS, "useRawPrompt": [False]}, 0.2)
     return {**fields, "prompts": prompts}
 
 
@@ -207,7 +210,7 @@ def _embed(draw: Draw) -> Fields:
     ]
     if draw.random() < 0.3:
         inputs.append({"tokenIds": {"ids": draw.choices(range(101), k=draw.randint(1, 30))}})
-    return {"model": ENCODER, "inputs": inputs, "serving": serving, **_some(draw, {"dimensions": [1, 8]})}
+    return {"model": ENCODER, "inputs": inputs, "serving": serving}
 
 
 def _tokenize(draw: Draw) -> Fields:
