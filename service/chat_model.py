@@ -17,12 +17,12 @@ from service.generation.errors import InvalidRequest, UnsupportedFeature
 from service.generation.json_text import parse_parameters
 from service.output.choice import AnswerForm
 from service.output.reasoning_families import reasoning_markers
-from service.output.tool_families import tool_syntax
-from service.output.tool_syntax import ChannelCall, ToolSyntax
+from service.output.tool_families import PLAIN_JSON, tool_syntax
+from service.output.tool_syntax import ChannelCall, TemplatedCall, ToolSyntax
 from service.prompts.chat import ChatPrompts, RenderedPrompt
 from service.prompts.reasoning_effort import DefaultEffort, EffortRules, ReasoningBudgets
 from service.prompts.template import ChatTemplate
-from service.prompts.template_calls import confirmed_syntax, warn_of
+from service.prompts.template_calls import confirmed_syntax, templated_syntax, warn_of
 from service.prompts.truncation import PromptRoom
 
 
@@ -53,7 +53,8 @@ class ChatModel:
         )
         if syntax is None:
             found = tool_syntax(template.source, self._prompts.control_tokens.added)
-            self._syntax = confirmed_syntax(template, found)
+            templated = templated_syntax(template) if found is PLAIN_JSON else None
+            self._syntax = templated or confirmed_syntax(template, found)
         else:
             self._syntax = syntax
             warn_of(template, syntax)
@@ -116,10 +117,14 @@ class ChatModel:
             is_constrained=grammar is not None,
             budget=conversation.reasoning_budget,
         )
-        return self._form(conversation, rules, start), Constraint(grammar, limit) if grammar or limit else None
+        form = self._form(conversation, rules, start)
+        if isinstance(self._syntax.payload, TemplatedCall):
+            form = replace(form, prompt=prompt.text)
+        return form, Constraint(grammar, limit) if grammar or limit else None
 
     def _form(self, conversation: Conversation, rules: ToolRules | None, start: ReasoningStart) -> AnswerForm:
-        is_read = rules is not None or isinstance(self._syntax.payload, ChannelCall)  # channels are there without tools
+        # Channels, and what a tokenizer says of an answer, are there without tools, too.
+        is_read = rules is not None or isinstance(self._syntax.payload, ChannelCall | TemplatedCall)
         functions = {
             function.name: parse_parameters(function.parameters, f"{function.field}.parameters")
             for function in (rules.functions if rules else ())
@@ -129,6 +134,8 @@ class ChatModel:
 
     def shows_special_tokens(self, form: AnswerForm) -> bool:
         """Whether the parsers look for markers that are special tokens, which the engine's text leaves out."""
+        if form.syntax is not None and isinstance(form.syntax.payload, TemplatedCall):
+            return True
         texts = [form.markers.open, form.markers.close, form.markers.answer_open] if form.markers else []
         if form.syntax is not None:
             texts += form.syntax.markers
@@ -165,6 +172,11 @@ class ChatModel:
 
     def _grammar(self, rules: ToolRules | None, content: Grammar | None) -> Grammar | None:
         if rules is None:
+            return content
+        if isinstance(rules.syntax.payload, TemplatedCall):
+            if rules.required or any(function.strict for function in rules.functions):
+                words = "the model's calls are read by its tokenizer's response_template, which can't be demanded"
+                raise UnsupportedFeature("tool_choice" if rules.required else "tools", words)
             return content
         if rules.required or content is not None:
             return tool_grammar(rules, self.control_token_ids, None if rules.required else content)

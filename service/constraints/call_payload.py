@@ -27,6 +27,7 @@ from service.output.tool_syntax import (
     PythonicCall,
     Schema,
     TaggedCall,
+    TemplatedCall,
     ToolSyntax,
 )
 
@@ -105,6 +106,8 @@ class CallPayload:
                 return f'{quote(name + "(")} {self._pythonic(call)} ")"'
             case BracedCall() as call:
                 return f'{self._literal(call.before + name + "{")} {self._braced(call)} "}}"'
+            case TemplatedCall():
+                raise ValueError("nobody knows how to write such a call")
 
     def _whole(self) -> str:
         """The arguments as one JSON object."""

@@ -15,9 +15,10 @@ from service.output.logprobs import ContentLogprobs
 from service.output.marked_answer import MarkedAnswerParser
 from service.output.pieces import ArgumentsPiece, CallPiece, Piece, ReasoningPiece, TextPiece
 from service.output.reasoning import ReasoningParser
+from service.output.templated_parser import TemplatedParser
 from service.output.token_ranges import TextRange, TokenRanges
 from service.output.tool_parser import ToolCallParser
-from service.output.tool_syntax import ChannelCall, Schema, ToolSyntax
+from service.output.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolSyntax
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class AnswerForm:
     """How the answers to one prompt are read.
 
     `markers` is None where no reasoning is looked for, `syntax` where no calls are; `functions` are those that may be
-    called, with the schemas of their parameters. Before the answer, its conversation had `num_earlier_calls`.
+    called, with the schemas of their parameters. The conversation had `num_earlier_calls`; `prompt` is there where its
+    end tells how to read on.
     `tells_every_token` gives tokens without text their logprobs, too, the one that ends the text among them;
     only those whose text a stop string cut off have none.
     """
@@ -35,6 +37,7 @@ class AnswerForm:
     syntax: ToolSyntax | None = None
     functions: Mapping[str, Schema] = field(default_factory=dict)
     num_earlier_calls: int = 0
+    prompt: str = ""
     tells_every_token: bool = False
 
 
@@ -122,7 +125,7 @@ class ChoiceReader:
         if not content.text:
             return ()
         syntax = self._form.syntax
-        if syntax is None or isinstance(syntax.payload, ChannelCall):
+        if syntax is None or isinstance(syntax.payload, ChannelCall | TemplatedCall):
             return (content,)
         if self._tools is None:
             self._tools = ToolCallParser(syntax, self._form.functions, content.start)
@@ -179,7 +182,10 @@ class ChoiceReader:
         return ChoiceFinished(self._index, reason, stop_sequence)
 
 
-def _reasoning_parser(form: AnswerForm) -> ReasoningParser | ChannelParser | None:
-    if form.syntax is not None and isinstance(form.syntax.payload, ChannelCall):
+def _reasoning_parser(form: AnswerForm) -> ReasoningParser | ChannelParser | TemplatedParser | None:
+    payload = form.syntax.payload if form.syntax is not None else None
+    if isinstance(payload, ChannelCall):
         return ChannelParser(form.functions, form.start)
+    if isinstance(payload, TemplatedCall):
+        return TemplatedParser(payload.template, form.functions, form.prompt)
     return ReasoningParser(form.markers, form.start) if form.markers else None

@@ -23,6 +23,7 @@ from service.output.tool_syntax import (
     PythonicCall,
     Schema,
     TaggedCall,
+    TemplatedCall,
     ToolSyntax,
 )
 
@@ -92,8 +93,8 @@ class ToolCallParser:
                 return KeywordCallReader(payload, self._functions)
             case ObjectCall(keyed=keyed):
                 return CallObject(self._functions, keyed=keyed)
-            case ChannelCall():
-                raise ValueError("calls in channels have a parser of their own")
+            case ChannelCall() | TemplatedCall():
+                raise ValueError("answers with such calls have a parser of their own")
 
     def _take_pieces(self) -> list[Piece]:
         pieces, self._pieces = self._pieces, []

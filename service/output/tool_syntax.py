@@ -91,7 +91,14 @@ class ChannelCall:
     """A message to a function in a channel of its own; reasoning and answers are messages in other channels."""
 
 
-Payload: TypeAlias = ObjectCall | NamedCall | TaggedCall | PythonicCall | BracedCall | ChannelCall
+@dataclass(frozen=True, slots=True)
+class TemplatedCall:
+    """Whatever a tokenizer's `response_template` reads as a call; nobody knows how to write one."""
+
+    template: Mapping[str, Any]
+
+
+Payload: TypeAlias = ObjectCall | NamedCall | TaggedCall | PythonicCall | BracedCall | ChannelCall | TemplatedCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,15 @@ class _GenerationTag(Extension):
 class ChatTemplate:
     """Renders conversations as the model was trained to read them."""
 
-    def __init__(self, sources: Mapping[str, str], special_tokens: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        sources: Mapping[str, str],
+        special_tokens: Mapping[str, str],
+        response_template: Mapping[str, Any] | None = None,
+    ) -> None:
         """`sources` are templates by name, `special_tokens` what each finds beside a request's variables.
 
+        `response_template` is how transformers reads the model's answers, where its tokenizer says so.
         Raises NoChatTemplate, or ModelLoadError for a broken template.
         """
         if not sources:
@@ -62,6 +68,7 @@ class ChatTemplate:
         except jinja2.TemplateSyntaxError as error:
             raise ModelLoadError(f"the chat template can't be read: {error}") from error
         self._special_tokens = dict(special_tokens)
+        self.response_template = response_template
 
     @classmethod
     def from_folder(cls, folder: Path) -> ChatTemplate:
@@ -71,7 +78,10 @@ class ChatTemplate:
         try:
             config = _read_json(folder / "tokenizer_config.json")
             tokens = _tokens(_read_json(folder / "special_tokens_map.json")) | _tokens(config)
-            return cls(_sources(folder, config), tokens)
+            response_template = config.get("response_template")
+            return cls(
+                _sources(folder, config), tokens, response_template if isinstance(response_template, dict) else None
+            )
         except NoChatTemplate as error:
             raise NoChatTemplate(f"{folder}: {error}") from error
         except (ModelLoadError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -12,9 +12,10 @@ from typing import Any
 from service.generation.constraint import ReasoningStart
 from service.output.channel_parser import ChannelParser
 from service.output.pieces import CallPiece
+from service.output.templated_parser import check_response_template
 from service.output.tool_families import SYNTAXES
 from service.output.tool_parser import ToolCallParser
-from service.output.tool_syntax import ChannelCall, Schema, ToolSyntax
+from service.output.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolSyntax
 from service.prompts.template import ChatTemplate
 
 _NAME, _KEY, _VALUE = "look_up", "word", "fjord"
@@ -40,6 +41,19 @@ def confirmed_syntax(template: ChatTemplate, found: ToolSyntax) -> ToolSyntax:
             return syntax
     warn_of(template, found)
     return found
+
+
+def templated_syntax(template: ChatTemplate) -> ToolSyntax | None:
+    """The syntax of a model whose tokenizer says how its answers are read; None if it doesn't, or not well."""
+    if template.response_template is None:
+        return None
+    try:
+        check_response_template(template.response_template)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        fields = {"reason": str(error)}
+        _log.warning("the tokenizer's response_template can't be used", extra={"fields": fields})
+        return None
+    return ToolSyntax("response-template", "by the tokenizer", TemplatedCall(template.response_template))
 
 
 def warn_of(template: ChatTemplate, syntax: ToolSyntax) -> None:

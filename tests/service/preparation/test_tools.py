@@ -12,8 +12,10 @@ from service.generation.output import FinishReason
 from service.generation.output_format import JsonObject
 from service.generation.parameters import LogprobsOptions
 from service.preparation import Preparation
+from service.prompts.template import ChatTemplate
 from tests.engine.constraints.fakes import END, token_id, tokenizer_of
 from tests.service.output.fakes import Told, outputs_of, told
+from tests.service.output.test_templated_parser import TEMPLATE as RESPONSE_TEMPLATE
 from tests.service.preparation.fakes import (
     answer_to,
     chat,
@@ -112,4 +114,20 @@ async def test_markers_that_are_special_tokens_are_shown_to_the_parser() -> None
     assert (called.calls, called.text) == ([("weather", "{}")], "")
     plain = await answer("<|python_tag|>no call", logprobs=LogprobsOptions())
     assert b"".join(logprob.data for logprob in plain.logprobs) == b"<|python_tag|>no call"
+    preparation.close()
+
+
+async def test_tokenizer_s_response_template_reads_a_model_of_no_known_family() -> None:
+    """Its calls, reasoning and content are told; a call can't be demanded."""
+    source = "{{ tools }}{% for message in messages %}{{ message.content }}{% endfor %}<bot>"
+    template = ChatTemplate({"default": source}, {"eos_token": END}, RESPONSE_TEMPLATE)
+    preparation = preparation_of(template)
+    prepared = await preparation.prepare(chat(tools=[WEATHER]), "r")
+    assert request_of(prepared).constraint is None
+    answer = answer_to(prepared, '<mull>hm</mull>So.<do>{"name": "weather", "arguments": {"city": "Oslo"}}</do>')
+    assert (answer.reasoning, answer.text, answer.calls) == ("hm", "So.", [("weather", '{"city": "Oslo"}')])
+    assert answer.reason is FinishReason.TOOL_CALLS
+    with pytest.raises(UnsupportedFeature) as refusal:
+        await preparation.prepare(chat(tools=[WEATHER], tool_choice=REQUIRED), "r")
+    assert refusal.value.field == "tool_choice"
     preparation.close()
