@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
@@ -9,11 +10,13 @@ import grpc
 import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from sluice.v1 import chat_pb2_grpc
 
 from runner.envoy_config import connection_manager
 from tests.e2e.crowd import SlowUpstream, connections, door_with, full_backlog, health, is_closed, serves
 from tests.e2e.door import Door, http_filter
 from tests.e2e.stack import Stack, free_ports
+from tests.e2e.test_chat import grpc_request
 
 HALF_REST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{"
 HALF_GRPC = (
@@ -52,6 +55,27 @@ def test_connections_are_limited_by_address(stack: Stack) -> None:
             opened.pop().close()
             door.until(lambda: door.stat("http.front_door.downstream_cx_active") == 9)
             assert httpx.get(f"{door.url}/v1/models").status_code == 200
+
+
+def test_a_connection_of_calls_that_are_left_is_closed(stack: Stack) -> None:
+    """Who resets its calls one after the other loses the connection, and only that: others' go on."""
+    request = grpc_request()
+    with Door(stack.ports["gateway"], stack.ports["service"]) as door:
+        own = [("grpc.use_local_subchannel_pool", 1)]
+        with grpc.insecure_channel(door.target, own) as rude, grpc.insecure_channel(door.target, own) as polite:
+            answer = chat_pb2_grpc.ChatServiceStub(polite).StreamChat(request, timeout=60)
+            assert next(answer).HasField("started")
+            reset = chat_pb2_grpc.ChatServiceStub(rude)
+            left = 0  # of which some are left before they were sent
+            while not door.stat("http.front_door.downstream_rq_too_many_premature_resets"):
+                assert left < 3000, "the connection is still there"
+                for _ in range(100):
+                    call = reset.StreamChat(request)
+                    time.sleep(0.001)
+                    call.cancel()
+                left += 100
+            assert list(answer)[-1].HasField("completed")
+        serves(door)
 
 
 @pytest.mark.parametrize("half", [HALF_REST, HALF_GRPC], ids=["REST", "gRPC"])
