@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,8 +27,9 @@ class Door:
     """One path. `good` is a body that it answers; `range` and `kind` change it to one with a bad value or type.
 
     `unknown` and `other_task` change it to one for a model that isn't there or does something else, or are other
-    paths. `streaming` makes the path stream, where it can. `pictures` have input that no served model takes.
-    `too_many` has one item more than its list may have, and the limit.
+    paths; `unknown_headers` ask for one that isn't there where a name in the body may be ignored. `streaming` makes the
+    path stream, where it can. `pictures` have input that no served model takes. `too_many` has one item more than its
+    list may have, and the limit.
     """
 
     path: str
@@ -44,6 +45,7 @@ class Door:
     pictures: Sequence[Body] = ()
     too_many: tuple[Body, str] | None = None
     statuses: dict[int, int] = field(default_factory=dict)  # 400 → what the dialect has instead, for values
+    unknown_headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def openai(answer: httpx.Response) -> Told:
@@ -219,6 +221,7 @@ def _invoke(make: Callable[..., Door], model: str, other: str, **more: Any) -> D
 
 _BASE = "/serving-endpoints"
 _UNPROCESSABLE = {400: 422}
+_LOST: Any = {"unknown": {}, "unknown_headers": {"azureml-model-deployment": "nobody"}}  # the model is ignored
 
 DOORS = [
     _chat("/v1/chat/completions", openai),
@@ -259,10 +262,10 @@ DOORS = [
     _complete(f"{_BASE}/completions", databricks),
     _embed(f"{_BASE}/embeddings", databricks),
     _respond(f"{_BASE}/responses", databricks),
-    _chat(f"/chat/completions{QUERY}", azure, statuses=_UNPROCESSABLE),
-    _chat(f"/models/chat/completions{QUERY}", azure, statuses=_UNPROCESSABLE),
-    _embed(f"/embeddings{QUERY}", azure, statuses=_UNPROCESSABLE),
-    _embed(f"/models/embeddings{QUERY}", azure, statuses=_UNPROCESSABLE),
+    _chat(f"/chat/completions{QUERY}", azure, statuses=_UNPROCESSABLE, **_LOST),
+    _chat(f"/models/chat/completions{QUERY}", azure, statuses=_UNPROCESSABLE, **_LOST),
+    _embed(f"/embeddings{QUERY}", azure, statuses=_UNPROCESSABLE, **_LOST),
+    _embed(f"/models/embeddings{QUERY}", azure, statuses=_UNPROCESSABLE, **_LOST),
     *map(_rerank, ("/v1/rerank", "/v2/rerank", "/rerank")),
     *map(_score, ("/v1/score", "/score")),
     _generate("generate"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import httpx
@@ -67,10 +67,17 @@ def client(stack: Stack) -> Iterator[httpx.Client]:
         yield client
 
 
-def refused(client: httpx.Client, door: Door, body: Body | str, status: int, *words: str) -> httpx.Response:
+def refused(
+    client: httpx.Client,
+    door: Door,
+    body: Body | str,
+    status: int,
+    *words: str,
+    headers: Mapping[str, str] | None = None,
+) -> httpx.Response:
     """Send a changed body, or the good one to another path; see to the refusal and to the next request."""
     path, change = (body, {}) if isinstance(body, str) else (door.path, body)
-    answer = client.post(path, json=door.good | change)
+    answer = client.post(path, json=door.good | change, headers=headers)
     assert answer.status_code == status, answer.text
     check_shape(door, answer, *words)
     assert client.post(door.path, json=door.good).status_code == 200
@@ -124,7 +131,7 @@ def test_wrong_type_is_refused(client: httpx.Client, door: Door) -> None:
 @doors
 def test_unknown_model_is_not_found(client: httpx.Client, door: Door) -> None:
     """The name that nobody has is told."""
-    refused(client, door, door.unknown, 404, "nobody")
+    refused(client, door, door.unknown, 404, "nobody", headers=door.unknown_headers)
 
 
 @pytest.mark.parametrize("door", [d for d in DOORS if d.too_long], ids=lambda d: f"{d.path} {d.required}")

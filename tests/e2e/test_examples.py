@@ -53,7 +53,7 @@ def test_shell_example(stack: Stack, page: Path, code: str) -> None:
     """Each command is answered, and each stream comes to its end."""
     printed = run(["bash", "-c", PRELUDE + code.replace(DOOR, stack.door)])
     assert '"error' not in printed.replace('"error":null', "")
-    ends = ("data: [DONE]", "event: response.completed", "event: message_stop", '"text_output":"","details"')
+    ends = ("data: [DONE]", "event: response.completed", "event: message_stop", '"text_output":"","finish_reason"')
     assert sum(printed.count(end) for end in ends) == code.count("curl -N")
 
 
