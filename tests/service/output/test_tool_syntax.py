@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.output.tool_families import HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, tool_syntax
+from service.output.tool_families import HERMES, KIMI_K2, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, tool_syntax
 from service.output.tool_syntax import ToolSyntax
 
 
@@ -30,3 +30,8 @@ def test_call_ids_have_the_family_s_form() -> None:
     assert MISTRAL.call_id("a/0/1").isalnum()
     assert HERMES.call_id("a/0/1").startswith("call_")
     assert HERMES.call_id("a/0/1") == HERMES.call_id("a/0/1") != HERMES.call_id("a/0/2")
+
+
+def test_ids_may_name_the_function_and_count_the_conversation_s_calls() -> None:
+    """Kimi K2's templates show ids as they are, and its models go on counting."""
+    assert KIMI_K2.call_id("a/0/1", "weather", 3) == "functions.weather:3"
