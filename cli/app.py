@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli import certs, chat, generate, keys, look, serve
+from cli import certs, chat, generate, keys, look, programs
 
 APP = typer.Typer(
     name="sluice",
@@ -16,7 +16,7 @@ APP = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-serve.add_to(APP)
+programs.add_to(APP)
 for command in (chat.chat, generate.complete, generate.embed, look.models, look.endpoints, look.status):
     APP.command()(command)
 APP.add_typer(keys.APP, name="keys")

@@ -15,20 +15,9 @@ from service.engine.drafter import Drafter
 from service.engine.generator_core import GeneratorCore
 from service.engine.load_drafter import DraftModel, load_draft_model
 from service.engine.memory import cache_bytes
-from service.engine.model_folder import find_folder
+from service.engine.model_plan import plan_model
 from service.engine.model_runner import ModelRunner
-from service.engine.model_source import (
-    architecture_of,
-    choose_device,
-    choose_max_model_len,
-    choose_num_threads,
-    fingerprint,
-    num_cores,
-)
-from service.engine.models.backends import ModelSpec, choose_backend
-from service.engine.models.checkpoint import Checkpoint
-from service.engine.models.compute_dtype import choose_compute_dtype
-from service.engine.models.model_config import read_model_config
+from service.engine.model_source import architecture_of, choose_num_threads, fingerprint
 from service.engine.models.progress import load_progress
 from service.engine.prompt_drafter import PromptDrafter
 from service.engine.recipe import Made
@@ -94,30 +83,9 @@ def load_model(
     `device` is a torch device or "auto": CUDA if there is one, else the CPU. Its cache takes at most `cache_share` of
     the memory that is left for caches, so that engines built later have theirs.
     """
-    target = choose_device(device)
-    folder = find_folder(model)
-    model_config = read_model_config(folder)
-    max_model_len = choose_max_model_len(model_config, config.max_model_len, folder)
-    tokenizer = FastTokenizer.from_folder(folder)
-    if tokenizer.vocab_size > model_config.vocab_size:
-        raise ModelLoadError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size} ids, the model only {model_config.vocab_size}"
-        )
-    checkpoint = Checkpoint(folder)
-    if config.quantization and compute_dtype == "float32":
-        raise ModelLoadError(f"{folder}: with engine.quantization {config.quantization}, dtype can't be float32")
-    dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
-    spec = ModelSpec(
-        model_config,
-        checkpoint,
-        dtype,
-        target,
-        max_model_len,
-        config.block_size,
-        config.quantization,
-        config.num_threads or num_cores(),
-    )
-    chosen = choose_backend(spec, config.backend)
+    plan = plan_model(model, config, compute_dtype, device)
+    folder, spec, chosen = plan.folder, plan.spec, plan.backend
+    model_config, checkpoint, max_model_len, target = spec.config, spec.checkpoint, spec.max_positions, spec.device
     num_threads = config.num_threads or choose_num_threads(checkpoint, target)
     with load_progress(model, checkpoint.num_bytes) as on_read:
         checkpoint.on_read = on_read
@@ -128,7 +96,7 @@ def load_model(
     if config.draft_model is not None:
         if not chosen.is_invariant:
             raise ModelLoadError(f"{folder}: engine.draft_model can't be used with the backend {chosen.name}")
-        draft_model = load_draft_model(config.draft_model, config, spec, tokenizer)
+        draft_model = load_draft_model(config.draft_model, config, spec, plan.tokenizer)
         bytes_per_block += draft_model.bytes_per_block(config.block_size)
     num_blocks = config.num_blocks or _num_blocks(config, max_model_len, bytes_per_block, room, folder)
     resolved = replace(
@@ -142,10 +110,10 @@ def load_model(
     sampler = chosen.sampler(backend, config.watermark)
     runner = ModelRunner(backend, sampler, num_blocks, config.block_size, num_threads=num_threads)
     eos_token_ids = _eos_token_ids(folder, model_config)
-    weight_type = config.quantization or dtype
+    weight_type = config.quantization or spec.dtype
     return LoadedModel(
         runner=runner,
-        tokenizer=tokenizer,
+        tokenizer=plan.tokenizer,
         config=resolved,
         info=ModelInfo(
             architecture=architecture_of(model_config),

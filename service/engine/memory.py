@@ -18,10 +18,10 @@ def cache_bytes(device: str) -> int:
 
         free, _ = torch.cuda.mem_get_info(torch.device(device))
         return int(free * ACCELERATOR_CACHE_FRACTION)
-    return int(_available_host_bytes() * CPU_CACHE_FRACTION)
+    return int(available_host_bytes() * CPU_CACHE_FRACTION)
 
 
-def _available_host_bytes() -> int:
+def available_host_bytes() -> int:
     """What the kernel calls available, or what the container's limit leaves if that is less."""
     lines = MEMINFO.read_text(encoding="ascii").splitlines()
     available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))

@@ -1,0 +1,33 @@
+"""`sluice serve` and `sluice check`: programs that take this one's place, so that signals and exit codes are theirs.
+
+They need what this command does not load: settings, models' code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+_CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+def serve(context: typer.Context) -> None:
+    """Run service, gateway and Envoy on models of one's own or the bundled one; --help lists the settings."""
+    _become("runner", context.args)
+
+
+def check(context: typer.Context) -> None:
+    """Say whether a model would load, by what, and what memory it takes, without loading it."""
+    _become("service.check_model", context.args)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Make them commands of `app`."""
+    for command in (serve, check):
+        app.command(context_settings=_CONTEXT)(command)
+
+
+def _become(module: str, words: list[str]) -> None:
+    os.execv(sys.executable, [sys.executable, "-m", module, *words])  # noqa: S606 the same Python

@@ -1,0 +1,113 @@
+"""`sluice check`: whether a model would load, by what, and what memory it takes; no weight is read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from service.engine.config import EngineConfig
+from service.engine.memory import CPU_CACHE_FRACTION, available_host_bytes
+from service.engine.model_folder import find_folder
+from service.engine.model_plan import ModelPlan, plan_model
+from service.engine.model_source import architecture_of
+from service.engine.models.checkpoint import Checkpoint
+from service.engine.models.pair_files import is_cross_encoder
+from service.engine.models.sentence_files import is_encoder
+from service.generation.errors import ModelLoadError
+
+# Of a weight, with its part of the scales.
+_BYTES: Final = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "int8": 1.02, "int4": 0.57}
+
+
+def check_model(model: str, config: EngineConfig, dtype: Any, device: str) -> dict[str, Any]:
+    """What `model`, a folder or hub id, would be. Raises ModelLoadError for one that would not load."""
+    folder = find_folder(model)
+    if is_cross_encoder(folder) or is_encoder(folder):
+        task = "rank" if is_cross_encoder(folder) else "embed"
+        checkpoint = Checkpoint(folder)
+        return {"model": str(folder), "task": task, "parameters": checkpoint.num_parameters}
+    return _told(plan_model(model, config, dtype, device))
+
+
+def _told(plan: ModelPlan) -> dict[str, Any]:
+    spec = plan.spec
+    num_parameters = spec.checkpoint.num_parameters
+    weight_type = spec.quantization or spec.dtype
+    weights = int(num_parameters * _BYTES[weight_type])
+    told: dict[str, Any] = {
+        "model": str(plan.folder),
+        "task": "generate",
+        "architecture": architecture_of(spec.config),
+        "backend": plan.backend.name,
+        "device": spec.device,
+        "parameters": num_parameters,
+        "weights": weight_type,
+        "weight_bytes": weights,
+        "max_model_len": spec.max_positions,
+        "cache_bytes_per_token": (per_token := _cache_bytes_per_token(spec.config, _BYTES[spec.dtype])),
+        "resumes": plan.backend.is_invariant,
+    }
+    if spec.device == "cpu":
+        room = max(0, available_host_bytes() - weights)
+        num_tokens = int(room * CPU_CACHE_FRACTION / per_token) if per_token else None
+        fits = room > 0 and (num_tokens is None or num_tokens >= spec.block_size)
+        told |= {"cache_tokens": num_tokens, "fits": fits}
+    return told
+
+
+def _cache_bytes_per_token(config: Any, num_bytes: float) -> int | None:
+    """Of keys and values of all layers; None for a model whose configuration doesn't say."""
+    layers, heads = getattr(config, "num_hidden_layers", None), getattr(config, "num_attention_heads", None)
+    if not layers or not heads:
+        return None
+    key_heads = getattr(config, "num_key_value_heads", None) or heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // heads
+    return int(2 * layers * key_heads * size * num_bytes)
+
+
+def _shown(told: dict[str, Any]) -> str:
+    """For people: sizes in words."""
+    rows = []
+    for name, value in told.items():
+        text = "unknown" if value is None else str(value)
+        if name == "weight_bytes":
+            text = f"{value / 2**20:,.0f} MiB"
+        elif isinstance(value, bool):
+            text = "yes" if value else "no"
+        elif isinstance(value, int):
+            text = f"{value:,}"
+        rows.append(f"{name.replace('_', ' '):22}{text}")
+    return "\n".join(rows)
+
+
+def main() -> int:
+    """The command. Its exit code is 1 for a model that would not load."""
+    parser = argparse.ArgumentParser(prog="sluice check", description=(__doc__ or "").partition(": ")[2])
+    parser.add_argument("model", help="a folder, or a hub id (ORG/MODEL), which is downloaded")
+    parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16", "float16"])
+    parser.add_argument("--device", default="auto", help="a torch device; auto: a GPU if there is one")
+    parser.add_argument("--quantization", choices=["int8", "int4"])
+    parser.add_argument("--backend", default="auto")
+    parser.add_argument("--max-model-len", type=int, help="tokens of the longest text")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    logging.disable(logging.INFO)
+    config = EngineConfig(
+        backend=options.backend, quantization=options.quantization, max_model_len=options.max_model_len
+    )
+    model = str(Path(options.model).expanduser()) if options.model.startswith("~") else options.model
+    try:
+        told = check_model(model, config, options.dtype, options.device)
+    except ModelLoadError as error:
+        sys.stderr.write(f"sluice: {error}\n")
+        return 1
+    sys.stdout.write(f"{json.dumps(told, indent=2) if options.json else _shown(told)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

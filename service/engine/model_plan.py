@@ -1,0 +1,55 @@
+"""What becomes of a model's folder before a weight is read: its backend, its types, its longest text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.engine.config import EngineConfig
+from service.engine.description import ComputeDtype
+from service.engine.model_folder import find_folder
+from service.engine.model_source import choose_device, choose_max_model_len, num_cores
+from service.engine.models.backends import BackendRow, ModelSpec, choose_backend
+from service.engine.models.checkpoint import Checkpoint
+from service.engine.models.compute_dtype import choose_compute_dtype
+from service.engine.models.model_config import read_model_config
+from service.engine.tokenizer import FastTokenizer
+from service.generation.errors import ModelLoadError
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """A model that could be loaded."""
+
+    folder: Path
+    spec: ModelSpec
+    backend: BackendRow
+    tokenizer: FastTokenizer
+
+
+def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, device: str) -> ModelPlan:
+    """Decide all that can be without weights. Raises ModelLoadError for whatever is wrong."""
+    target = choose_device(device)
+    folder = find_folder(model)
+    model_config = read_model_config(folder)
+    max_model_len = choose_max_model_len(model_config, config.max_model_len, folder)
+    tokenizer = FastTokenizer.from_folder(folder)
+    if tokenizer.vocab_size > model_config.vocab_size:
+        raise ModelLoadError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} ids, the model only {model_config.vocab_size}"
+        )
+    checkpoint = Checkpoint(folder)
+    if config.quantization and compute_dtype == "float32":
+        raise ModelLoadError(f"{folder}: with engine.quantization {config.quantization}, dtype can't be float32")
+    dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
+    spec = ModelSpec(
+        model_config,
+        checkpoint,
+        dtype,
+        target,
+        max_model_len,
+        config.block_size,
+        config.quantization,
+        config.num_threads or num_cores(),
+    )
+    return ModelPlan(folder, spec, choose_backend(spec, config.backend), tokenizer)

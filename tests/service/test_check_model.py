@@ -1,0 +1,53 @@
+"""`sluice check`: what it says of a model is what loading it gives."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service.check_model import check_model
+from service.config import DEMO_FOLDER
+from service.engine.config import EngineConfig
+from service.engine.load_generator import load_model
+from service.generation.errors import ModelLoadError
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch", "transformers"])
+def test_what_is_said_is_what_is_loaded(backend: str) -> None:
+    """The backend, the types, the lengths, and the bytes of a token's keys and values."""
+    config = EngineConfig(backend=backend)
+    told = check_model(str(DEMO_FOLDER), config, "auto", "cpu")
+    loaded = load_model(str(DEMO_FOLDER), config, device="cpu")
+    assert told["architecture"] == loaded.info.architecture
+    assert told["parameters"] == loaded.info.num_parameters
+    assert told["weights"] == loaded.info.dtype
+    assert told["max_model_len"] == loaded.info.max_model_len
+    assert told["resumes"] == loaded.info.is_invariant
+    assert backend in {"auto", told["backend"]}
+    assert told["fits"] is True
+
+
+def test_a_model_that_would_not_load_is_refused_for_the_same_reason(tmp_path: Path) -> None:
+    """In the words of the load."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "nobody"}))
+    with pytest.raises(ModelLoadError) as checked:
+        check_model(str(tmp_path), EngineConfig(), "auto", "cpu")
+    with pytest.raises(ModelLoadError) as loaded:
+        load_model(str(tmp_path), EngineConfig(), device="cpu")
+    assert str(checked.value) == str(loaded.value)
+
+
+def test_command_ends_with_one_line_and_a_code() -> None:
+    """0 with the facts, as text or JSON; 1 with the reason."""
+    command = [sys.executable, "-m", "service.check_model"]
+    done = subprocess.run([*command, str(DEMO_FOLDER), "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["cache_bytes_per_token"] == 2560
+    shown = subprocess.run([*command, str(DEMO_FOLDER)], capture_output=True, text=True, check=True)
+    assert "architecture          Qwen3ForCausalLM\n" in shown.stdout
+    wrong = subprocess.run([*command, "/nowhere"], capture_output=True, text=True, check=False)
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert wrong.stderr == "sluice: the model folder /nowhere does not exist\n"
