@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import httpx
 import pytest
+import sluice_client
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from sluice.v1 import model_pb2, model_pb2_grpc
 
@@ -64,6 +65,19 @@ def list_models(port: int, certificates: DevelopmentTls) -> list[str]:
     with grpc.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
         answer = model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=20)
     return [model.name for model in answer.models]
+
+
+def test_our_own_client(secure: Stack, certificates: DevelopmentTls) -> None:
+    """The Python client shows its certificate, and trusts whom it is told to, or the system."""
+    ca, own, key = (certificates.folder / f"{name}.pem" for name in ("ca", "client", "client-key"))
+    url = f"https://127.0.0.1:{secure.ports['envoy']}"
+    with sluice_client.Client(url, tls=sluice_client.Tls(authorities=ca, certificate=own, key=key)) as client:
+        assert client.chat("Hello!", max_tokens=3).text
+    for tls in (None, sluice_client.Tls(authorities=ca)):
+        with sluice_client.Client(url, tls=tls) as client, pytest.raises(sluice_client.UnavailableError):
+            client.models()
+    with pytest.raises(ValueError, match="no TLS"):
+        sluice_client.Client(url.replace("https", "http"), tls=sluice_client.Tls())
 
 
 def test_the_printed_request_works(secure: Stack) -> None:
