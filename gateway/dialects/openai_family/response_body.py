@@ -80,7 +80,7 @@ class ResponseBody(DrawingBody, kw_only=True):
     input: Input
     instructions: str | None = None
     max_output_tokens: int | None = None
-    max_tool_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None  # of built-in tools, of which there are none
+    max_tool_calls: Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)] | None = None  # of tools that aren't here
     text: TextConfig | None = None
     reasoning: ReasoningConfig | None = None
     tools: list[ResponseTool] | None = None

@@ -315,3 +315,11 @@ def test_databricks_limits_tools(form: str) -> None:
         body = json.loads(DatabricksResponseTranslator().refuse(caught.value).body)
         assert body["error_code"] == "INVALID_PARAMETER_VALUE"
     assert parse(tools=[tool]).request.tools
+
+
+@pytest.mark.parametrize("limit", [0, 2**32])
+def test_limit_of_built_in_tools_is_in_the_contracts_range(limit: int) -> None:
+    """Though it has no effect."""
+    with pytest.raises(Failure) as caught:
+        parse(max_tool_calls=limit)
+    assert (caught.value.field, caught.value.status) == ("max_tool_calls", 400)
