@@ -115,6 +115,7 @@ class Preparation:
                 skip_special_tokens=asked.skip_special_tokens and not prompt.shows_special_tokens,
                 truncates_at_deadline=asked.truncates,
                 prompt_field=asked.prompts[index].field,
+                max_tokens_field=asked.max_tokens_field,
             )
             for index, prompt in enumerate(encoded)
         ]

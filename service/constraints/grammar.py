@@ -34,7 +34,7 @@ def format_grammar(wanted: OutputFormat) -> Grammar:
             return Grammar(_to_lark(text, field), field)
         case _:
             texts = " | ".join(quote(text) for text in wanted.texts)
-            return Grammar(f"start: {texts}\n", wanted.field)
+            return Grammar(f"start: {texts}\n", wanted.field, texts=tuple(wanted.texts))
 
 
 def _to_lark(text: str, field: str) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from service.engine.constraint_state import ConstraintState
-from service.engine.mail import Done, Report, Tell
+from service.engine.mail import Compiled, Report, Tell
 from service.generation.constraint import Constraint
 from service.generation.errors import EngineError, UnsupportedConstraint
 
@@ -29,7 +29,7 @@ class Compilations:
     def __init__(self, compile_constraint: CompileConstraint | None) -> None:
         self._compile_constraint = compile_constraint or _refuse
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="constraint")
-        self._futures: dict[int, Future[ConstraintState]] = {}
+        self._futures: dict[int, Future[tuple[ConstraintState, Compiled]]] = {}
 
     def open(self, tell: Tell) -> None:
         """`tell` is told when a compilation has begun and when it is done."""
@@ -43,7 +43,8 @@ class Compilations:
 
     def state(self, serial: int) -> ConstraintState:
         """The first state of a constraint of which it was told that it is done; others must follow copies of it."""
-        return self._futures[serial].result(timeout=0)
+        state, _ = self._futures[serial].result(timeout=0)
+        return state
 
     def forget(self, serial: int) -> None:
         """Drop what `serial` names; no thread takes it up any more. Does nothing if there is none."""
@@ -54,25 +55,26 @@ class Compilations:
         """End the threads; one that compiles is left to itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _compile(self, serial: int, constraint: Constraint) -> ConstraintState:
+    def _compile(self, serial: int, constraint: Constraint) -> tuple[ConstraintState, Compiled]:
         self._tell(Report(started=[serial]))
         try:
-            return self._compile_constraint(constraint)
+            state = self._compile_constraint(constraint)
+            return state, Compiled(state.shortest())
         except EngineError:
             raise
         except BaseException as error:  # foreign code, which may even panic
             _log.exception("a constraint could not be compiled")
             raise UnsupportedConstraint(_field(constraint), "the constraint can't be compiled") from error
 
-    def _tell_end(self, serial: int, future: Future[ConstraintState]) -> None:
+    def _tell_end(self, serial: int, future: Future[tuple[ConstraintState, Compiled]]) -> None:
         try:
-            future.result()
+            _, compiled = future.result()
         except CancelledError:
             return
         except EngineError as error:
             self._tell(Report(errors=[(serial, error)]))
         else:
-            self._tell(Report(outputs=[(serial, Done())]))
+            self._tell(Report(outputs=[(serial, compiled)]))
 
 
 def _refuse(constraint: Constraint) -> ConstraintState:

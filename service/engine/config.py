@@ -22,6 +22,7 @@ _OTHER_KINDS = {
     "max_queue_wait_s",
     "output_interval_s",
     "speculation",
+    "end_in_time",
     "draft_model",
     "draft_quantization",
 }
@@ -62,6 +63,7 @@ class EngineConfig:
     max_queue_wait_s: float = 2.0  # time until a request's first step, as expected when it is let in; above 0
     prefix_caching: bool = True
     speculation: bool = True  # compute guesses of the next tokens ahead, where that changes no answer
+    end_in_time: bool = True  # constrained answers end within their limit of tokens, and so match what was asked for
     draft_model: str | None = None
     draft_quantization: Literal["int8", "int4"] | None = None
     num_threads: int | None = None

@@ -18,6 +18,15 @@ class ConstraintState(Protocol):
         Bit i of word w is token 32·w + i.
         """
 
+    def shortest(self) -> int | None:
+        """How many tokens the shortest text has that may still be said; None if that isn't known."""
+
+    def settle(self, token_id: int, room: int) -> int:
+        """The token to take where `token_id` was drawn and `room` tokens may be said, this one counted in.
+
+        It is another if the text couldn't end within them any more. `accept` follows with it, or nothing does.
+        """
+
     def forced_tokens(self) -> list[int]:
         """Tokens that may well be the only ones to follow, in their order; the mask has the last word."""
 

@@ -64,7 +64,7 @@ class Errand:
     def __init__(self, words: str | None = None) -> None:
         self._words = words
         self.started = asyncio.Event()
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.done: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
 
     @property
     def is_complete(self) -> bool:
@@ -79,10 +79,10 @@ class Errand:
         """It has begun."""
         self.started.set()
 
-    def put(self, output: Output) -> None:  # noqa: ARG002  there is but one kind of output
-        """It is done."""
+    def put(self, output: Output) -> None:
+        """It is done, and this is what it has brought."""
         if not self.done.done():
-            self.done.set_result(None)
+            self.done.set_result(output)
 
     def end(self, error: EngineError) -> None:
         """It has failed."""

@@ -8,15 +8,16 @@ from collections import abc
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from service.engine.config import EngineConfig
 from service.engine.front import EngineFront, Errand
 from service.engine.limits import max_sequence_len
 from service.engine.link import Link
-from service.engine.mail import Add, Compile, Output, Report
+from service.engine.mail import Add, Compile, Compiled, Output, Report
 from service.engine.output_stream import OutputStream
 from service.engine.port import Outputs, StepObserver
-from service.engine.request_check import check_request
+from service.engine.request_check import check_limit, check_request
 from service.engine.retry import retry_after_s
 from service.engine.turnover import Part, Turnover
 from service.generation.constraint import Constraint
@@ -31,6 +32,8 @@ from service.generation.parameters import Ranges
 from service.generation.request import GenerationRequest
 
 MAX_COMPILE_S = 5.0
+_Brought = TypeVar("_Brought")
+
 _DEADLINE_PART = 0.5  # of the time until a deadline, in which a request is to begin
 
 
@@ -245,7 +248,10 @@ class GeneratorFront(EngineFront[OpenGeneration]):
             ]
             deadline = min((each.deadline for each in requests if each.deadline is not None), default=None)
             for constraint, _, errand in compiling:
-                await self._compiled(constraint, errand, deadline)
+                num_tokens = await self._compiled(constraint, errand, deadline)
+                for request in requests:
+                    if num_tokens and request.constraint == constraint:
+                        check_limit(request, num_tokens, max_model_len=self.max_model_len)
             self._refuse_if_away(deadline)
             self._check_room(requests)  # others came while these were compiled
             return self._add(requests, stream, constraint_serials)
@@ -261,16 +267,18 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         compiling.append((constraint, serial, errand))
         return serial
 
-    async def _compiled(self, constraint: Constraint, errand: Errand, deadline: float | None) -> None:
+    async def _compiled(self, constraint: Constraint, errand: Errand, deadline: float | None) -> int | None:
+        """Wait for a compilation; return the tokens of the shortest answer, if they are known."""
         busy = EngineOverloaded(
             "the threads that compile constraints are busy with others", retry_after_s(self._max_compile_s)
         )
         await self._within(errand.started.wait(), deadline, busy)
         field = constraint.grammar.field if constraint.grammar else "constraint"
         message = f"the constraint took longer than {self._max_compile_s:g} s to compile"
-        await self._within(errand.done, deadline, UnsupportedConstraint(field, message))
+        done = await self._within(errand.done, deadline, UnsupportedConstraint(field, message))
+        return done.num_tokens if isinstance(done, Compiled) else None
 
-    async def _within(self, work: abc.Awaitable[object], deadline: float | None, too_long: EngineError) -> None:
+    async def _within(self, work: abc.Awaitable[_Brought], deadline: float | None, too_long: EngineError) -> _Brought:
         """Wait for what may take as long as a compilation. Past that raise `too_long`, past the deadline its error.
 
         Which of the two is nearer is decided before: a timer may be early, and the clock is no witness then.
@@ -281,7 +289,7 @@ class GeneratorFront(EngineFront[OpenGeneration]):
             error = DeadlineExceeded("the deadline passed before the request was ready to run")
         try:
             async with asyncio.timeout(limit_s):
-                await work
+                return await work
         except TimeoutError:
             raise error from None
 

@@ -62,7 +62,11 @@ def load_generator(
         eos_token_ids=eos_token_ids,
         # Without an end of text a grammar would have none to allow.
         compile_constraint=(
-            ConstraintCompiler(loaded.tokenizer, control_token_ids, eos_token_ids) if eos_token_ids else None
+            ConstraintCompiler(
+                loaded.tokenizer, control_token_ids, eos_token_ids, ends_in_time=loaded.config.end_in_time
+            )
+            if eos_token_ids
+            else None
         ),
         speculation=Speculation(loaded.drafter) if loaded.drafter else None,
     )

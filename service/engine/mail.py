@@ -34,7 +34,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Compile:
-    """Compile a constraint, to be named by `serial` until that is aborted. Reported as started, and with `Done`."""
+    """Compile a constraint, to be named by `serial` until that is aborted. Reported as started, and with `Compiled`."""
 
     serial: int
     constraint: Constraint
@@ -66,6 +66,12 @@ class Done(NamedTuple):
     """What was asked for is done."""
 
 
+class Compiled(NamedTuple):
+    """A constraint is compiled. The shortest text that meets it has `num_tokens`; None if that isn't known."""
+
+    num_tokens: int | None
+
+
 class InputVector(NamedTuple):
     """The vector of one input of a request, and when the batch with it began."""
 
@@ -74,7 +80,7 @@ class InputVector(NamedTuple):
     began: float
 
 
-Output: TypeAlias = GenerationOutput | InputVector | Done
+Output: TypeAlias = GenerationOutput | InputVector | Compiled | Done
 
 
 @dataclass(slots=True)

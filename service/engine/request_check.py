@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from service.generation.errors import InvalidRequest, PromptTooLong
+from service.generation.errors import InvalidRequest, PromptTooLong, UnsupportedConstraint
 from service.generation.parameters import Ranges, StopParams
 from service.generation.request import GenerationRequest
 
@@ -31,6 +31,25 @@ def check_request(
     )
     for field, message in faults:
         raise InvalidRequest(field, message)
+
+
+def check_limit(request: GenerationRequest, num_tokens: int, *, max_model_len: int) -> None:
+    """Raise for an output constraint that no answer meets within the request's limit or the context.
+
+    `num_tokens` are those of the shortest answer that does, with what must stand before it.
+    """
+    constraint, num_prompt_tokens = request.constraint, len(request.prompt_token_ids)
+    if num_tokens >= max_model_len:
+        field = constraint.grammar.field if constraint and constraint.grammar else request.prompt_field
+        raise UnsupportedConstraint(
+            field, f"the shortest answer that matches has {num_tokens} tokens; the model's context has {max_model_len}"
+        )
+    if num_prompt_tokens + num_tokens > max_model_len:
+        raise PromptTooLong(request.prompt_field, num_prompt_tokens, max_model_len - num_tokens)
+    limit = request.stopping.max_tokens
+    if limit is not None and limit < num_tokens:
+        message = f"must be at least {num_tokens}, not {limit}: so many tokens has the shortest answer that matches"
+        raise InvalidRequest(request.max_tokens_field, message)
 
 
 def _prompt_faults(request: GenerationRequest, vocab_size: int) -> Iterator[tuple[str, str]]:

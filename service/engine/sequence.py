@@ -112,6 +112,7 @@ class Sequence:
         self.scheduled: float | None = None  # first time, as the other instants: time.monotonic()
         self.first_token: float | None = None
         self.num_preemptions = 0
+        self._is_bent = False  # whether the limit has changed the answer already
         self._batch_size = 0  # of the step that made the newest token
         self._cuts = deque(request.cuts.get(choice_index, ()))
         self._uncut: list[GenerationOutput] = []  # since the last cut
@@ -187,6 +188,21 @@ class Sequence:
         outputs, self._uncut = self._uncut, []
         return merged(outputs)._replace(is_whole=True)
 
+    def settle(self, token_id: int) -> int:
+        """The token to take where `token_id` was drawn: another where the constraint couldn't be met any more.
+
+        Raises ConstraintFailed for whatever the constraint raises.
+        """
+        if self.constraint is None:
+            return token_id
+        try:
+            settled = self.constraint.settle(token_id, self.max_tokens - self.num_generated_tokens)
+        except BaseException as error:  # foreign code, which may even panic
+            raise ConstraintFailed("the output constraint failed") from error
+        if settled != token_id:
+            self._is_bent = True
+        return settled
+
     def forced_tokens(self) -> list[int]:
         """The tokens that the constraint, if there is one, most likely leaves no choice of."""
         if self.constraint is None:
@@ -214,17 +230,22 @@ class Sequence:
     def _advance(self, token_id: int) -> str:
         """Set the finish reason that the last token brings, and return its text without what is held back."""
         if token_id in self.end_token_ids and self.num_generated_tokens > self.request.stopping.min_tokens:
-            self.finish_reason = FinishReason.END_OF_TEXT
+            self.finish_reason = self._end
             return self._detokenizer.append(token_id) if self.request.stopping.include_stop_str_in_output else ""
         constraint_ended = self._advance_constraint(token_id)
         text = self._detokenizer.append(token_id)
         if self._detokenizer.stop_sequence is not None:
             self.finish_reason = FinishReason.STOP_SEQUENCE
         elif constraint_ended:
-            self.finish_reason = FinishReason.END_OF_TEXT
+            self.finish_reason = self._end
         elif self.num_generated_tokens >= self.max_tokens:
             self.finish_reason = FinishReason.LENGTH
         return text
+
+    @property
+    def _end(self) -> FinishReason:
+        """Why a text ends that isn't cut off. One that the limit has made end tells of the limit."""
+        return FinishReason.LENGTH if self._is_bent else FinishReason.END_OF_TEXT
 
     def _advance_constraint(self, token_id: int) -> bool:
         """Whether the constraint lets nothing follow the token."""

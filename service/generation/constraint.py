@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,7 +33,7 @@ class Grammar:
     A refusal of the whole is reported under the request's field `field`; `schemas` are the JSON Schemas that the text
     was made of, as JSON by the request's fields, to tell which of them is at fault. `lenient` are those that no request
     fails for: what stands in for them where they can't be enforced, by the same fields. Without `opening` the grammar
-    holds for all of a text.
+    holds for all of a text. `texts` are all that match, where they were listed.
     """
 
     text: str
@@ -42,6 +42,7 @@ class Grammar:
     schemas: Mapping[str, str] = dataclasses.field(default_factory=dict)
     lenient: Mapping[str, str] = dataclasses.field(default_factory=dict)
     opening: Opening | None = None
+    texts: Sequence[str] = ()
 
     def without(self, *fields: str) -> Grammar:
         """The same with other schemas in place of those `lenient` ones."""

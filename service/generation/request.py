@@ -22,6 +22,7 @@ class GenerationRequest:
     tokens in the text, for formats that write tool calls with them; the token that ends the text is shown only where
     `stopping` includes it.
     `truncates_at_deadline` lets what the deadline cuts off end with LENGTH, in place of an error for all.
+    `max_tokens_field` is what the caller calls the largest number of tokens, for errors.
     `cuts` are numbers of tokens in rising order, by choice: up to the last of them, outputs go from one to the next.
     """
 
@@ -43,4 +44,5 @@ class GenerationRequest:
     skip_special_tokens: bool = True
     truncates_at_deadline: bool = False
     prompt_field: str = "prompt"
+    max_tokens_field: str = "stopping.max_tokens"
     cuts: Mapping[int, Sequence[int]] = field(default_factory=dict)

@@ -29,6 +29,7 @@ def number(name: str, value: str, words: str, *, inside: str = "sampling") -> Ca
 
 USER = {"role": "user", "content": "hi"}
 TOOL = {"type": "function", "function": {"name": "f"}}
+WHOLE = {"type": "object", "properties": {"a": {}}, "required": ["a"]}
 UNIQUE = {"type": "array", "uniqueItems": True}
 GRPC_USER = 'messages { role: ROLE_USER content { text: "hi" } }'
 GRPC_TOOL = 'tools { function { name: "f" } }'
@@ -163,5 +164,14 @@ CASES = [
         "output_constraint.json_schema.schema",
         "response_format.json_schema.schema",
         "uniqueItems",
+    ),
+    Case(
+        "no room for the shortest JSON",
+        {"max_tokens": 1, "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": WHOLE}}},
+        'stopping { max_tokens: 1 } output_constraint { json_schema { name: "s" schema: '
+        '"{\\"type\\":\\"object\\",\\"properties\\":{\\"a\\":{}},\\"required\\":[\\"a\\"]}" } }',
+        "stopping.max_tokens",
+        "max_tokens",
+        "at least",
     ),
 ]  # fmt: skip

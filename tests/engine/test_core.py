@@ -144,6 +144,11 @@ class Refusing:
     def accept(self, token_id: int) -> None:
         raise ValueError("no")
 
+    def shortest(self) -> None: ...
+
+    def settle(self, token_id: int, room: int) -> int:
+        return token_id
+
     def is_finished(self) -> bool:
         return False
 

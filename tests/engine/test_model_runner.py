@@ -167,6 +167,11 @@ class Stuck:
 
     def accept(self, token_id: int) -> None: ...
 
+    def shortest(self) -> None: ...
+
+    def settle(self, token_id: int, room: int) -> int:
+        return token_id
+
     def is_finished(self) -> bool:
         return False
 

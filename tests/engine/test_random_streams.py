@@ -81,6 +81,11 @@ class Alternating:
         assert token_id in (b"bcdfgh" if self.num_accepted % 2 else b"aeiou")
         self.num_accepted += 1
 
+    def shortest(self) -> None: ...
+
+    def settle(self, token_id: int, room: int) -> int:
+        return token_id
+
     def is_finished(self) -> bool:
         return not self.fails and self.num_accepted >= self.limit
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from service.engine.request_check import check_request
-from service.generation.errors import InvalidRequest, PromptTooLong
+from service.engine.request_check import check_limit, check_request
+from service.generation.constraint import Constraint, Grammar
+from service.generation.errors import InvalidRequest, PromptTooLong, UnsupportedConstraint
 from service.generation.parameters import LogprobsOptions, Range, Ranges, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from tests.engine.fakes import request
@@ -109,3 +110,29 @@ def test_check_request_counts_a_prompt_that_is_too_long() -> None:
     with pytest.raises(PromptTooLong) as caught:
         check(request("x" * 16))
     assert (caught.value.field, caught.value.num_prompt_tokens, caught.value.max_prompt_tokens) == ("prompt", 16, 15)
+
+
+@pytest.mark.parametrize(
+    ("num_prompt_tokens", "max_tokens", "num_tokens", "refusal"),
+    [
+        (4, 8, 8, None),
+        (4, None, 12, None),
+        (4, 7, 8, InvalidRequest("stopping.max_tokens", "must be at least 8, not 7")),
+        (4, 12, 13, PromptTooLong("prompt", 4, 3)),
+        (4, 1, 15, PromptTooLong("prompt", 4, 1)),
+        (1, 1, 16, UnsupportedConstraint("schema", "the shortest answer that matches has 16 tokens")),
+    ],
+)
+def test_limit_below_the_shortest_answer_is_refused(
+    num_prompt_tokens: int, max_tokens: int | None, num_tokens: int, refusal: InvalidRequest | None
+) -> None:
+    """By the smallest limit that works, or by the longest prompt that leaves room for it in a context of 16."""
+    constraint = Constraint(Grammar("start: /x/", "schema"))
+    wanted = request([1] * num_prompt_tokens, max_tokens=max_tokens, constraint=constraint)
+    if refusal is None:
+        check_limit(wanted, num_tokens, max_model_len=16)
+        return
+    with pytest.raises(type(refusal)) as caught:
+        check_limit(wanted, num_tokens, max_model_len=16)
+    assert caught.value.field == refusal.field
+    assert str(caught.value).startswith(str(refusal))

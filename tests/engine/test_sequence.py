@@ -32,6 +32,11 @@ class OneWord:
             raise ValueError("not in the grammar")
         self.rest = self.rest[1:]
 
+    def shortest(self) -> None: ...
+
+    def settle(self, token_id: int, room: int) -> int:
+        return token_id
+
     def is_finished(self) -> bool:
         return not self.rest
 

@@ -24,7 +24,7 @@ from service.engine.speculation import Speculation
 from service.generation.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
 from service.generation.conversation import Function
 from service.generation.errors import ModelLoadError
-from service.generation.output import GenerationOutput, TokenLogprob
+from service.generation.output import FinishReason, GenerationOutput, TokenLogprob
 from service.generation.output_format import JsonSchema
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
@@ -45,6 +45,7 @@ RECORD = {
 }
 SCHEMA = {"type": "array", "items": RECORD, "minItems": 4, "maxItems": 6}
 RECORDS = Constraint(format_grammar(JsonSchema(json.dumps(SCHEMA), strict=True, field="f")))
+NUM_SHORTEST = 50
 OPENS_CALL, CLOSES_CALL = 2042, 2043  # the model's tokens
 TOOL = Function("record", parameters=json.dumps(RECORD), field="tools[0].function")
 CALLS = Constraint(
@@ -75,6 +76,13 @@ CASES: dict[str, dict[str, Any]] = {
         "constraint": CALLS,
         "logprobs": LogprobsOptions(2),
         "n": 2,
+    },
+    "in time": {
+        "sampling": SamplingParams(seed=11, temperature=1.5),
+        "constraint": RECORDS,
+        "stopping": StopParams(max_tokens=NUM_SHORTEST + 3),
+        "logprobs": LogprobsOptions(2),
+        "n": 3,
     },
     "stopped": {
         "sampling": SamplingParams(temperature=0.0),
@@ -185,6 +193,18 @@ def test_answer_is_free_up_to_its_first_call(backend: str) -> None:
                 arguments = json.loads(call.split(HERMES.end)[0])["arguments"]
                 assert arguments["colour"] in ("crimson", "emerald", "sapphire")
     assert any(HERMES.end in text for text in texts)
+
+
+@pytest.mark.parametrize("backend", ["native", "torch"])
+def test_answer_ends_in_time(backend: str) -> None:
+    """Whatever the model would say, its choices are valid within their limit, which they tell of."""
+    cases = {"in time": CASES["in time"]}
+    told = answers_of(backend=backend, cases=cases, together=True, speculation=False)[0]["in time"]
+    assert len(told) == 3
+    for _, token_ids, text, logprobs, reason, _ in told:
+        assert len(logprobs) == len(token_ids) <= NUM_SHORTEST + 3
+        assert 4 <= len(json.loads(text)) <= 6
+        assert reason is FinishReason.LENGTH
 
 
 def test_draft_model_needs_the_same_vocabulary(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ class CallConstraint:
         marker: Marker | None,
         lead: GrammarConstraint | None,
         once: bool,
+        eos_token_id: int,
     ) -> None:
         """`first` is a call's grammar in its first state; `marker`, `lead` and `once` are those of an `Opening`."""
         self._tokenizer = tokenizer
@@ -31,6 +32,7 @@ class CallConstraint:
         self._marker = marker
         self._lead = lead  # while the whole text may yet be a call
         self._once = once
+        self._eos_token_id = eos_token_id
         self._said = b""  # all of the text, as long as there is a lead
         self._tail = b""  # the last bytes of free text, enough to find the marker
         self._call: GrammarConstraint | None = None
@@ -50,6 +52,18 @@ class CallConstraint:
         for token_id in self._forbidden:
             forbid(words, token_id)
 
+    def shortest(self) -> int | None:
+        """0: no call need be made."""
+        return 0
+
+    def settle(self, token_id: int, room: int) -> int:
+        """The token to take where `token_id` was drawn: the end of the text in place of a call that couldn't end."""
+        if self._call is not None:
+            return self._call.settle(token_id, room)
+        call = self._opened_by(self._tokenizer.token_bytes(token_id))
+        is_too_long = call is not None and (call.shortest() or 0) >= room
+        return self._eos_token_id if is_too_long else token_id
+
     def forced_tokens(self) -> list[int]:
         """What a call's grammar forces."""
         return self._call.forced_tokens() if self._call is not None else []
@@ -66,8 +80,11 @@ class CallConstraint:
 
     def follow(self, data: bytes) -> None:
         """Move on by free text, in which a call may open."""
-        self._call = self._opened(data)
+        self._call = self._opened_by(data)
         if self._call is None:
+            self._said += data if self._lead is not None else b""
+            if self._lead is not None and not self._lead.follow(data):
+                self._lead = None
             if self._marker is not None:
                 self._tail = (self._tail + data)[-len(self._marker.data) :]
             self._forbidden = self._misleading()
@@ -86,19 +103,18 @@ class CallConstraint:
             marker=self._marker,
             lead=self._lead.fork() if self._lead is not None else None,
             once=self._once,
+            eos_token_id=self._eos_token_id,
         )
         copy._said, copy._tail, copy._forbidden = self._said, self._tail, self._forbidden
         copy._call = self._call.fork() if self._call is not None else None
         return copy
 
-    def _opened(self, data: bytes) -> GrammarConstraint | None:
+    def _opened_by(self, data: bytes) -> GrammarConstraint | None:
         """The call that opens within `data`, if one does."""
         if self._lead is not None:
-            self._said += data
-            if not self._lead.follow(data):
-                self._lead = None
-            elif self._lead.is_accepting():
-                return self._call_after(self._said)
+            lead = self._lead.fork()
+            if lead.follow(data) and lead.is_accepting():
+                return self._call_after(self._said + data)
         if self._marker is None or (rest := self._marker.rest(self._tail, data)) is None:
             return None
         return self._call_after(rest)

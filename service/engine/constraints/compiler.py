@@ -20,10 +20,18 @@ class ConstraintCompiler:
     """Compiles constraints for one model. Any thread may call it; a compilation may take seconds."""
 
     def __init__(
-        self, tokenizer: Tokenizer, control_token_ids: abc.Mapping[str, int], eos_token_ids: abc.Collection[int]
+        self,
+        tokenizer: Tokenizer,
+        control_token_ids: abc.Mapping[str, int],
+        eos_token_ids: abc.Collection[int],
+        *,
+        ends_in_time: bool = True,
     ) -> None:
-        """`control_token_ids` are the ids that no text is made of. There must be an id that ends a text."""
-        self._grammars = GrammarCompiler(tokenizer, control_token_ids, eos_token_ids)
+        """`control_token_ids` are the ids that no text is made of. There must be an id that ends a text.
+
+        With `ends_in_time` answers end within their limit of tokens, matching their grammar.
+        """
+        self._grammars = GrammarCompiler(tokenizer, control_token_ids, eos_token_ids, ends_in_time=ends_in_time)
 
         def tokens_of(markers: ReasoningMarkers) -> ReasoningTokens:
             return ReasoningTokens(tokenizer, markers, eos_token_ids)
@@ -32,6 +40,7 @@ class ConstraintCompiler:
             return Marker(tokenizer, text.encode())
 
         self._tokenizer = tokenizer
+        self._eos_token_id = min(eos_token_ids)
         self._tokens_of = lru_cache(_MAX_KEPT_MARKERS)(tokens_of)
         self._marker_of = lru_cache(_MAX_KEPT_MARKERS)(marker_of)
 
@@ -60,4 +69,5 @@ class ConstraintCompiler:
             marker=self._marker_of(opening.marker) if opening.marker else None,
             lead=self._grammars.compile(Grammar(opening.lead, grammar.field)) if opening.lead else None,
             once=opening.once,
+            eos_token_id=self._eos_token_id,
         )

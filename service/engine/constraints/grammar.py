@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, abc
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import llguidance
 import numpy as np
 
+from service.engine.constraints.byte_vocabulary import ByteVocabulary
+from service.engine.constraints.ending import Ending
 from service.engine.constraints.refusal import blame
 from service.engine.plain_encoder import PlainEncoder
 from service.engine.tokenizer import Tokenizer
@@ -24,8 +27,13 @@ _Key: TypeAlias = tuple[str, frozenset[str]]  # a grammar's text, and its lenien
 class GrammarConstraint:
     """Follows a grammar token by token. A `ConstraintState`."""
 
-    def __init__(self, matcher: Any, tokenizer: Any, num_words: int) -> None:
-        """`num_words` is the number of int32 words that hold one bit a token of `tokenizer`, llguidance's."""
+    def __init__(self, matcher: Any, tokenizer: Any, num_words: int, ending: Ending | None = None) -> None:
+        """`num_words` is the number of int32 words that hold one bit a token of `tokenizer`, llguidance's.
+
+        `ending` is that of the same state, where answers are to end in time.
+        """
+        self._ending = ending
+        self._settled: tuple[int, Ending] | None = None  # a token that is to be accepted, and the ending behind it
         self._matcher = matcher
         self._tokenizer = tokenizer
         self._num_words = num_words
@@ -47,12 +55,31 @@ class GrammarConstraint:
         words[len(mask) :] = 0
         self._check()
 
+    def shortest(self) -> int | None:
+        """How many tokens the shortest text has that may still be said; None if that isn't known."""
+        return self._ending.num_tokens if self._ending is not None and self._ending.is_known else None
+
+    def settle(self, token_id: int, room: int) -> int:
+        """The token to take where `token_id` was drawn: another if the text couldn't end within `room` tokens."""
+        if self._ending is None or self._ending.is_end(token_id):
+            return token_id
+        after = self._ending.after(token_id, room - 1)
+        if after is None and self._ending.fits(room):
+            token_id = self._ending.next_token()
+            after = self._ending.after(token_id, room - 1)
+        self._settled = (token_id, after) if after is not None else None
+        return token_id
+
     def forced_tokens(self) -> list[int]:
         """The usual tokens of the text that the grammar lets nothing but follow; other cuts of it are allowed too."""
         return list(self._matcher.compute_ff_tokens())
 
     def accept(self, token_id: int) -> None:
         """Move on by a token. Raises ConstraintFailed if the grammar doesn't allow it."""
+        if self._ending is not None:
+            is_settled = self._settled is not None and self._settled[0] == token_id
+            self._ending = self._settled[1] if is_settled and self._settled else self._ending.after(token_id, None)
+            self._settled = None
         self._matcher.consume_token(token_id)
         self._check()
 
@@ -62,7 +89,8 @@ class GrammarConstraint:
 
     def fork(self) -> GrammarConstraint:
         """A copy of its own for another choice."""
-        return GrammarConstraint(self._matcher.deep_copy(), self._tokenizer, self._num_words)
+        ending = self._ending.fork() if self._ending is not None else None
+        return GrammarConstraint(self._matcher.deep_copy(), self._tokenizer, self._num_words, ending)
 
     def is_accepting(self) -> bool:
         """Whether the text may end here."""
@@ -73,6 +101,8 @@ class GrammarConstraint:
         token_ids = self._tokenizer.tokenize_bytes(data) if data else []
         num_taken = int(self._matcher.try_consume_tokens(token_ids)) if token_ids else 0
         self._check()
+        if self._ending is not None and data:
+            self._ending = self._ending.behind(data)
         return num_taken == len(token_ids)
 
     def _check(self) -> None:
@@ -106,16 +136,22 @@ class GrammarCompiler:
         max_grammar_characters: int = 1_000_000,
         max_cached_grammars: int = 128,
         max_cached_characters: int = 8_000_000,
+        ends_in_time: bool = True,
     ) -> None:
         """`control_token_ids` are the ids that no text is made of, `eos_token_ids`, at least one, those that end it.
 
-        `max_grammar_characters` limits one grammar's text, the other two what the cache keeps.
+        `max_grammar_characters` limits one grammar's text, the other two what the cache keeps. With `ends_in_time`
+        constraints know how to end in a number of tokens, where the vocabulary lets a way be found.
         """
         vocabulary = _Vocabulary(tokenizer, control_token_ids.values(), min(eos_token_ids))
         self._tokenizer = llguidance.LLTokenizer(
             llguidance.TokenizerWrapper(vocabulary), eos_token=sorted(eos_token_ids)
         )
         self._num_words = (self._tokenizer.vocab_size + 31) // 32
+        self._bytes: ByteVocabulary | None = None
+        if ends_in_time:
+            with suppress(ValueError):  # a vocabulary of fewer tokens than there are bytes
+                self._bytes = ByteVocabulary(tokenizer, self._tokenizer, control_token_ids.values(), eos_token_ids)
         self._limits = llguidance.LLParserLimits(verbose_errors=False)
         self._max_grammar_characters = max_grammar_characters
         self._max_cached_grammars = max_cached_grammars
@@ -137,7 +173,7 @@ class GrammarCompiler:
                 f"the constraint has {len(grammar.text)} characters as a grammar; "
                 f"the limit is {self._max_grammar_characters}",
             )
-        constraint = self._made(self._enforceable(grammar))
+        constraint = self._made(self._enforceable(grammar), ends_in_time=True)
         self._keep(key, constraint)
         return constraint.fork()
 
@@ -163,12 +199,16 @@ class GrammarCompiler:
             return False
         return True
 
-    def _made(self, grammar: Grammar) -> GrammarConstraint:
+    def _made(self, grammar: Grammar, *, ends_in_time: bool = False) -> GrammarConstraint:
         matcher = llguidance.LLMatcher(self._tokenizer, grammar.text, log_level=_SILENT, limits=self._limits)
         if matcher.is_error():
             raise self._refusal(grammar, matcher.get_error())
         constraint = GrammarConstraint(matcher, self._tokenizer, self._num_words)
         self._try(grammar, constraint)
+        if ends_in_time and self._bytes is not None:
+            of_bytes = llguidance.LLMatcher(self._bytes.tokenizer, grammar.text, log_level=_SILENT, limits=self._limits)
+            ending = Ending.first(self._bytes, of_bytes, grammar.texts)
+            return GrammarConstraint(matcher, self._tokenizer, self._num_words, ending)
         return constraint
 
     def _try(self, grammar: Grammar, constraint: GrammarConstraint) -> None:

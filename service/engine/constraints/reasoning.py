@@ -14,6 +14,8 @@ from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.errors import ConstraintFailed
 
+_ANSWER_ROOM = 4  # times the shortest answer that reasoning leaves room for, where there is as much
+
 
 class ReasoningTokens:
     """The tokens of one model's markers. Immutable; shared by all requests."""
@@ -94,6 +96,37 @@ class ReasoningConstraint:
                 for token_id in (*self._tokens.eos_token_ids, *crossing_ids):
                     forbid(words, token_id)
 
+    def shortest(self) -> int | None:
+        """How many tokens the shortest text has that may still be said, with what closes the reasoning."""
+        answer = self._num_answer_tokens()
+        if not answer:
+            return answer
+        is_open = self._phase is _Phase.REASONING
+        return len(self._forced) + (len(self._tokens.closing_ids) if is_open else 0) + answer
+
+    def settle(self, token_id: int, room: int) -> int:
+        """The token to take where `token_id` was drawn. Reasoning ends while there is room for an answer."""
+        if self._answer is None or self._forced:
+            return token_id
+        if self._phase is _Phase.ANSWER:
+            return self._answer.settle(token_id, room)
+        if not (num_answer_tokens := self._num_answer_tokens()):
+            return token_id
+        num_closing = len(self._tokens.closing_ids) + num_answer_tokens
+        if self._phase is _Phase.MAY_OPEN:
+            is_open = token_id == self._tokens.open_id and num_closing < room
+            return token_id if is_open else self._answer.settle(token_id, room)
+        data = self._tokens.tokenizer.token_bytes(token_id)
+        is_closed = self._tokens.close_marker.rest(self._tail, data) is not None
+        if is_closed or num_closing + (_ANSWER_ROOM - 1) * num_answer_tokens < room:
+            return token_id
+        self._close()
+        return self._forced[-1]
+
+    def _num_answer_tokens(self) -> int | None:
+        """Those of the shortest answer; 0 where none is demanded."""
+        return 0 if self._answer is None or self._calls is not None else self._answer.shortest()
+
     def forced_tokens(self) -> list[int]:
         """What closes or opens the reasoning, or what the answer's constraint forces."""
         if self._forced or self._phase is not _Phase.ANSWER or self._answer is None:
@@ -167,8 +200,11 @@ class ReasoningConstraint:
         if self._phase is not _Phase.REASONING or self._forced or self._budget is None:
             return
         if self._num_reasoning_tokens >= self._budget:
-            self._phase = _Phase.ANSWER
-            self._forced = self._tokens.closing_ids[::-1]
+            self._close()
+
+    def _close(self) -> None:
+        self._phase = _Phase.ANSWER
+        self._forced = self._tokens.closing_ids[::-1]
 
     def _fill_answer(self, words: Any) -> None:
         if self._answer is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import abc
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +28,23 @@ def constraint_changes(constraint: ConstraintState, vocab_size: int) -> NDArray[
         raise ConstraintFailed("the output constraint failed") from error
     changes: NDArray[np.float32] = _CHANGES.take(words.view(np.uint8), axis=0).reshape(-1)[:vocab_size]
     return changes
+
+
+def settle(
+    sequences: abc.Sequence[Sequence], token_ids: list[int], failures: abc.Container[int]
+) -> dict[int, ConstraintFailed]:
+    """Replace, in place, those drawn tokens with which a constraint couldn't be met in time; return what fails by it.
+
+    Rows with `failures`, or a negative token, have none.
+    """
+    failed: dict[int, ConstraintFailed] = {}
+    for index, sequence in enumerate(sequences):
+        if sequence.constraint is not None and token_ids[index] >= 0 and index not in failures:
+            try:
+                token_ids[index] = sequence.settle(token_ids[index])
+            except ConstraintFailed as failure:
+                failed[index] = failure
+    return failed
 
 
 def no_token(sequence: Sequence) -> SequenceError:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from service.engine.core import SampledToken
 from service.engine.sampler import row_changes
-from service.engine.sampler.constraint_mask import no_token
+from service.engine.sampler.constraint_mask import no_token, settle
 from service.engine.sampler.named_tokens import NamedTokensTable
 from service.engine.sampler.row_logprobs import log_softmax, logprob_of
 from service.engine.sampler.token_counts import TokenCountsTable, has_penalty
@@ -74,6 +74,7 @@ class NativeSampler:
                     except ConstraintFailed as failure:
                         failures[index] = failure
         token_ids = self._choose(logits, rows, rules, sequences, [each.num_generated_tokens for each in sequences])
+        failures |= settle(sequences, token_ids, failures)
         results: list[SampledToken | SequenceError] = [
             SampledToken(token_id) if token_id >= 0 else no_token(sequence)
             for token_id, sequence in zip(token_ids, sequences, strict=True)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from service.engine.core import SampledToken
-from service.engine.sampler.constraint_mask import no_token
+from service.engine.sampler.constraint_mask import no_token, settle
 from service.engine.sampler.draw import draw, uniforms
 from service.engine.sampler.logprobs import Logprobs, logprobs_of
 from service.engine.sampler.masks import NamedTokenMasks, apply_constraints
@@ -65,6 +65,7 @@ class TorchSampler:
             own = logits if len(drawn) == len(sequences) else logits.index_select(0, index)
             chosen[index] = _draw(own, largest[index], [sequences[row] for row in drawn])
         token_ids = chosen.tolist()
+        failures |= settle(sequences, token_ids, failures)
         token_logprobs = logprobs.of(token_ids)
         return [
             failures.get(row) or SampledToken(token_ids[row], token_logprobs.get(row)) for row in range(len(sequences))

@@ -31,7 +31,7 @@ TOKENIZER = tokenizer_of(*ADDED)
 END_ID = token_id(TOKENIZER, END)
 
 
-def compiler_of(**limits: int) -> GrammarCompiler:
+def compiler_of(**limits: Any) -> GrammarCompiler:
     return GrammarCompiler(TOKENIZER, control_ids_of(TOKENIZER), [END_ID], **limits)
 
 

@@ -215,7 +215,10 @@ Global___StopParams: _TypeAlias = StopParams  # noqa: Y015
 
 @_typing.final
 class OutputConstraint(_message.Message):
-    """What the generated text must look like. It holds unless the choice ends by FINISH_REASON_LENGTH."""
+    """What the generated text must look like. It holds also where the choice ends by FINISH_REASON_LENGTH, unless the
+    operator has switched that off, the time is over, or the shortest matching text is too far to find. A `max_tokens` that
+    no matching text fits into is INVALID_ARGUMENT, with the smallest one that works.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -90,8 +90,8 @@ class FunctionDefinition(_message.Message):
     structured form would turn integers into doubles. Default: empty, a function without parameters.
     """
     strict: _builtins.bool
-    """Whether the arguments of a call always match `parameters`, also where the model is free to call or not.
-    Default: false.
+    """Whether a schema that can't be enforced refuses the request, also where the model is free to call or not, and whether
+    the arguments match it where the operator leaves the model free. Default: false.
     """
     def __init__(
         self,
@@ -180,7 +180,9 @@ class FunctionCall(_message.Message):
     name: _builtins.str
     """The function's name: 1 to 64 letters, digits, underscores and dashes. Required."""
     arguments: _builtins.str
-    """The arguments: a JSON object as text, exactly as the model wrote it. Without constraint it may be invalid JSON."""
+    """The arguments: a JSON object as text, exactly as the model wrote it. It may be invalid JSON where the answer was
+    cut off, or the operator leaves the model free.
+    """
     def __init__(
         self,
         *,

@@ -1,0 +1,93 @@
+"""A vocabulary of single bytes, in which a grammar can be explored whatever a model's own tokens are."""
+
+from __future__ import annotations
+
+from collections import abc
+from typing import Any
+
+import llguidance
+import numpy as np
+
+from service.engine.tokenizer import Tokenizer
+
+_NUM_BYTES = 256
+_CLOSING = b'}]"0:,-1tfn'  # in JSON
+
+
+class ByteVocabulary:
+    """A model's vocabulary with its control tokens in their places, and a byte in each of 256 others.
+
+    A path is a list of its ids: what a text is made of, whatever tokens it was cut into.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        whole: Any,
+        control_token_ids: abc.Collection[int],
+        eos_token_ids: abc.Collection[int],
+    ) -> None:
+        """`whole` is llguidance's tokenizer of all tokens. Raises ValueError for a vocabulary that is too small."""
+        apart = {*control_token_ids, *eos_token_ids}
+        others = (token_id for token_id in range(tokenizer.vocab_size) if token_id not in apart)
+        self._id_of_byte = [token_id for token_id, _ in zip(others, range(_NUM_BYTES), strict=False)]
+        if len(self._id_of_byte) < _NUM_BYTES:
+            raise ValueError("the vocabulary is too small")
+        self._byte_of_id = {token_id: byte for byte, token_id in enumerate(self._id_of_byte)}
+        self._tokenizer = tokenizer
+        self._whole = whole
+        self._apart = frozenset(apart)
+        self.num_words = (whole.vocab_size + 31) // 32
+        self.eos_token_ids = frozenset(eos_token_ids)
+        self.eos_token_id = min(eos_token_ids)
+        # As llguidance wants a vocabulary to be.
+        self.bos_token_id = None
+        self.special_token_ids = sorted(control_token_ids)
+        self.tokens = [
+            tokenizer.token_bytes(token_id) if token_id in apart else b"" for token_id in range(whole.vocab_size)
+        ]
+        for byte, token_id in enumerate(self._id_of_byte):
+            self.tokens[token_id] = bytes([byte])
+        self.tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(self), eos_token=sorted(eos_token_ids))
+        spelled = {tokenizer.token_bytes(token_id) for token_id in range(tokenizer.vocab_size)}
+        self.spells_all = all(bytes([byte]) in spelled for byte in range(_NUM_BYTES))
+        closing = sorted(range(_NUM_BYTES), key=lambda byte: _CLOSING.find(byte) % 99)
+        self.digit_ids = frozenset(self._id_of_byte[byte] for byte in b"0123456789")
+        self.quote_id = self._id_of_byte[ord('"')]
+        in_order = [*(self._id_of_byte[byte] for byte in closing), *sorted(apart)]
+        self._in_order = np.array([each for each in in_order if each < whole.vocab_size], np.int64)
+
+    def allowed(self, words: Any) -> list[int]:
+        """The ids that a mask allows, those first that tend to close what is open, in JSON."""
+        bits = np.unpackbits(words.view(np.uint8), bitorder="little")
+        allowed: list[int] = self._in_order[bits[self._in_order] > 0].tolist()
+        return allowed
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        return self.path_of(text if isinstance(text, bytes) else text.encode())
+
+    def path_of(self, data: bytes) -> list[int]:
+        """The path of a text without control tokens."""
+        return [self._id_of_byte[byte] for byte in data]
+
+    def path_of_token(self, token_id: int) -> list[int]:
+        """The path of one of the model's tokens."""
+        return [token_id] if token_id in self._apart else self.path_of(self._tokenizer.token_bytes(token_id))
+
+    def tokens_of(self, path: abc.Sequence[int]) -> list[int]:
+        """The model's usual tokens of a path. Raises ValueError if it has none."""
+        token_ids: list[int] = []
+        data = b""
+        for each in path:
+            if (byte := self._byte_of_id.get(each)) is not None:
+                data += bytes([byte])
+            else:
+                token_ids += [*self._encode(data), each]
+                data = b""
+        return token_ids + self._encode(data)
+
+    def _encode(self, data: bytes) -> list[int]:
+        token_ids: list[int] = self._whole.tokenize_bytes(data) if data else []
+        if b"".join(map(self._tokenizer.token_bytes, token_ids)) != data:
+            raise ValueError("the vocabulary can't spell the text")
+        return token_ids

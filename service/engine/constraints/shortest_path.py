@@ -1,0 +1,125 @@
+"""Short ways from a grammar's state to a text that matches, byte by byte."""
+
+from __future__ import annotations
+
+from collections import abc
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from service.engine.constraints.byte_vocabulary import ByteVocabulary
+
+_WIDTH = 8  # states behind paths of one length that are looked at
+_MANY = 24  # bytes that may come next, of which only some are tried at first, as within a string
+_BLOCK = 32  # ids of which one is tried then
+_CONTROL = b"\xff"  # with which llguidance spells control tokens
+_CHOICE_COST = 4  # of each likelier byte that was passed by
+_LOOP_COST = 4  # bytes that a state is put back which allows just what the one before it did, as within a string,
+_SHORT_LOOP_COST = 24  # and where few bytes may come, as within a number or white space
+
+
+class Effort:
+    """How much may still be looked at: a unit is a state that a byte leads to, some 5 µs."""
+
+    def __init__(self, num_left: int) -> None:
+        self.num_left = num_left
+
+
+_Trail: TypeAlias = "tuple[_Trail | None, list[int]]"  # steps, the last one first
+
+
+_Key: TypeAlias = tuple[bytes | int, ...]  # what is allowed, and where that is little, what came before
+
+
+class _Place(NamedTuple):
+    """A state that was found; the lower its rank, the likelier it is near an end."""
+
+    rank: int
+    matcher: Any
+    trail: _Trail | None
+    cost: int  # the length of the way, and what it was put back
+    mask_before: bytes
+
+    def path(self) -> list[int]:
+        """The way to it."""
+        steps, trail = [], self.trail
+        while trail is not None:
+            trail, step = trail
+            steps.append(step)
+        return [each for step in reversed(steps) for each in step]
+
+
+class Ways:
+    """A search for paths behind which a text may end: the shorter before the longer, of each length the likeliest.
+
+    Where a path has come to where `hint` leads to an end, it goes on with that. Without `tries_all` only some of many
+    bytes are tried. Of states that allow the same many bytes one is looked at, and of those that digits lead to.
+    """
+
+    def __init__(
+        self, vocabulary: ByteVocabulary, matcher: Any, effort: Effort, hint: list[int], *, tries_all: bool = False
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._effort = effort
+        self._hint = hint
+        self._tries_all = tries_all
+        self._waiting = {0: [_Place(0, matcher, None, 0, b"")]}  # by their cost
+
+    def __iter__(self) -> abc.Iterator[list[int]]:
+        """The paths, the shortest first as a rule; none if none is found with the effort."""
+        while self._waiting and self._effort.num_left > 0:
+            places = self._waiting.pop(min(self._waiting))
+            seen: set[_Key] = set()
+            for place in sorted(places, key=attrgetter("rank")):
+                if place.matcher.is_error():
+                    continue
+                if place.matcher.is_accepting():
+                    yield place.path()
+                elif self._hint and is_way(self._vocabulary, place.matcher, self._hint):
+                    yield place.path() + self._hint
+                elif len(seen) < _WIDTH:
+                    self._branch(place, seen)
+
+    def _branch(self, place: _Place, seen: set[_Key]) -> None:
+        words = np.zeros(self._vocabulary.num_words, np.int32)
+        place.matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
+        mask = words.tobytes()
+        allowed = self._vocabulary.allowed(words)
+        if mask == place.mask_before:
+            loop_cost = _LOOP_COST if len(allowed) > _MANY else _SHORT_LOOP_COST
+            self._put(place._replace(cost=place.cost + loop_cost, mask_before=b""))
+            return
+        step = place.trail[1] if place.trail is not None and len(allowed) <= _MANY else []
+        before: list[bytes | int] = [0 if each in self._vocabulary.digit_ids else each for each in step]
+        if (key := (mask, *before)) in seen:
+            return
+        seen.add(key)
+        if len(allowed) > _MANY:
+            allowed.sort(key=self._vocabulary.quote_id.__ne__)  # within a string a quote is what closes it
+            if not self._tries_all:
+                allowed = _some(allowed)
+        for index, token_id in enumerate(allowed):
+            self._effort.num_left -= 1
+            matcher = place.matcher.deep_copy()
+            if matcher.consume_token(token_id):
+                forced = self._vocabulary.path_of(matcher.compute_ff_bytes().partition(_CONTROL)[0])
+                if forced and matcher.try_consume_tokens(forced) != len(forced):
+                    continue
+                # Any way will do that leads to one which is known; without one, the shortest is looked for.
+                cost = place.cost + (1 + _CHOICE_COST * index if self._hint else 1 + len(forced))
+                self._put(_Place(place.rank + index, matcher, (place.trail, [token_id, *forced]), cost, mask))
+
+    def _put(self, place: _Place) -> None:
+        self._waiting.setdefault(place.cost, []).append(place)
+
+
+def is_way(vocabulary: ByteVocabulary, matcher: Any, path: list[int]) -> bool:
+    """Whether a text may end behind `path`, from where the matcher stands."""
+    return bool(matcher.validate_tokens([*path, vocabulary.eos_token_id]) == len(path) + 1)
+
+
+def _some(allowed: list[int]) -> list[int]:
+    """The first of each block, in the same order."""
+    of_blocks = {each // _BLOCK: each for each in reversed(allowed)}
+    return [each for each in allowed if of_blocks[each // _BLOCK] == each]

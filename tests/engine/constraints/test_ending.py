@@ -1,0 +1,196 @@
+"""Answers that end in time: whatever is drawn, a text within its limit matches its grammar."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from functools import cache
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.engine.constraint_state import ConstraintState
+from service.engine.constraints.compiler import ConstraintCompiler
+from service.engine.tokenizer import FastTokenizer
+from service.generation.constraint import Constraint, Grammar, Opening, ReasoningLimit, ReasoningMarkers, ReasoningStart
+from tests.engine.constraints.fakes import (
+    ADDED,
+    END,
+    allowed_ids,
+    control_ids_of,
+    json_grammar,
+    regex_grammar,
+    token_id,
+    tokenizer_of,
+)
+from tests.engine.constraints.random_schemas import random_schema
+
+TOKENIZER = tokenizer_of(*ADDED)
+SPELLED = tokenizer_of()
+END_ID = token_id(TOKENIZER, END)
+COMPILE = ConstraintCompiler(TOKENIZER, control_ids_of(TOKENIZER), [END_ID])
+LOOSE = ConstraintCompiler(TOKENIZER, control_ids_of(TOKENIZER), [END_ID], ends_in_time=False)
+MARKERS = ReasoningMarkers("<think>", "</think>")
+ARGUMENTS = {
+    "type": "object",
+    "properties": {"a": {"type": "string"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+CALL = Grammar(
+    f"arguments: %json {json.dumps(ARGUMENTS)}\n"
+    r'start: "\n{\"name\": \"f\", \"arguments\": " arguments "}\n" ' + f"<[{token_id(TOKENIZER, '</tool_call>')}]>\n",
+    "tools",
+    opening=Opening("<tool_call>"),
+)
+
+
+def text_of(tokens: list[int], tokenizer: FastTokenizer = TOKENIZER) -> str:
+    return b"".join(map(tokenizer.token_bytes, tokens)).decode(errors="replace")
+
+
+def shortest(state: ConstraintState) -> int:
+    found = state.shortest()
+    assert found is not None
+    return found
+
+
+def draw(
+    state: ConstraintState, limit: int, rng: random.Random, tokenizer: FastTokenizer = TOKENIZER
+) -> tuple[list[int], bool]:
+    """What a model of random logits says within `limit` tokens, and whether a token was replaced."""
+    end_id, said, is_bent = token_id(tokenizer, END), list[int](), False
+    while len(said) < limit and not state.is_finished():
+        drawn = rng.choice(allowed_ids(state, tokenizer))
+        taken = state.settle(drawn, limit - len(said))
+        is_bent = is_bent or taken != drawn
+        if taken == end_id:
+            break
+        state.accept(taken)
+        said.append(taken)
+    return said, is_bent
+
+
+@cache
+def compiler_of(tokenizer: FastTokenizer) -> ConstraintCompiler:
+    return ConstraintCompiler(tokenizer, control_ids_of(tokenizer), [token_id(tokenizer, END)])
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**32), room=st.integers(0, 40))
+def test_json_within_any_budget_parses_and_matches(seed: int, room: int) -> None:
+    """From the shortest answer's length on, for random schemas and random logits."""
+    rng = random.Random(seed)
+    schema = random_schema(rng)
+    state = COMPILE(Constraint(json_grammar(schema)))
+    said, _ = draw(state, shortest(state) + room, rng)
+    jsonschema.validate(json.loads(text_of(said)), schema, jsonschema.Draft202012Validator)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**32), room=st.integers(0, 60), start=st.sampled_from(ReasoningStart))
+def test_reasoning_leaves_room_for_the_answer(seed: int, room: int, start: ReasoningStart) -> None:
+    """Whoever opens it, and however long it would go on."""
+    rng = random.Random(seed)
+    schema = random_schema(rng, 2)
+    must_open = start is ReasoningStart.MAY_OPEN and rng.random() < 0.5
+    limit = ReasoningLimit(MARKERS, start, must_open=must_open)
+    state = COMPILE(Constraint(json_grammar(schema), limit))
+    said, _ = draw(state, shortest(state) + room, rng)
+    text = text_of(said)
+    answer = text.partition("</think>")[2] if "</think>" in text else text
+    jsonschema.validate(json.loads(answer), schema, jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize("pattern", ["a*b", "[a-f]{40}", "(x|yyyy)-[0-9]+", r"[^\n]*Z", "é{3}", "(ja|nein)?"])
+@pytest.mark.parametrize("tokenizer", [TOKENIZER, SPELLED], ids=["tokens", "spelled"])
+def test_expression_within_any_budget_matches(pattern: str, tokenizer: FastTokenizer) -> None:
+    """To its last character."""
+    for room in (0, 1, 2, 5, 20):
+        state = compiler_of(tokenizer)(Constraint(regex_grammar(pattern)))
+        said, _ = draw(state, shortest(state) + room, random.Random(room), tokenizer)
+        assert re.fullmatch(pattern, text_of(said, tokenizer))
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"type": "object"}, "{}"),
+        ({"type": "boolean"}, "true"),
+        ({"type": "string", "minLength": 2}, '"00"'),
+        ({"enum": ["a long one", "no"]}, '"no"'),
+        ({"anyOf": [{"type": "object", "properties": {"a": {}}, "required": ["a"]}, {"type": "null"}]}, "null"),
+        ({"type": "array", "items": {"const": 7}, "minItems": 3}, "[7,7,7]"),
+        ({"type": "object", "properties": {"a": {"const": "x"}, "b": {"const": 1}}, "required": ["b"]}, '{"b":1}'),
+    ],
+)
+def test_shortest_answer_is_the_shortest(schema: dict[str, object], text: str) -> None:
+    """Optional members, white space and longer alternatives are left out."""
+    assert shortest(COMPILE(Constraint(json_grammar(schema)))) <= len(TOKENIZER.encode(text))
+
+
+def test_shortest_of_many_texts_is_found_by_its_tokens() -> None:
+    """Not by its characters, nor by its place."""
+    texts = [f"{letter}{letter}" for letter in "abcdefghijklmnopqrsuvwxyz"] + ["the name"]
+    state = COMPILE(Constraint(Grammar(f"start: {' | '.join(map(json.dumps, texts))}\n", "f", texts=texts)))
+    assert shortest(state) == min(len(TOKENIZER.encode(text)) for text in texts)
+
+
+def test_what_fits_is_never_replaced() -> None:
+    """With room for all that is drawn, an answer is the one without a limit."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "maxLength": 30}}, "required": ["a"]}
+    for seed in range(20):
+        free, _ = draw(LOOSE(Constraint(json_grammar(schema))), 2000, random.Random(seed))
+        kept, is_bent = draw(COMPILE(Constraint(json_grammar(schema))), 2000, random.Random(seed))
+        assert (kept, is_bent) == (free, False)
+
+
+def test_answer_of_one_token_less_is_cut_without() -> None:
+    """The limits that these tests keep are ones that answers would break."""
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    broken = 0
+    for seed in range(20):
+        said, _ = draw(LOOSE(Constraint(json_grammar(schema))), 20, random.Random(seed))
+        try:
+            json.loads(text_of(said))
+        except ValueError:
+            broken += 1
+    assert broken > 10
+
+
+def test_call_that_could_not_end_is_not_begun() -> None:
+    """The text ends in its place; with room for it, it begins and ends."""
+    for room in range(1, 60):
+        state = COMPILE(Constraint(CALL))
+        opens = token_id(TOKENIZER, "<tool_call>")
+        taken = state.settle(opens, room)
+        if taken == END_ID:
+            least = room
+            continue
+        assert taken == opens
+        state.accept(opens)
+        said, _ = draw(state, room - 1, random.Random(room))
+        assert json.loads(text_of(said).partition("</tool_call>")[0])["name"] == "f"
+    assert 10 < least < 50
+
+
+def test_copies_end_in_their_own_time() -> None:
+    """Two choices of one request, one with less room."""
+    schema = {"type": "array", "items": {"type": "integer"}, "minItems": 2}
+    first = COMPILE(Constraint(json_grammar(schema)))
+    second = first.fork()
+    for state, limit in ((first, 60), (second, shortest(first))):
+        said, _ = draw(state, limit, random.Random(1))
+        assert len(said) <= limit
+        assert len(json.loads(text_of(said))) >= 2
+
+
+def test_end_that_is_too_far_to_find_leaves_the_answer_to_its_limit() -> None:
+    """What is looked at is bounded; then nothing is promised, and nothing replaced."""
+    state = COMPILE(Constraint(regex_grammar("([a-z]{200}[0-9]{200}){30}")))
+    assert state.shortest() is None
+    said, is_bent = draw(state, 50, random.Random(0))
+    assert (len(said) > 10, is_bent) == (True, False)
