@@ -18,7 +18,7 @@ import service.generation
 from service.generation import errors
 from service.generation.answer_request import AnswerRequest
 from service.generation.caller import Caller, Limits, Scope
-from service.generation.constraint import Constraint, Grammar, ReasoningLimit, ReasoningMarkers, ReasoningStart
+from service.generation.constraint import Constraint, Grammar, Opening, ReasoningLimit, ReasoningMarkers, ReasoningStart
 from service.generation.conversation import (
     Conversation,
     FilePart,
@@ -49,7 +49,7 @@ from service.generation.events import (
     Usage,
 )
 from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
-from service.generation.output_format import JsonObject, JsonSchema, Regex, TextChoice
+from service.generation.output_format import JsonObject, JsonSchema, Regex, TextChoice, TextGrammar
 from service.generation.parameters import LogprobsOptions, Range, SamplingParams, StopParams
 from service.generation.ranking import RankingOutput, TextsToRank
 from service.generation.request import GenerationRequest
@@ -98,6 +98,8 @@ VALUES: list[Any] = [
     JsonObject("f"),
     FORMAT,
     Regex("a", "f"),
+    TextGrammar("start: /a/", "f"),
+    Opening("<a>"),
     TextChoice(("a", "b"), "f"),
     AnswerRequest("m", (CONVERSATION,), "f", sampling=SAMPLING, stopping=STOPPING, output_format=FORMAT),
     GenerationRequest("r", [1], SAMPLING, STOPPING, 2, LOGPROBS, LOGPROBS, Constraint(GRAMMAR, LIMIT), 3.5),
