@@ -14,6 +14,7 @@ from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import ReasoningMarkers
 from service.generation.conversation import Conversation, Message
 from service.generation.errors import TemplateRefused, UnsupportedFeature
+from service.prompts.call_form import call_form
 from service.prompts.control_tokens import ControlTokens
 from service.prompts.schema_text import add_schema
 from service.prompts.template import ChatTemplate
@@ -48,8 +49,7 @@ class ChatPrompts:
         self._tokenizer = tokenizer
         self._markers = markers
         self._default_system_prompt = default_system_prompt
-        # Templates that look whether arguments are a string take them as they were written.
-        self._parse_arguments = re.search(r"arguments\s+is\s+string", template.source) is None
+        self._call_form = call_form(template)
 
     @cached_property
     def _takes_system(self) -> bool:
@@ -106,7 +106,7 @@ class ChatPrompts:
             messages,
             default_system_prompt=self._default_system_prompt,
             markers=self._markers,
-            parse_arguments=self._parse_arguments,
+            form=self._call_form,
         )
         if conversation.schema is not None:
             add_schema(plain, conversation.schema, takes_system=self._takes_system)

@@ -16,13 +16,10 @@ from service.output.templated_parser import check_response_template
 from service.output.tool_families import SYNTAXES
 from service.output.tool_parser import ToolCallParser
 from service.output.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolSyntax
+from service.prompts.call_form import ARGUMENTS, ASKED, PROBE, TOOL, call_form
 from service.prompts.template import ChatTemplate
 
-_NAME, _KEY, _VALUE = "look_up", "word", "fjord"
-_FUNCTIONS: dict[str, Schema] = {
-    _NAME: {"type": "object", "properties": {_KEY: {"type": "string"}}, "required": [_KEY]},
-}
-_TOOL = {"type": "function", "function": {"name": _NAME, "description": "Looks up.", "parameters": _FUNCTIONS[_NAME]}}
+_FUNCTIONS: dict[str, Schema] = {PROBE: {"type": "object", "properties": {"word": {"type": "string"}}}}
 
 _log = logging.getLogger(__name__)
 
@@ -66,13 +63,13 @@ def warn_of(template: ChatTemplate, syntax: ToolSyntax) -> None:
 def _shows(template: ChatTemplate, syntax: ToolSyntax) -> bool | None:
     """Whether the template's call is one of the syntax; None if it shows no call."""
     text = _shown_call(template, syntax)
-    if text is None or _NAME not in text:
+    if text is None or PROBE not in text:
         return None
     is_channels = isinstance(syntax.payload, ChannelCall)
     parser = ChannelParser(_FUNCTIONS, ReasoningStart.MAY_OPEN) if is_channels else ToolCallParser(syntax, _FUNCTIONS)
     pieces = [*parser.feed(text), *parser.close()]
     arguments = "".join(getattr(piece, "text", "") for piece in pieces[_first_call(pieces) :])
-    return any(isinstance(piece, CallPiece) for piece in pieces) and _VALUE in arguments
+    return any(isinstance(piece, CallPiece) for piece in pieces) and ARGUMENTS["word"] in arguments
 
 
 def _first_call(pieces: list[Any]) -> int:
@@ -81,17 +78,13 @@ def _first_call(pieces: list[Any]) -> int:
 
 def _shown_call(template: ChatTemplate, syntax: ToolSyntax) -> str | None:
     """What follows the user's message, or where an answer begins, where the template shows that place."""
-    user = {"role": "user", "content": "Look it up."}
-    call_id = syntax.call_id("0", _NAME)
-    for arguments in ({_KEY: _VALUE}, f'{{"{_KEY}": "{_VALUE}"}}'):  # some templates take them as text
-        call = {"id": call_id, "type": "function", "function": {"name": _NAME, "arguments": arguments}}
-        told = {"role": "assistant", "content": "", "tool_calls": [call]}
-        whole = template.try_render([user, told], [_TOOL], {"add_generation_prompt": False})
-        before = template.try_render([user], [_TOOL], {"add_generation_prompt": False})
-        prompt = template.try_render([user], [_TOOL], {})
-        for beginning in (prompt, None if syntax.bare else before):
-            if whole is not None and beginning and whole.startswith(beginning):
-                return whole.removeprefix(beginning)
+    told = call_form(template).call_turn(syntax.call_id("0", PROBE))
+    whole = template.try_render([ASKED, told], [TOOL], {"add_generation_prompt": False})
+    before = template.try_render([ASKED], [TOOL], {"add_generation_prompt": False})
+    prompt = template.try_render([ASKED], [TOOL], {})
+    for beginning in (prompt, None if syntax.bare else before):
+        if whole is not None and beginning and whole.startswith(beginning):
+            return whole.removeprefix(beginning)
     return None
 
 

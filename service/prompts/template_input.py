@@ -9,6 +9,7 @@ from service.generation.constraint import ReasoningMarkers
 from service.generation.conversation import Function, FunctionCall, Message, Part, Role, TextPart
 from service.generation.errors import InvalidRequest, UnsupportedModality
 from service.generation.json_text import parse_json, parse_parameters
+from service.prompts.call_form import CallForm
 
 _VARIABLES = "chat_template_kwargs"
 _FIELDS = ("messages", "tools", "add_generation_prompt", "continue_final_message")
@@ -25,12 +26,12 @@ def template_messages(
     *,
     default_system_prompt: str | None,
     markers: ReasoningMarkers | None,
-    parse_arguments: bool,
+    form: CallForm,
 ) -> list[dict[str, Any]]:
     """The conversation, with the default system prompt unless it has its own.
 
-    `parse_arguments` hands over the arguments of earlier calls as values, not as text. Raises UnsupportedModality for
-    a part that isn't text and InvalidRequest for a tool's message that answers no earlier call.
+    `form` is how the template takes earlier calls. Raises UnsupportedModality for a part that isn't text and
+    InvalidRequest for a tool's message that answers no earlier call.
     """
     result: list[dict[str, Any]] = []
     if default_system_prompt and messages[0].role is not Role.SYSTEM:
@@ -51,7 +52,11 @@ def template_messages(
                 turn["thinking"] = turn.get("reasoning", "")  # channels' templates refuse it beside content
         if message.tool_calls:
             called |= {call.id: call.name for call in message.tool_calls}
-            turn["tool_calls"] = [_tool_call(call, parse_arguments=parse_arguments) for call in message.tool_calls]
+            turn["tool_calls"] = [
+                _tool_call(call, parse_arguments=form.parses_arguments) for call in message.tool_calls
+            ]
+            if form.empty_is_none and not turn["content"] and message is not messages[-1]:  # the last may go on
+                turn["content"] = None
         result.append(turn)
     return result
 

@@ -25,6 +25,7 @@ from service.generation.conversation import (
 from service.generation.errors import InvalidRequest
 from service.generation.output_format import JsonObject
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.prompts.call_form import CallForm
 from service.prompts.template_input import template_messages
 from tests.service.contract.fakes import RESUMED, resume_options
 
@@ -204,7 +205,7 @@ def test_output_needs_an_earlier_call() -> None:
     conversation = conversation_of(text("user", "hi"), call("1"), output("2"))
     markers = ReasoningMarkers("<think>", "</think>")
     with pytest.raises(InvalidRequest) as refusal:
-        template_messages(conversation.messages, default_system_prompt=None, markers=markers, parse_arguments=True)
+        template_messages(conversation.messages, default_system_prompt=None, markers=markers, form=CallForm())
     assert refusal.value.field == "input[2].function_call_output.call_id"
 
 

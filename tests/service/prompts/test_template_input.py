@@ -9,6 +9,7 @@ import pytest
 from service.generation.constraint import ReasoningMarkers
 from service.generation.conversation import Function, FunctionCall, ImagePart, Message, Role, TextPart
 from service.generation.errors import InvalidRequest, UnsupportedModality
+from service.prompts.call_form import CallForm
 from service.prompts.template_input import template_messages, template_tools
 from tests.service.prompts.fakes import message, user
 
@@ -16,8 +17,8 @@ SYSTEM, USER, ASSISTANT, TOOL = Role
 MARKERS = ReasoningMarkers("<think>", "</think>")
 
 
-def turns(*messages: Message, default: str | None = None, parse_arguments: bool = True) -> list[dict[str, Any]]:
-    return template_messages(messages, default_system_prompt=default, markers=MARKERS, parse_arguments=parse_arguments)
+def turns(*messages: Message, default: str | None = None, form: CallForm = CallForm()) -> list[dict[str, Any]]:  # noqa: B008  immutable
+    return template_messages(messages, default_system_prompt=default, markers=MARKERS, form=form)
 
 
 def test_text_parts_are_joined() -> None:
@@ -57,7 +58,7 @@ def test_arguments_are_values_where_the_template_wants_them(written: str, value:
     (turn,) = turns(asked)
     assert turn["tool_calls"] == [{"id": "1", "type": "function", "function": {"name": "f", "arguments": value}}]
     assert turn["content"] == ""
-    (turn,) = turns(asked, parse_arguments=False)
+    (turn,) = turns(asked, form=CallForm(parses_arguments=False))
     assert turn["tool_calls"][0]["function"]["arguments"] == written
 
 
