@@ -1,0 +1,55 @@
+"""A product that asks for keys, and the keys of several teams."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.e2e.stack import ROOT, Stack
+
+MODEL, HIDDEN, NOBODYS = "sluice-demo", "all-minilm-l6-v2", "nobodys-minilm-0"
+
+
+MESSAGES = [{"role": "user", "content": "Hello!"}]
+
+
+AZURE = "?api-version=2024-05-01-preview"
+CHAT_PATH = "/v1/chat/completions"
+CHAT = {"model": MODEL, "messages": MESSAGES, "max_tokens": 4}
+
+
+@dataclass
+class Guarded:
+    """A running product that asks for keys."""
+
+    stack: Stack
+    path: Path
+    keys: dict[str, str]
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self.stack.ports['envoy']}"
+
+    def post(self, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
+        """The answer to a body."""
+        return httpx.post(self.base + path, json=body, headers=headers, timeout=60)
+
+    def get(self, path: str, key: str) -> httpx.Response:
+        """The answer to a key."""
+        return httpx.get(self.base + path, headers={"authorization": f"Bearer {key}"}, timeout=60)
+
+    def command(self, *arguments: str) -> Any:
+        """What `sluice keys` prints as JSON."""
+        command = [sys.executable, "-m", "cli", "keys", *arguments, "--file", str(self.path), "--json"]
+        return json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60).stdout)
+
+
+def told(answer: httpx.Response) -> dict[str, Any]:
+    """An error's body, but for the id that only Anthropic's has."""
+    return {name: value for name, value in answer.json().items() if name != "request_id"}

@@ -1,0 +1,218 @@
+"""Keys in every dialect, and in the packages of those whose dialects they are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from service.auth.key import new_key
+from tests.e2e.guarded import AZURE, HIDDEN, MESSAGES, MODEL, Guarded, told
+from tests.e2e.stack import ROOT
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One platform's way to ask for a text, and to say no."""
+
+    path: str
+    body: dict[str, Any]
+    unauthorized: dict[str, Any]
+    forbidden: dict[str, Any]
+
+
+def openai_error(message: str, kind: str, code: str | None) -> dict[str, Any]:
+    """OpenAI's error body."""
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+WRONG, SCOPE = "the key is not valid", "the key lacks the scope generate"
+
+
+DIALECTS = {
+    "openai": Dialect(
+        "/v1/chat/completions",
+        {"model": MODEL, "messages": MESSAGES, "max_tokens": 4},
+        openai_error(WRONG, "invalid_request_error", "invalid_api_key"),
+        openai_error(SCOPE, "permission_error", None),
+    ),
+    "databricks": Dialect(
+        f"/serving-endpoints/{MODEL}/invocations",
+        {"messages": MESSAGES, "max_tokens": 4},
+        {"error_code": "UNAUTHENTICATED", "message": WRONG},
+        {"error_code": "PERMISSION_DENIED", "message": SCOPE},
+    ),
+    "azure": Dialect(
+        f"/models/chat/completions{AZURE}",
+        {"model": MODEL, "messages": MESSAGES, "max_tokens": 4},
+        {"error": "Unauthorized", "message": WRONG, "status": 401},
+        {"code": "forbidden", "param": None, "error": "Forbidden", "message": SCOPE, "status": 403},
+    ),
+    "anthropic": Dialect(
+        "/v1/messages",
+        {"model": MODEL, "messages": MESSAGES, "max_tokens": 4},
+        {"type": "error", "error": {"type": "authentication_error", "message": WRONG}},
+        {"type": "error", "error": {"type": "permission_error", "message": SCOPE}},
+    ),
+    "mindie": Dialect(
+        f"/v2/models/{MODEL}/generate",
+        {"text_input": "Hello", "parameters": {"max_new_tokens": 4}},
+        {"error": WRONG, "error_type": "authentication"},
+        {"error": SCOPE, "error_type": "permission"},
+    ),
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_each_dialect_lets_a_key_in(guarded: Guarded, dialect: str, stream: bool) -> None:  # noqa: FBT001
+    """By any of the three headers, whole and streamed."""
+    asked = DIALECTS[dialect]
+    path, body = asked.path, asked.body | ({"stream": True} if stream else {})
+    if dialect == "mindie":
+        path, body = path + ("_stream" if stream else ""), asked.body
+    key = guarded.keys["team"]
+    for headers in ({"authorization": f"Bearer {key}"}, {"api-key": key}, {"x-api-key": key}):
+        assert guarded.post(path, body, **headers).status_code == 200
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("key", ["nonsense", new_key("team"), new_key("nobody")])
+def test_each_dialect_refuses_a_wrong_key(guarded: Guarded, dialect: str, key: str) -> None:
+    """With 401 in its own shape, and the challenge that HTTP asks for."""
+    asked = DIALECTS[dialect]
+    answer = guarded.post(asked.path, asked.body, authorization=f"Bearer {key}")
+    assert (answer.status_code, told(answer)) == (401, asked.unauthorized)
+    assert answer.headers["www-authenticate"] == 'Bearer realm="sluice", error="invalid_token"'
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_each_dialect_refuses_a_missing_scope(guarded: Guarded, dialect: str) -> None:
+    """With 403 in its own shape."""
+    asked = DIALECTS[dialect]
+    answer = guarded.post(asked.path, asked.body, authorization=f"Bearer {guarded.keys['embedder']}")
+    assert (answer.status_code, told(answer)) == (403, asked.forbidden)
+    challenge = 'Bearer realm="sluice", error="insufficient_scope", scope="generate"'
+    assert answer.headers["www-authenticate"] == challenge
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_each_dialect_says_why_a_key_is_none(guarded: Guarded, dialect: str) -> None:
+    """A missing one, an expired one, a revoked one; a key in the query is none."""
+    asked = DIALECTS[dialect]
+    for headers, text in (
+        ({}, "a key is required"),
+        ({"authorization": "Basic dTpw"}, "a key is required"),
+        ({"api-key": guarded.keys["past"]}, "the key has expired"),
+        ({"api-key": guarded.keys["gone"]}, "the key has been revoked"),
+    ):
+        answer = guarded.post(asked.path, asked.body, **headers)
+        assert answer.status_code == 401
+        assert text in answer.text
+    sign = "&" if "?" in asked.path else "?"
+    answer = guarded.post(f"{asked.path}{sign}api-key={guarded.keys['team']}", asked.body)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == 'Bearer realm="sluice"'
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_faults_of_a_body_are_told_to_who_has_a_key(guarded: Guarded, dialect: str) -> None:
+    """Whoever has none, or a wrong one, hears of that, whatever the body; who may call hears of the body."""
+    asked = DIALECTS[dialect]
+    for body, kind in (("{", "application/json"), (json.dumps({"wings": 2}), "application/json"), ("a", "text/plain")):
+
+        def send(key: str | None, body: str = body, kind: str = kind) -> httpx.Response:
+            headers = {"content-type": kind} | ({} if key is None else {"authorization": f"Bearer {key}"})
+            return httpx.post(guarded.base + asked.path, content=body, headers=headers, timeout=60)
+
+        wrong, missing, good = send(new_key("team")), send(None), send(guarded.keys["team"])
+        assert (wrong.status_code, told(wrong)) == (401, asked.unauthorized)
+        assert missing.status_code == 401
+        assert "www-authenticate" in missing.headers
+        assert good.status_code == (415 if kind == "text/plain" else 400)
+
+
+def test_openais_sdk_raises_its_own_errors(guarded: Guarded) -> None:
+    """The client that callers have: a good key answers, the others are its exceptions for 401 and 403."""
+
+    def client(key: str) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{guarded.base}/v1", api_key=key, max_retries=0)
+
+    def ask(key: str) -> Any:
+        with client(key) as asking:
+            messages: Any = MESSAGES
+            return asking.chat.completions.create(model=MODEL, messages=messages, max_tokens=4)
+
+    assert ask(guarded.keys["team"]).choices
+    for key in (new_key("team"), guarded.keys["past"], guarded.keys["gone"]):
+        with pytest.raises(openai.AuthenticationError) as caught:
+            ask(key)
+        assert caught.value.code == "invalid_api_key"
+    with pytest.raises(openai.PermissionDeniedError):
+        ask(guarded.keys["embedder"])
+    with client(guarded.keys["team"]) as asking:
+        with pytest.raises(openai.NotFoundError) as missing:
+            asking.embeddings.create(model=HIDDEN, input="a")
+        assert missing.value.code == "model_not_found"
+        assert [model.id for model in asking.models.list()] == [MODEL]
+
+
+# What each vendor's client, in an environment of its own, does with a key: (how it asks, what it raises).
+SDKS = {
+    "azure": (
+        """
+from azure.ai.inference import ChatCompletionsClient
+from azure.ai.inference.models import UserMessage
+from azure.core.credentials import AzureKeyCredential
+ask = lambda url, key: ChatCompletionsClient(url, AzureKeyCredential(key), retry_total=0).complete(
+    messages=[UserMessage("Hello!")], model="sluice-demo", max_tokens=4)
+""",
+        ["none", "ClientAuthenticationError", "HttpResponseError"],
+    ),
+    "databricks": (
+        """
+from databricks.sdk import WorkspaceClient
+from databricks.sdk.config import Config
+from databricks.sdk.service.serving import ChatMessage, ChatMessageRole
+ask = lambda url, key: WorkspaceClient(config=Config(host=url, token=key, retry_timeout_seconds=3)) \\
+    .serving_endpoints.query("sluice-demo", messages=[ChatMessage(role=ChatMessageRole.USER, content="Hello!")],
+                             max_tokens=4)
+""",
+        ["none", "Unauthenticated", "PermissionDenied"],
+    ),
+    "anthropic": (
+        """
+from anthropic import Anthropic
+ask = lambda url, key: Anthropic(base_url=url, api_key=key, max_retries=0).messages.create(
+    model="sluice-demo", max_tokens=4, messages=[{"role": "user", "content": "Hello!"}])
+""",
+        ["none", "AuthenticationError", "PermissionDeniedError"],
+    ),
+}
+
+
+ASK_WITH_EACH = """
+import sys
+for key in sys.argv[2:]:
+    try:
+        ask(sys.argv[1], key)
+        print("none")
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize("vendor", SDKS)
+def test_vendors_clients_raise_their_own_errors(guarded: Guarded, vendor: str) -> None:
+    """A good key answers, a wrong one and one without the scope are the client's exceptions for 401 and 403."""
+    script, raised = SDKS[vendor]
+    keys = [guarded.keys["team"], new_key("team"), guarded.keys["embedder"]]
+    python = ROOT / ".venvs" / vendor / "bin" / "python"
+    command = [str(python), "-W", "ignore", "-c", script + ASK_WITH_EACH, guarded.base, *keys]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.split() == raised, done.stderr

@@ -1,0 +1,92 @@
+"""Who needs a key for what operators read, and where a gateway may listen without any."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.request
+
+import httpx
+
+from tests.e2e.guarded import MODEL, Guarded
+from tests.e2e.stack import ROOT, Stack, free_ports
+
+
+def gateway(port: int, target: int, *options: str, host: str = "0.0.0.0") -> subprocess.Popen[str]:  # noqa: S104
+    """A gateway, by default one that other machines can reach."""
+    command = [sys.executable, "-m", "gateway", "--host", host, "--port", str(port)]
+    command += ["--target", f"127.0.0.1:{target}", *options]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+
+
+def listening(process: subprocess.Popen[str]) -> None:
+    """Return when a gateway listens."""
+    assert process.stderr is not None
+    while "listening" not in process.stderr.readline():
+        assert process.poll() is None
+
+
+def test_metrics_need_their_scope_where_callers_are(guarded: Guarded) -> None:
+    """Through Envoy they are an operator's only, by the gateway's word after the service's."""
+    assert httpx.get(f"{guarded.base}/metrics").status_code == 401
+    refused = guarded.get("/metrics", guarded.keys["team"])
+    assert (refused.status_code, refused.json()["error"]["message"]) == (403, "the key lacks the scope metrics")
+    assert 'scope="metrics"' in refused.headers["www-authenticate"]
+    assert "http_server_request_duration" in guarded.get("/metrics", guarded.keys["operator"]).text
+
+
+def test_metrics_need_nothing_where_nobody_needs_a_key(stack: Stack) -> None:
+    """As before."""
+    assert httpx.get(f"http://127.0.0.1:{stack.ports['gateway']}/metrics").status_code == 200
+
+
+def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
+    """Metrics, docs and changes of endpoints are there, and no longer where callers are; the rest is in both."""
+    callers, operators = free_ports(2)
+    process = gateway(callers, guarded.stack.ports["service"], "--admin-port", str(operators), host="127.0.0.1")
+    try:
+        listening(process)
+        headers = {"authorization": f"Bearer {guarded.keys['operator']}"}
+
+        def status(method: str, port: int, path: str) -> int:
+            url = f"http://127.0.0.1:{port}{path}"
+            return httpx.request(method, url, headers=headers, json={} if method == "POST" else None).status_code
+
+        endpoints = "/api/2.0/serving-endpoints"
+        for path in ("/metrics", "/docs", "/openapi.json", "/sluice.binpb"):
+            assert (status("GET", callers, path), status("GET", operators, path)) == (404, 200)
+        assert (status("POST", callers, endpoints), status("POST", operators, endpoints)) == (405, 400)
+        assert status("DELETE", callers, f"{endpoints}/nobodys") == 405
+        assert status("DELETE", operators, f"{endpoints}/nobodys") == 404
+        assert (status("GET", callers, endpoints), status("GET", operators, endpoints)) == (200, 200)
+        assert (status("GET", callers, "/healthz"), status("GET", operators, "/healthz")) == (200, 200)
+        assert httpx.get(f"http://127.0.0.1:{operators}/metrics").status_code == 200
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_open_gateway_ends_where_nobody_needs_a_key(stack: Stack) -> None:
+    """With one line, as soon as it has asked the service; until then and after it nobody is let in."""
+    (port,) = free_ports(1)
+    process = gateway(port, stack.ports["service"])
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert errors.splitlines()[-1].startswith("sluice-gateway: host: 0.0.0.0 can be reached from other machines, and ")
+
+
+def test_open_gateway_serves_who_has_a_key(guarded: Guarded) -> None:
+    """Where the service asks for keys, the gateway may listen to everybody."""
+    (port,) = free_ports(1)
+    process = gateway(port, guarded.stack.ports["service"])
+    try:
+        listening(process)
+        headers = {"authorization": f"Bearer {guarded.keys['team']}"}
+        url = f"http://127.0.0.1:{port}/v1/models"
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
+            assert MODEL in answer.read().decode()
+        assert httpx.get(url, timeout=60).status_code == 401
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
