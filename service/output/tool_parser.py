@@ -7,6 +7,7 @@ can't depend on how the text is cut into chunks.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 
 from service.output.call_object import CallObject
@@ -52,6 +53,7 @@ class ToolCallParser:
         self._functions = functions
         self._is_list = isinstance(syntax.payload, ObjectCall | PythonicCall)  # whether brackets may stand around calls
         self._markers = (*syntax.begins, syntax.opens_call) if syntax.opens_call else syntax.begins
+        self._beginning = re.compile("[" + re.escape(WHITE_SPACE + "".join(each[0] for each in self._markers)) + "]")
         self._closers = tuple("".join(text.split()) for text in (*_after(syntax), syntax.end) if text)
         self._state = _State.START if syntax.bare else _State.TEXT
         self._held = ""  # characters that are neither told nor dropped
@@ -71,8 +73,13 @@ class ToolCallParser:
         """Take more text; return what became known. `start` is its index, where characters before it were left out."""
         if start is not None and not self._held:
             self._held_start = start
-        for character in text:
-            self._take(character)
+        place = 0
+        while place < len(text):
+            if self._state is _State.TEXT and not self._held:
+                place = self._tell_sure(text, place)
+            if place < len(text):
+                self._take(text[place])
+                place += 1
         return self._take_pieces()
 
     def close(self) -> list[Piece]:
@@ -110,6 +117,14 @@ class ToolCallParser:
                 self._take_after_call(character)
             case _:
                 self._take_opening(character)
+
+    def _tell_sure(self, text: str, place: int) -> int:
+        """Tell text up to where a marker may begin, or white space before one; where that is."""
+        found = self._beginning.search(text, place)
+        end = len(text) if found is None else found.start()
+        self._held = text[place:end]
+        self._emit(end - place)
+        return end
 
     def _take_text(self, character: str) -> None:
         self._held += character
