@@ -24,12 +24,13 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark as slow what is in these folders, and what uses servers of its own; single tests say it by a decorator.
 
-    What is marked `soak` runs only where `-m` names it.
+    What is marked `soak` or `large` runs only where `-m` names it.
     """
-    if "soak" not in config.option.markexpr:
-        long = [item for item in items if item.get_closest_marker("soak")]
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
+    for name in ("soak", "large"):
+        if name not in config.option.markexpr:
+            others = [item for item in items if item.get_closest_marker(name)]
+            config.hook.pytest_deselected(items=others)
+            items[:] = [item for item in items if item not in others]
     for item in items:
         if SLOW_FOLDERS.intersection(item.path.parents) or SLOW_FIXTURES.intersection(
             getattr(item, "fixturenames", ())

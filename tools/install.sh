@@ -12,6 +12,7 @@
 #   clients   other vendors' SDKs for the tests, each in an environment of its own, since their dependencies disagree
 #   examples  npm packages of the examples for Node, TypeScript and browsers
 #   languages the toolchains of the other examples, Debian's packages
+#   large-clients  those that are too large for every test run: benchmarks, lm-eval, frameworks
 #   browser   headless Chromium, for the tests of pages
 #   shell     shellcheck
 #   pins      what makes the pins anew
@@ -74,7 +75,6 @@ native_compiler() {  # native_compiler c++|zig: what CMake needs to find that co
     case $1 in
         c++) command -v c++ >/dev/null || { missing=(g++ "${missing[@]}") otherwise+=" (NATIVE_COMPILER=zig needs no g++)"; } ;;
         zig) ;;
-        *) fail "NATIVE_COMPILER must be c++ or zig, not $1" ;;
     esac
     if [ ${#missing[@]} -gt 0 ]; then apt "${missing[@]}"; fi
     if [ "$1" = c++ ]; then return; fi
@@ -171,16 +171,34 @@ validate_part() {  # the last pure-Python release has buf/validate/validate.prot
 }
 
 clients_part() {
-    local pins name folder
-    for pins in tests/clients/requirements/*.txt; do
-        name=$(basename "$pins" .txt) folder=.venvs/$(basename "$pins" .txt)
-        [ -f "$folder/.installed" ] && [ "$folder/.installed" -nt "$pins" ] && continue
-        say "installing the client $name into $folder"
-        rm -rf "$folder"
-        .venv/bin/python -m venv --without-pip "$folder"
-        .venv/bin/pip --python "$folder/bin/python" install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$pins"
-        touch "$folder/.installed"
-    done
+    local pins
+    for pins in tests/clients/requirements/*.txt; do client "$pins"; done
+}
+
+large_clients_part() {  # 2 GB; torch is the product's own, and of vLLM only what is Python, for its benchmark
+    local pins folder=.venvs/benchmarks version=0.33.0 hash=f4c33c2503d52bb411146afa9618a4f48bed68912f617e6803ac8d76e4c74112
+    for pins in tests/clients/requirements/large/*.txt; do client "$pins" large; done
+    [ -f "$folder/.installed-vllm-$version" ] && return
+    say "building vLLM's benchmark into $folder"
+    echo "vllm==$version --hash=sha256:$hash" >"$folder/vllm.txt"
+    VLLM_TARGET_DEVICE=empty VLLM_VERSION_OVERRIDE=$version .venv/bin/pip --python "$folder/bin/python" install --quiet \
+        --disable-pip-version-check --no-deps --no-binary vllm --no-build-isolation --require-hashes -r "$folder/vllm.txt"
+    touch "$folder/.installed-vllm-$version"
+}
+
+client() {  # client PINS [large]: an environment of that name, which finds the product's packages after its own if it is large
+    local pins=$1 folder
+    folder=.venvs/$(basename "$pins" .txt)
+    [ -f "$folder/.installed" ] && [ "$folder/.installed" -nt "$pins" ] && return
+    say "installing the client $(basename "$folder") into $folder"
+    rm -rf "$folder"
+    .venv/bin/python -m venv --without-pip "$folder"
+    .venv/bin/pip --python "$folder/bin/python" install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$pins"
+    if [ $# -gt 1 ]; then
+        .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+            >"$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/product.pth"
+    fi
+    touch "$folder/.installed"
 }
 
 examples_part() {
@@ -228,11 +246,12 @@ for part in "$@"; do
         clients) clients_part ;;
         examples) examples_part ;;
         languages) languages_part ;;
+        large-clients) large_clients_part ;;
         browser) browser_part ;;
         shell) shell_part ;;
         zig) zig_part ;;
         pins | audit) tool_part "$part" ;;
         redis) redis_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients examples languages browser shell redis zig pins audit" ;;
+        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients large-clients examples languages browser shell redis zig pins audit" ;;
     esac
 done

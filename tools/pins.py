@@ -92,7 +92,7 @@ def lock(uv: str) -> None:
         _compile(uv, ROOT / "pyproject.toml", made, "--all-extras", "--universal", "--python-version", "3.11")
         text = made.read_text()
         LOCK.write_text(HEADER + _with_own_files(text, _report(text, sorted(extras))))
-    for client in sorted((ROOT / "tests" / "clients" / "requirements").glob("*.txt")):
+    for client in sorted((ROOT / "tests" / "clients" / "requirements").rglob("*.txt")):
         _compile(uv, client, client, "--no-deps", "--python-version", "3.11")
     for own in NPM_LOCKS:
         subprocess.run(

@@ -7,15 +7,25 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from tests.clients import listing
 from tests.e2e.stack import ROOT, Stack, free_ports
 
 HERE = Path(__file__).parent
 CHECKS = HERE / "checks"
-TIMEOUT_S = 110
+LARGE = {path.stem for path in (HERE / "requirements" / "large").glob("*.txt")}
+ENVIRONMENTS = {"lm_eval": "benchmarks"}  # of files that share another one's
+EXACT = {"lm_eval"}  # files that compare with the model in float32, and want the server's to be that
+TIMEOUT_S, LARGE_TIMEOUT_S = 110, 900
+
+
+def environment(file: str) -> str:
+    """The environment that a file's checks need."""
+    return ENVIRONMENTS.get(Path(file).stem, Path(file).stem)
 
 
 def checks() -> list[tuple[str, str]]:
@@ -42,10 +52,29 @@ def lonely_gateway() -> Iterator[str]:
         process.terminate()
 
 
+def cases() -> list[Any]:
+    """The checks as parameters, those of large environments marked."""
+    marks = [pytest.mark.large, pytest.mark.timeout(LARGE_TIMEOUT_S + 100)]
+    return [
+        pytest.param(file, check, marks=marks if environment(file) in LARGE and file.endswith(".py") else ())
+        for file, check in checks()
+    ]
+
+
 @pytest.fixture(scope="module")
-def results(stack: Stack, lonely_gateway: str) -> dict[str, dict[str, str | None]]:
+def exact_stack() -> Iterator[Stack]:
+    """A whole product that computes the model in float32."""
+    stack = Stack(environment={"SLUICE_SERVICE_DTYPE": "float32"})
+    try:
+        stack.wait_for("sluice is ready.")
+        yield stack
+    finally:
+        assert stack.stop() == 0, stack.output
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, dict[str, str | None]]:
     """What came of each file's checks, filled by the first test that asks for the file."""
-    del stack, lonely_gateway  # they only have to run before
     return {}
 
 
@@ -54,19 +83,31 @@ def run(file: str, door: str, lonely_url: str) -> dict[str, str | None]:
     if file.endswith(".mjs"):
         command = ["node", str(CHECKS / file), str(ROOT / ".cache/npm/node_modules"), door, lonely_url]
     else:
-        python = ROOT / ".venvs" / file.removesuffix(".py") / "bin" / "python"
+        python = ROOT / ".venvs" / environment(file) / "bin" / "python"
         command = [str(python), str(HERE / "run_checks.py"), str(CHECKS / file), door, lonely_url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    timeout_s = LARGE_TIMEOUT_S if environment(file) in LARGE else TIMEOUT_S
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, done.stderr
     result: dict[str, str | None] = json.loads(done.stdout.splitlines()[-1])
     return result
 
 
-@pytest.mark.parametrize(("file", "check"), checks())
+@pytest.mark.parametrize(("file", "check"), cases())
 def test_client(
-    file: str, check: str, stack: Stack, lonely_gateway: str, results: dict[str, dict[str, str | None]]
+    file: str,
+    check: str,
+    lonely_gateway: str,
+    results: dict[str, dict[str, str | None]],
+    request: pytest.FixtureRequest,
 ) -> None:
     """The client's own call works, and gives what its documentation promises."""
     if file not in results:
-        results[file] = run(file, stack.door, lonely_gateway)
+        asked: Stack = request.getfixturevalue("exact_stack" if Path(file).stem in EXACT else "stack")
+        results[file] = run(file, asked.door, lonely_gateway)
     assert results[file][check] is None, results[file][check]
+
+
+def test_the_page_of_clients_is_made_from_these_tests() -> None:
+    """Every file of checks has its row in docs/api/clients.md, with today's versions."""
+    assert {path.name for path in CHECKS.iterdir() if path.suffix in {".py", ".mjs"}} == set(listing.PACKAGES)
+    assert listing.PAGE.read_text() == listing.page()

@@ -1,0 +1,87 @@
+"""Databricks' own package for LangChain, over its SDK's client for OpenAI's paths."""
+
+import os
+from typing import Any
+
+os.environ["MLFLOW_TRACKING_URI"] = "sqlite://"  # nothing is kept
+
+from databricks.sdk import WorkspaceClient
+from databricks.sdk.config import Config
+from databricks_langchain import ChatDatabricks, DatabricksEmbeddings
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from pydantic import BaseModel
+
+MODEL = "sluice-demo"
+EMBEDDER = "all-minilm-l6-v2"
+QUESTION = HumanMessage("What is the capital of France?")
+
+
+class City(BaseModel):
+    """What a city is here."""
+
+    name: str
+    capital: bool
+
+
+@tool  # type: ignore[misc, untyped-decorator, unused-ignore]  # untyped where the package is not installed
+def get_weather(city: str) -> str:
+    """Tells the weather of a city."""
+    return f"sunny in {city}, 20 degrees"
+
+
+def workspace(url: str) -> WorkspaceClient:
+    """Whom the package asks, as its documentation has it."""
+    os.environ |= {"DATABRICKS_HOST": url, "DATABRICKS_TOKEN": "unused"}  # embeddings go by mlflow, which looks there
+    return WorkspaceClient(config=Config(host=url, token="unused", retry_timeout_seconds=3))  # noqa: S106  no secret
+
+
+def model(url: str, **options: Any) -> Any:
+    """A chat model; its way by Responses is an option."""
+    return ChatDatabricks(model=MODEL, workspace_client=workspace(url), temperature=0, max_tokens=200, **options)
+
+
+def check_chats_go_on(url: str, _: str) -> None:
+    """Streams fold to the whole answer, and both are the next request's history, over chats and responses."""
+    for options in ({}, {"use_responses_api": True}):
+        whole = model(url, **options).invoke([QUESTION])
+        assert "Paris" in whole.text, whole
+        pieces = list(model(url, **options).stream([QUESTION]))
+        streamed = pieces[0]
+        for piece in pieces[1:]:
+            streamed += piece
+        assert streamed.text == whole.text
+        for kept in (whole, streamed):
+            assert model(url, **options).invoke([QUESTION, kept, QUESTION]).text
+
+
+def check_tools_are_called(url: str, _: str) -> None:
+    """A call goes back with its result, whole and streamed, over chats and responses."""
+    question = HumanMessage("What is the weather in Oslo?")
+    for options in ({}, {"use_responses_api": True}):
+        bound = model(url, **options).bind_tools([get_weather])
+        asked = bound.invoke([question])
+        pieces = list(bound.stream([question]))
+        streamed = pieces[0]
+        for piece in pieces[1:]:
+            streamed += piece
+        for kept in (asked, streamed):
+            (call,) = kept.tool_calls
+            assert (call["name"], call["args"]) == ("get_weather", {"city": "Oslo"})
+            result = ToolMessage(get_weather.invoke(call["args"]), tool_call_id=call["id"])
+            assert "sunny" in bound.invoke([question, kept, result]).text
+
+
+def check_structured_output(url: str, _: str) -> None:
+    """A pydantic model comes back, by JSON Schema and by a call."""
+    for method in ("json_schema", "function_calling"):
+        asked = model(url, extra_params={"frequency_penalty": 0.5}).with_structured_output(City, method=method)
+        assert isinstance(asked.invoke("Describe Paris."), City), method
+
+
+def check_embeddings(url: str, _: str) -> None:
+    """Documents and queries become vectors."""
+    workspace(url)
+    embeddings = DatabricksEmbeddings(endpoint=EMBEDDER)
+    assert [len(each) for each in embeddings.embed_documents(["a cat", "a motorway"])] == [384, 384]
+    assert len(embeddings.embed_query("a cat")) == 384

@@ -1,0 +1,83 @@
+"""The page of clients, docs/api/clients.md, from the pins and the checks: python -m tests.clients.listing."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent
+PAGE = ROOT / "docs" / "api" / "clients.md"
+# The packages that a file of checks drives.
+PACKAGES = {
+    "agents.py": ("pydantic-ai-slim", "openai-agents"),
+    "anthropic.mjs": ("@anthropic-ai/sdk",),
+    "anthropic.py": ("anthropic",),
+    "azure.py": ("azure-ai-inference",),
+    "benchmarks.py": ("guidellm", "aiperf", "genai-perf", "sglang", "vllm"),
+    "cohere.py": ("cohere",),
+    "databricks.py": ("databricks-sdk",),
+    "databricks_langchain.py": ("databricks-langchain",),
+    "frameworks.py": ("llama-index-llms-openai-like", "instructor", "dspy"),
+    "langchain.py": ("langchain-openai", "langchain-azure-ai"),
+    "langchain_cohere.py": ("langchain-cohere",),
+    "litellm.py": ("litellm",),
+    "lm_eval.py": ("lm-eval",),
+    "locust.py": ("locust",),
+    "mlflow.py": ("mlflow-skinny",),
+    "openai.mjs": ("openai",),
+    "openai.py": ("openai",),
+    "vercel.mjs": ("ai", "@ai-sdk/openai-compatible"),
+}
+HEAD = """\
+# Clients
+
+Packages that are tried against a running product as they are, but for its address. `make test` tries all whose
+environment is small, `make test-clients` the others, too. Made from the tests by `python -m tests.clients.listing`.
+
+| client | version | tried by | what was driven |
+|---|---|---|---|
+"""
+
+
+def versions() -> dict[str, str]:
+    """Each package's version by its kind and name, such as `py:openai`."""
+    found: dict[str, str] = dict(json.loads((ROOT / "tools" / "package.json").read_text())["dependencies"])
+    found = {f"mjs:{name}": version for name, version in found.items()}
+    for path in sorted((HERE / "requirements").rglob("*.txt")):
+        for name, version in re.findall(r"^([\w.-]+)==(\S+)", path.read_text(), re.MULTILINE):
+            found[f"{path.stem}:{name}"] = version
+    found["benchmarks:vllm"] = re.findall(r"\bversion=([\d.]+) hash=", (ROOT / "tools" / "install.sh").read_text())[0]
+    return found
+
+
+def driven(path: Path) -> str:
+    """What a file's checks claim, in the words of their docstrings or names."""
+    text = path.read_text()
+    if path.suffix == ".mjs":
+        return "; ".join(
+            name.replace("_", " ") for name in re.findall(r"^  async check_node_(\w+)\(", text, re.MULTILINE)
+        )
+    checks = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    return "; ".join(each.name[6:].replace("_", " ") for each in checks if each.name.startswith("check_"))
+
+
+def page() -> str:
+    """The page's text."""
+    known, rows = versions(), []
+    for file, names in sorted(PACKAGES.items()):
+        path = HERE / "checks" / file
+        where = "benchmarks" if path.stem == "lm_eval" else path.stem
+        large = path.suffix == ".py" and (HERE / "requirements" / "large" / f"{where}.txt").exists()
+        found = [(name, known[f"{'mjs' if path.suffix == '.mjs' else where}:{name}"]) for name in names]
+        language = " (npm)" if path.suffix == ".mjs" else ""
+        target = "make test-clients" if large else "make test"
+        rows.append(
+            f"| {', '.join(f'`{name}`' for name, _ in found)}{language} | {', '.join(version for _, version in found)} "
+            f"| `{target}` | {driven(path)} |"
+        )
+    return HEAD + "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
