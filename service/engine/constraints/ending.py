@@ -9,7 +9,7 @@ from typing import Any
 from service.engine.constraints.byte_vocabulary import ByteVocabulary
 from service.engine.constraints.shortest_path import Effort, Ways, is_way
 
-_FIRST_EFFORT = 25_000  # states to look at, some 0.2 s, when a grammar is compiled,
+_FIRST_EFFORTS = {False: 5_000, True: 1_000}  # states to look at when a grammar is compiled, some and then all bytes,
 _EFFORT_TO_COMPARE = 300  # once a way is found,
 _EFFORT = 1_000  # for one token,
 _EFFORT_OF_ALL = 30_000  # and for all tokens of a choice
@@ -54,8 +54,8 @@ class Ending:
         if texts:
             paths = [vocabulary.path_of(text.encode()) for text in texts]
             return cls._shortest(vocabulary, matcher, [path for path in paths if is_way(vocabulary, matcher, path)])
-        for tries_all in (False, True):
-            effort = Effort(_FIRST_EFFORT)
+        for tries_all, most in _FIRST_EFFORTS.items():
+            effort = Effort(most)
             found = []
             for path in islice(Ways(vocabulary, matcher, effort, [], tries_all=tries_all), _NUM_COMPARED):
                 effort.num_left = min(effort.num_left, _EFFORT_TO_COMPARE)
