@@ -153,7 +153,7 @@ def check_vllm_bench_serve(url: str, _: str) -> None:
 
 def check_sglang_bench_serving(url: str, _: str) -> None:
     """The benchmark of SGLang over chats and completions: all are answered, to the token."""
-    for kind in ("sglang-oai", "sglang-oai-chat", "vllm", "vllm-chat"):
+    for kind in ("sglang-oai", "sglang-oai-chat"):
         with tempfile.TemporaryDirectory() as folder:
             asked = [f"--backend={kind}", f"--base-url={url}", f"--model={MODEL}", f"--tokenizer={TOKENIZER}"]
             size = ["--random-input-len=40", f"--random-output-len={NUM_TOKENS}", "--random-range-ratio=1"]
