@@ -9,7 +9,7 @@ from typing import Any
 from service.engine.constraints.byte_vocabulary import ByteVocabulary
 from service.engine.constraints.shortest_path import Effort, Ways, is_way
 
-_FIRST_EFFORTS = {False: 12_000, True: 1_000}  # states to look at when a grammar is compiled, some and then all bytes,
+_FIRST_EFFORTS = {False: 30_000, True: 1_000}  # states to look at when a grammar is compiled, some and then all bytes,
 _EFFORT_TO_COMPARE = 300  # once a way is found,
 _EFFORT = 1_000  # for one token,
 _EFFORT_OF_ALL = 30_000  # and for all tokens of a choice
