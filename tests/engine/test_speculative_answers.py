@@ -45,7 +45,7 @@ RECORD = {
 }
 SCHEMA = {"type": "array", "items": RECORD, "minItems": 4, "maxItems": 6}
 RECORDS = Constraint(format_grammar(JsonSchema(json.dumps(SCHEMA), strict=True, field="f")))
-NUM_SHORTEST = 50
+NUM_SHORTEST = 82  # tokens of the shortest records
 OPENS_CALL, CLOSES_CALL = 2042, 2043  # the model's tokens
 TOOL = Function("record", parameters=json.dumps(RECORD), field="tools[0].function")
 CALLS = Constraint(
