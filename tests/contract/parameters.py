@@ -238,12 +238,6 @@ ROWS = [
         base=TOOLS,
     ),
     Row("parallel_tool_calls", {"parallel_tool_calls": False}, calls(None), base=REQUIRED | {"min_tokens": 150}),
-    Row(
-        "strict",
-        {"tools": [tool("weather", strict=True)]},
-        lambda answer, _: bool(answer.only.calls) and matches(answer.only.calls[0][1]),
-        base=bias(call=100) | {"tools": [tool("weather")], "max_tokens": 200},
-    ),
     Row("reasoning_effort none", {"reasoning_effort": "none"}, thinks(0, 0), base=GREEDY | {"reasoning_effort": "low"}),
     Row(
         "reasoning_effort low",

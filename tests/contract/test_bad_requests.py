@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from tests.contract.dialect_doors import DOORS, Body, Door, databricks
+from tests.contract.dialect_doors import DOORS, Body, Door, databricks, triton
 from tests.e2e.stack import Stack
 
 JSON = {"content-type": "application/json"}
@@ -180,7 +180,7 @@ def test_wrong_method_is_refused(client: httpx.Client, door: Door) -> None:
 def test_unknown_path_is_not_found(client: httpx.Client, prefix: str) -> None:
     """The path is told, in the shape of the dialect whose beginning it has."""
     read = next((door.read for door in DOORS if prefix and door.path.startswith(f"{prefix}/")), DOORS[0].read)
-    read = databricks if prefix == "/api/2.0" else read
+    read = {"/api/2.0": databricks, "/v2": triton}.get(prefix, read)
     answer = client.post(f"{prefix}/nowhere", json={})
     assert answer.status_code == 404
     assert "/nowhere" in read(answer).message

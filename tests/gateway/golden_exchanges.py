@@ -275,7 +275,8 @@ ALL: Final = {
     )
 }  # fmt: skip
 
-# What OpenAI's relatives tell as OpenAI does: the beginnings of such exchanges' names, and of its own.
+# What OpenAI's relatives tell as OpenAI does, and one version of a path as another: the beginnings of such exchanges'
+# names, and of their originals'.
 _RELATIVES: Final = {
     "azure_chat": "openai_chat",
     "azure_embedding": "openai_embedding",
@@ -286,11 +287,17 @@ _RELATIVES: Final = {
     "invocation_chat": "openai_chat",
     "invocation_completion": "openai_completion",
     "invocation_embedding": "openai_embedding",
+    "rerank_v1": "rerank",
+    "rerank_v2": "rerank",
+    "score_v1": "score",
 }
-_OWN: Final = {  # that are no relatives of OpenAI's
+_OWN: Final = {  # that are no relatives
     "invocation_chat_missing",  # the path's own words: a body without messages may be meant for another task
     "invocation_completion_prompts",  # `index` is the prompt's
     "invocation_completion_prompts_stream",
+    "rerank_v1_answer",  # each version has its own shape
+    "rerank_v2_answer",
+    "score_v1_answer",  # asks for more
 }
 RELATED: Final = [
     (exchange, ALL[original + name.removeprefix(relative)])
