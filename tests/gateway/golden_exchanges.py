@@ -316,7 +316,7 @@ _RECORDED: Final = """
     openai_completion: text text_stream logprobs logprobs_stream
     openai_embedding: float base64
     rerank: v1_answer v2_answer answer nobody kind
-    score: v1_answer
+    score: v1_answer answer
     openai_response: text text_stream two_calls two_calls_stream reasoning reasoning_stream cut_off_stream fault
     openai: models model no_method input_tokens
     openai_tokenize: text chat unknown
