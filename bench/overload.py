@@ -33,6 +33,7 @@ MODELS: dict[str, abc.Callable[[], Path]] = {
 PROMPT_WORDS = 24
 WAIT = "engine.max_queue_wait_s"
 BOUNDS = (WAIT, "engine.max_decode_slowdown")
+CLOSED = "reset"  # as the load tells it
 LATE = 2.0  # times the unloaded time, after which an answer is none
 
 
@@ -94,8 +95,11 @@ def is_whole(answer: dict[str, Any]) -> bool:
 
 
 def refusals(answers: abc.Iterable[dict[str, Any]]) -> list[float]:
-    """The times of those that were refused, in seconds. Exits at another error."""
-    refused = [answer for answer in answers if not is_whole(answer)]
+    """The times of those that were refused, in seconds. Exits at another error.
+
+    Without those whose connection Envoy closed, one above what an address may have open.
+    """
+    refused = [answer for answer in answers if not is_whole(answer) and answer["error"] != CLOSED]
     for answer in refused:
         if not answer["error"].startswith("HTTP/1.1 429") or "retry-after:" not in answer["error"].lower():
             sys.exit(answer["error"])
@@ -111,7 +115,7 @@ def at_percent(values: list[float], percent: int) -> str:
 
 def overload(bench: Bench, unloaded_s: float, capacity: float, loads: list[float], seconds: float) -> None:
     """Print a line a load."""
-    heads = ["arrivals / capacity", "a second", "whole", "in time", "in time / peak", "refused"]
+    heads = ["arrivals / capacity", "a second", "whole", "in time", "in time / peak", "closed", "refused"]
     heads += [f"{what}, {which}, ms" for what in ("whole", "refused") for which in ("median", "95 %")]
     print(f"| {' | '.join(heads)} |\n|{'--:|' * len(heads)}")
     lines = []
@@ -123,7 +127,8 @@ def overload(bench: Bench, unloaded_s: float, capacity: float, loads: list[float
         lines.append((load, len(answers) / seconds, len(times) / seconds, in_time, refused, times))
     peak = max(in_time for _, _, _, in_time, _, _ in lines)
     for load, rate, whole, in_time, refused, times in lines:
-        rates = [f"{load:g}", f"{rate:.1f}", f"{whole:.1f}", f"{in_time:.1f}", f"{in_time / peak:.2f}"]
+        closed = max(0.0, rate - whole - len(refused) / seconds)
+        rates = [f"{load:g}", f"{rate:.1f}", f"{whole:.1f}", f"{in_time:.1f}", f"{in_time / peak:.2f}", f"{closed:.1f}"]
         percentiles = [at_percent(each, percent) for each in (times, refused) for percent in (50, 95)]
         print(f"| {' | '.join([*rates, f'{len(refused) / seconds:.1f}', *percentiles])} |")
 
