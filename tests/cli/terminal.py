@@ -60,21 +60,14 @@ class Terminal:
         before, _, self.shown = self.shown.partition(text)
         return before + text
 
-    def press_until(self, key: str, text: str) -> None:
-        """Press a key again and again until `text` is shown: between two of Python's steps a Ctrl-C has no effect."""
-        while text not in self.shown:
-            self.type(key)
-            self._read(0.5)
-        self.until(text)
-
     def end(self) -> int:
         """Read on until it ends; its exit code."""
         while self._read():
             pass
         return self.process.wait(_TIMEOUT_S)
 
-    def _read(self, timeout_s: float = _TIMEOUT_S) -> bool:
-        if not select.select([self._master], [], [], timeout_s)[0]:
+    def _read(self) -> bool:
+        if not select.select([self._master], [], [], _TIMEOUT_S)[0]:
             return False
         try:
             data = os.read(self._master, 1 << 16)

@@ -96,44 +96,48 @@ def test_a_reader_that_leaves_gets_no_traceback(stack: Stack) -> None:
 def test_a_conversation_in_a_terminal(stack: Stack, tmp_path: Path) -> None:
     """Answers stream, the second turn knows the first, commands change what is asked, and what was said can be kept."""
     with Terminal("chat", *GREEDY, env={"SLUICE_URL": stack.door}) as terminal:
-        terminal.until(f"sluice-demo at {stack.door}; /help lists commands, Ctrl-D ends\n> ")
-        terminal.type(f"{QUESTION}\n")
-        terminal.until(ANSWER)
-        assert "tokens/s, first after" in terminal.until("> ")
+        terminal.until(f"sluice-demo at {stack.door}; /help lists commands, Ctrl-D ends\n")
+
+        def say(text: str, shown: str) -> str:
+            """Type it at the prompt; what came up to `shown`."""
+            terminal.until("> ")
+            terminal.type(f"{text}\n")
+            return terminal.until(shown)
+
+        assert ANSWER in say(QUESTION, "first after")
+        terminal.until("> ")
         terminal.type("My name is\\\n")
         terminal.until(". ")
         terminal.type("Ada.\n")
         terminal.until("first after")
-        terminal.type('"""\nTwo lines,\nand a "quoted" one.\n"""\n')
-        terminal.until("first after")
-        terminal.type(f"/save {tmp_path / 'said.json'}\n")
-        terminal.until("written to")
+        say('"""\nTwo lines,\nand a "quoted" one.\n"""', "first after")
+        say(f"/save {tmp_path / 'said.json'}", "written to")
         said = json.loads((tmp_path / "said.json").read_text())
         assert [message["role"] for message in said["messages"]] == ["user", "assistant"] * 3
         assert said["messages"][1]["content"] == ANSWER
         assert said["messages"][2]["content"] == "My name is\nAda."
         assert said["messages"][4]["content"] == 'Two lines,\nand a "quoted" one.'
-        terminal.type("/undo\n")
-        terminal.until("taken back: Two lines,")
-        terminal.type("/clear\n/retry\n")
-        terminal.until("there is no question to ask again")
-        terminal.type(f"/load {tmp_path / 'said.json'}\n")
-        terminal.until("6 messages")
-        terminal.type("/set max_tokens=3\n/system Be brief.\n/retry\n")
-        terminal.until("3 tokens, ")
-        terminal.until("ended by length")
-        terminal.type("/model nobody\n")
-        terminal.until("nobody: no such model; there are sluice-demo, all-minilm-l6-v2")
-        terminal.type("/model\n")
-        terminal.until("* sluice-demo\n")
-        terminal.type("/nonsense\n")
-        terminal.until("/nonsense: no such command; /help lists them")
-        terminal.type("/load /nowhere/at/all\n")
-        terminal.until("/nowhere/at/all: No such file or directory")
-        terminal.type("/set temperature=9\nHello?\n")
-        terminal.until("temperature: must be greater than or equal to 0")
-        terminal.type("/set temperature=\nHello?\n")
-        terminal.until("first after")
+        say("/undo", "taken back: Two lines,")
+        terminal.until("> ")
+        terminal.type("/clear\n")
+        say("/retry", "there is no question to ask again")
+        say(f"/load {tmp_path / 'said.json'}", "6 messages")
+        terminal.until("> ")
+        terminal.type("/set max_tokens=3\n")
+        terminal.until("> ")
+        terminal.type("/system Be brief.\n")
+        assert "3 tokens, " in say("/retry", "ended by length")
+        say("/model nobody", "nobody: no such model; there are sluice-demo, all-minilm-l6-v2")
+        say("/model", "* sluice-demo\n")
+        say("/nonsense", "/nonsense: no such command; /help lists them")
+        say("/load /nowhere/at/all", "/nowhere/at/all: No such file or directory")
+        terminal.until("> ")
+        terminal.type("/set temperature=9\n")
+        say("Hello?", "temperature: must be greater than or equal to 0")
+        terminal.until("> ")
+        terminal.type("/set temperature=\n")
+        say("Hello?", "first after")
+        terminal.until("> ")
         terminal.type("\x04")
         assert terminal.end() == 0
         assert "Traceback" not in terminal.shown
@@ -143,15 +147,23 @@ def test_ctrl_c_stops_an_answer_and_not_the_program(stack: Stack) -> None:
     """The server stops computing, too, and the conversation goes on."""
     with Terminal("chat", *ENDLESS, env={"SLUICE_URL": stack.door}) as terminal:
         terminal.until("> ")
-        terminal.press_until("\x03", "Ctrl-D or /exit ends")
+        time.sleep(1)  # between two of Python's steps, before it reads, a Ctrl-C has no effect
+        terminal.type("\x03")
+        terminal.until("Ctrl-D or /exit ends")
+        terminal.until("> ")
         terminal.type("Count to 1000.\n")
         terminal.until("Count to 1000.\n")
         terminal.until("e")  # some of the answer
-        terminal.press_until("\x03", "ended by Ctrl-C")
+        terminal.type("\x03")
+        terminal.until("ended by Ctrl-C")
+        terminal.until("> ")
         deadline = time.monotonic() + 30
         while stack.metric("sluice_engine_sequences_running"):
             assert time.monotonic() < deadline
-        terminal.type("/set max_tokens=5\nAnd then?\n")
+        terminal.type("/set max_tokens=5\n")
+        terminal.until("> ")
+        terminal.type("And then?\n")
         terminal.until("5 tokens, ")
+        terminal.until("> ")
         terminal.type("/exit\n")
         assert terminal.end() == 0

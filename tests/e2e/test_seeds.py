@@ -77,6 +77,7 @@ def random_body(draw: random.Random) -> dict[str, Any]:
     body |= {name: value for name, value in optional.items() if draw.random() < 0.2}
     if draw.random() < 0.15:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}}
+        body["max_tokens"] = max(body["max_tokens"], 24)  # room for the shortest answer
     if draw.random() < 0.4:
         body |= {"logprobs": True, "top_logprobs": draw.choice([0, 5, 20])}
     return body
