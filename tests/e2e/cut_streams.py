@@ -61,8 +61,8 @@ class CutKind:
         answer = fold.response
         if isinstance(answer, text_generation_pb2.GenerateTextResponse):
             answer.ClearField("timings")
-        if isinstance(answer, response_item_pb2.Response):
-            answer.ClearField("completed")
+        if isinstance(answer, response_pb2.CreateResponseResponse):
+            answer.response.ClearField("completed")
         if not cached:
             usage = answer.response.usage if self.name == "response" else answer.usage
             usage.ClearField("cached_tokens")
