@@ -36,6 +36,7 @@ RUNNER = frozenset(
         "SLUICE_DRAIN_TIMEOUT_S",
         "SLUICE_TLS",
         "SLUICE_CERTS_FOLDER",
+        "SLUICE_CORS_ORIGINS",
     }
 )
 COMMAND = frozenset({"SLUICE_URL", "SLUICE_API_KEY", "SLUICE_CA_FILE"})  # of `sluice chat` and its like
