@@ -62,7 +62,7 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     )
     if not built.eos_token_ids:  # an answer would have no end, and a grammar none to allow
         raise ModelLoadError(f"{folder}: neither generation_config.json nor config.json has an eos_token_id")
-    workers = Workers(WorkerLimits())
+    workers = Workers(WorkerLimits(max_wait_s=settings.engine.max_queue_wait_s))
     return ServedGenerator(
         _description(settings, built, chat),
         built.engine,

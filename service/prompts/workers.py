@@ -17,6 +17,8 @@ from service.engine.retry import retry_after_s
 from service.engine.settle import trim
 from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, InvalidRequest
 
+_MEMORY = 0.1  # weight of the newest work's time in the mean,
+_MOST_S = 0.25  # in which the few that take longer count no more than this
 _LONG = 100_000  # characters of a text that takes a tokenizer about a tenth of a second
 
 _Result = TypeVar("_Result")
@@ -24,13 +26,16 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """Seconds that one piece of work may take, and how many threads there are.
-
-    As long may it wait for one of them to be free.
-    """
+    """Seconds that one piece of work may take, and may wait for a thread (None: as long), and how many there are."""
 
     max_work_s: float = 10.0
+    max_wait_s: float | None = None
     num_threads: int = 2
+
+    @property
+    def wait_s(self) -> float:
+        """The longest wait for a thread."""
+        return self.max_work_s if self.max_wait_s is None else self.max_wait_s
 
 
 class Workers:
@@ -43,6 +48,8 @@ class Workers:
         self.limits = limits
         self._turn = asyncio.Semaphore(1)  # of long texts
         self._pool = ThreadPoolExecutor(limits.num_threads, thread_name_prefix="prompt")
+        self._num_waiting = 0  # for a thread
+        self._mean_work_s = 0.0
 
     def close(self) -> None:
         """Stop the threads; nothing may be run after."""
@@ -57,7 +64,7 @@ class Workers:
         """
         if num_characters <= _LONG:
             return await self._run(work, deadline, too_long)
-        await self._within_limit(self._turn.acquire(), deadline, self._busy())
+        await self._within_limit(self._turn.acquire(), deadline, self._busy(), self.limits.wait_s)
 
         def settled() -> _Result:
             try:
@@ -78,23 +85,36 @@ class Workers:
 
         Raises `too_long` past the limit, DeadlineExceeded past the deadline, and what `work` does.
 
-        Raises EngineOverloaded if as long as that no thread is free: what others ask for is not this request's fault. A
-        thread can't be stopped: past the limit it is left to itself.
+        Raises EngineOverloaded if no thread is free within the longest wait, at once where that many wait already: what
+        others ask for is not this request's fault. A thread can't be stopped: past the limit it is left to itself.
         """
+        if self._num_waiting * self._mean_work_s / self.limits.num_threads > self.limits.wait_s:
+            if on_end is not None:
+                on_end()
+            raise self._busy()
         loop = asyncio.get_running_loop()
         begun = asyncio.Event()
 
         def begin() -> _Result:
             loop.call_soon_threadsafe(begun.set)
-            return work()
+            began = time.monotonic()
+            try:
+                return work()
+            finally:
+                took_s = min(time.monotonic() - began, _MOST_S)
+                self._mean_work_s += _MEMORY * (took_s - self._mean_work_s)
 
         running = self._pool.submit(begin)
         if on_end is not None:
             running.add_done_callback(lambda _: loop.call_soon_threadsafe(on_end))
         result = asyncio.wrap_future(running)
         try:
-            await self._within_limit(begun.wait(), deadline, self._busy())
-            return await self._within_limit(result, deadline, too_long)
+            self._num_waiting += 1
+            try:
+                await self._within_limit(begun.wait(), deadline, self._busy(), self.limits.wait_s)
+            finally:
+                self._num_waiting -= 1
+            return await self._within_limit(result, deadline, too_long, self.limits.max_work_s)
         finally:
             result.cancel()  # so that no thread takes it up any more
 
@@ -106,13 +126,13 @@ class Workers:
         return await self.run(work, deadline, too_long, num_characters=num_characters)
 
     async def _within_limit(
-        self, awaited: Awaitable[_Result], deadline: float | None, too_long: EngineError
+        self, awaited: Awaitable[_Result], deadline: float | None, too_long: EngineError, limit_s: float
     ) -> _Result:
         """Wait for `awaited`; which of the two bounds is the smaller is settled before, since timers may be early."""
         left_s = math.inf if deadline is None else deadline - time.monotonic()
-        by_deadline = left_s < self.limits.max_work_s
+        by_deadline = left_s < limit_s
         try:
-            async with asyncio.timeout(min(left_s, self.limits.max_work_s)):
+            async with asyncio.timeout(min(left_s, limit_s)):
                 return await awaited
         except TimeoutError:
             if by_deadline:
@@ -121,4 +141,4 @@ class Workers:
 
     def _busy(self) -> EngineOverloaded:
         message = "the threads that prepare requests are busy with others"
-        return EngineOverloaded(message, retry_after_s(self.limits.max_work_s))
+        return EngineOverloaded(message, retry_after_s(self.limits.wait_s))

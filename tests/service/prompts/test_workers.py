@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 from types import SimpleNamespace
@@ -70,6 +71,24 @@ async def test_who_gets_no_thread_is_told_when_to_come_back(release: threading.E
         await workers.run(release.wait, None, TOO_LONG)
     assert refusal.value.retry_after_s == 1.0
     await asyncio.gather(stuck, return_exceptions=True)
+    workers.close()
+
+
+async def test_who_would_wait_too_long_is_refused_at_once(release: threading.Event) -> None:
+    """As many as can be expected to get a thread in time wait; who comes after them isn't kept waiting."""
+    workers = Workers(WorkerLimits(num_threads=1, max_wait_s=0.5))
+    for _ in range(20):
+        await workers.run(lambda: time.sleep(0.02), None, TOO_LONG)
+    stuck = asyncio.create_task(workers.run(release.wait, None, TOO_LONG))
+    waiting = [asyncio.create_task(workers.run(lambda: None, None, TOO_LONG)) for _ in range(100)]
+    await asyncio.sleep(0)  # each has begun to wait, or was refused
+    refused = [each for each in waiting if each.done()]
+    assert 0 < len(refused) < len(waiting)
+    for each in refused:
+        assert isinstance(each.exception(), EngineOverloaded)
+    release.set()
+    await asyncio.gather(stuck, *waiting, return_exceptions=True)
+    assert await workers.run(lambda: "served", None, TOO_LONG) == "served"
     workers.close()
 
 
