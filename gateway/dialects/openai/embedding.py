@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 import msgspec
 from sluice.v1 import embedding_pb2
+from sluice.v1.serving_pb2 import ERROR_BEHAVIOR_TRUNCATE
 
 from gateway.dialects.openai.error import OpenAIErrors
 from gateway.dialects.openai_family.embedding_body import EmbeddingBody
 from gateway.dialects.openai_family.embedding_encoder import EmbeddingEncoder
 from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
+
+_WHOLE_MODEL: Final = -1  # of vLLM's truncate_prompt_tokens: as many as the model takes
 
 
 class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):
@@ -21,6 +25,16 @@ class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):
     model: str
     encoding_format: Literal["float", "base64"] | None = None
     user: str | None = None
+    truncate_prompt_tokens: int | None = None
+
+    def to_request(self, model: str) -> embedding_pb2.EmbedRequest:
+        """With vLLM's way to say that a text that is too long is to be cut. Raises Failure."""
+        request = super().to_request(model)
+        if self.truncate_prompt_tokens is not None:
+            if self.truncate_prompt_tokens != _WHOLE_MODEL:
+                raise Failure.of_field("truncate_prompt_tokens", "must be -1, which is as many as the model takes")
+            request.serving.error_behavior = ERROR_BEHAVIOR_TRUNCATE
+        return request
 
 
 class OpenAIEmbeddingTranslator(OpenAIErrors):

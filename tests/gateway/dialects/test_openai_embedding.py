@@ -27,6 +27,10 @@ def parse(**fields: Any) -> ParsedRequest[embedding_pb2.EmbedRequest]:
     ("fields", "wanted"),
     [
         ({}, {"inputs": [{"text": "hi"}]}),
+        (
+            {"truncate_prompt_tokens": -1},
+            {"inputs": [{"text": "hi"}], "serving": {"errorBehavior": "ERROR_BEHAVIOR_TRUNCATE"}},
+        ),
         ({"input": ["a", "b"], "dimensions": 8}, {"inputs": [{"text": "a"}, {"text": "b"}], "dimensions": 8}),
         ({"input": [5, 6]}, {"inputs": [{"tokenIds": {"ids": [5, 6]}}]}),
         ({"input": [[5], [6]], "user": "u"}, {"inputs": [{"tokenIds": {"ids": [5]}}, {"tokenIds": {"ids": [6]}}]}),
@@ -58,6 +62,7 @@ def test_vectors_as_numbers_or_base64() -> None:
         ({"input": {"a": 1}}, "input", "must be a string or a list"),
         ({"dimensions": 0.5}, "dimensions", "must be an integer"),
         ({"dimensions": -1}, "dimensions", "from 1 to"),
+        ({"truncate_prompt_tokens": 5}, "truncate_prompt_tokens", "must be -1"),
         ({"encoding_format": "int8"}, "encoding_format", "'int8' is not supported"),
         ({"stream": True}, "stream", "unknown field"),
     ],
