@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from cli.answer import Answer, read_answer
-from cli.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, connected, fail
+from cli.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, connected, fail, print_json, say
 from cli.server import Server, ServerError
+from process.terminal import plain
 
 _HELP = """\
   /system TEXT      what the model is told first; without TEXT, nothing
@@ -123,11 +124,11 @@ def _ask_once(conversation: Conversation, question: str, *, as_json: bool) -> No
 
     def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001
         if not as_json and not is_reasoning:
-            typer.echo(piece, nl=False)
+            say(piece, nl=False)
 
     def note(event: dict[str, Any]) -> None:
         if as_json:
-            typer.echo(json.dumps(event, ensure_ascii=False))
+            print_json(event, indent=None)
 
     answer = conversation.ask(question, show, note)
     if not as_json:
@@ -147,7 +148,7 @@ class Prompt:
             "/set": self._set,
             "/model": self._model,
             "/retry": self._retry,
-            "/undo": lambda _: typer.echo(f"taken back: {conversation.undo()}"),
+            "/undo": lambda _: say(f"taken back: {conversation.undo()}"),
             "/save": self._save,
             "/load": self._load,
             "/clear": self._clear,
@@ -157,7 +158,7 @@ class Prompt:
         """Until /exit or Ctrl-D."""
         import readline  # noqa: F401, PLC0415  gives input() its editing and history
 
-        typer.echo(f"{self._conversation.model} at {self._conversation.server.url}; /help lists commands, Ctrl-D ends")
+        say(f"{self._conversation.model} at {self._conversation.server.url}; /help lists commands, Ctrl-D ends")
         while True:
             try:
                 text = self._read()
@@ -178,7 +179,7 @@ class Prompt:
                 elif word:
                     self._ask(text)
             except (ServerError, ValueError) as error:
-                typer.echo(f"{error}")
+                say(f"{error}")
             except OSError as error:
                 typer.echo(f"{rest.strip()}: {error.strerror or error}")
 
@@ -202,13 +203,13 @@ class Prompt:
             if is_reasoning != was_reasoning:
                 typer.echo(_DIM if is_reasoning else f"{_PLAIN}\n", nl=False)
                 was_reasoning = is_reasoning
-            typer.echo(piece, nl=False)
+            say(piece, nl=False)
 
         try:
             answer = self._conversation.ask(question, show, lambda _: None)
         finally:
             typer.echo(_PLAIN)
-        typer.echo(f"{_DIM}{answer.summary() or 'no text'}{_PLAIN}")
+        typer.echo(f"{_DIM}{plain(answer.summary()) or 'no text'}{_PLAIN}")
 
     def _set(self, text: str) -> None:
         if text:
@@ -219,18 +220,23 @@ class Prompt:
     def _model(self, name: str) -> None:
         names = self._conversation.server.models()
         if not name:
-            typer.echo("\n".join(("* " if each == self._conversation.model else "  ") + each for each in names))
+            say("\n".join(("* " if each == self._conversation.model else "  ") + each for each in names))
         elif name in names:
             self._conversation.model = name
         else:
-            typer.echo(f"{name}: no such model; there are {', '.join(names)}")
+            say(f"{name}: no such model; there are {', '.join(names)}")
 
     def _retry(self, _: str) -> None:
+        kept = list(self._conversation.messages)
         question = self._conversation.undo()
-        if question:
-            self._ask(question)
-        else:
+        if not question:
             typer.echo("there is no question to ask again")
+            return
+        try:
+            self._ask(question)
+        except ServerError:
+            self._conversation.messages = kept  # with the answer that there was
+            raise
 
     def _save(self, path: str) -> None:
         kept = {"model": self._conversation.model, "messages": self._conversation.messages}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated, Any
 
 import typer
 
-from cli.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, connected, fail, print_json
+from cli.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, connected, fail, print_json, say
 
 
 def complete(
@@ -32,10 +31,10 @@ def complete(
             with server.stream("/v1/completions", body) as events:
                 for event in events:
                     if as_json:
-                        typer.echo(json.dumps(event, ensure_ascii=False))
+                        print_json(event, indent=None)
                         continue
                     for choice in event.get("choices", ()):
-                        typer.echo(choice.get("text", ""), nl=False)
+                        say(choice.get("text", ""), nl=False)
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
         finally:

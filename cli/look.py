@@ -9,7 +9,7 @@ import httpx
 import typer
 from prometheus_client.parser import text_string_to_metric_families
 
-from cli.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, print_table
+from cli.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, print_table, say
 from cli.server import Server, ServerError
 
 _LOAD = {  # metric of the service: its name in words
@@ -27,7 +27,7 @@ def models(as_json: AsJson = False, url: Url = DEFAULT, key: Key = "", ca_file: 
         if as_json:
             print_json(server.get("/v1/models")["data"])
         else:
-            typer.echo("\n".join(server.models()))
+            say("\n".join(server.models()))
 
 
 def endpoints(as_json: AsJson = False, url: Url = DEFAULT, key: Key = "", ca_file: CaFile = "") -> None:
@@ -91,11 +91,11 @@ def _load(page: str) -> dict[str, dict[str, int]]:
 
 def _show(told: dict[str, Any]) -> None:
     version = f", version {told['version']}" if told["version"] else ""
-    typer.echo(f"{told['url']} is {'ready' if told['ready'] else 'not ready'}{version}")
+    say(f"{told['url']} is {'ready' if told['ready'] else 'not ready'}{version}")
     if told["models"] is None:
-        typer.echo(f"models: {told['problem']}")
+        say(f"models: {told['problem']}")
     elif not told["load"]:
-        typer.echo(f"models: {', '.join(told['models'])}")
+        say(f"models: {', '.join(told['models'])}")
     if told["load"]:
         rows = [("MODEL", "RUNNING", "WAITING", "CACHE IN USE")]
         for model, load in told["load"].items():

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 import typer
 
 from cli.server import DEFAULT_URL, Server, ServerError
+from process.terminal import plain, spelled
 
 Url: TypeAlias = Annotated[str, typer.Option(envvar="SLUICE_URL", help="The server's base URL.", show_envvar=True)]
 Key: TypeAlias = Annotated[
@@ -42,17 +43,22 @@ def connected(url: str, key: str, ca_file: str) -> Iterator[Server]:
 
 def fail(text: str) -> NoReturn:
     """End the command with one line. Raises typer.Exit."""
-    typer.echo(f"sluice: {text}", err=True)
+    say(f"sluice: {text}", err=True)
     raise typer.Exit(1)
 
 
-def print_json(value: Any) -> None:
-    """One JSON value, indented."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+def say(text: str, *, nl: bool = True, err: bool = False) -> None:
+    """Print what a model or a server said, without what a terminal would obey."""
+    typer.echo(plain(text), nl=nl, err=err)
+
+
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """One JSON value, indented, or in one line."""
+    typer.echo(spelled(json.dumps(value, indent=indent, ensure_ascii=False), kept="\n"))
 
 
 def print_table(rows: Sequence[tuple[str, ...]]) -> None:
     """Columns as wide as they must be; the first row is the heads."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
-        typer.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())

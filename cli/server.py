@@ -102,12 +102,24 @@ class Server:
 
 
 def _events(answer: httpx.Response) -> Iterator[dict[str, Any]]:
-    for line in answer.iter_lines():
-        if line.startswith("data: {"):
-            event = json.loads(line.removeprefix("data: "))
+    for line in _lines(answer):
+        if line.startswith(b"data: {"):
+            try:
+                event = json.loads(line.removeprefix(b"data: "))
+            except ValueError as error:
+                raise ServerError(f"{answer.url} streams what is no JSON") from error
             if "error" in event:
                 raise ServerError(_text(event["error"]))
             yield event
+
+
+def _lines(answer: httpx.Response) -> Iterator[bytes]:
+    """What ends with a line feed; httpx parts lines at other characters, too, which stand in JSON as they are."""
+    rest = b""
+    for data in answer.iter_bytes():
+        *lines, rest = (rest + data).split(b"\n")
+        yield from lines
+    yield rest
 
 
 def _reason(answer: httpx.Response) -> str:

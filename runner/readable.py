@@ -6,6 +6,8 @@ import json
 from datetime import datetime
 from typing import Any, Final
 
+from process.terminal import plain, spelled
+
 _DIM, _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
 _COLOURS: Final = {"warning": _YELLOW, "error": _RED, "critical": _RED}
 _OWN: Final = {"time", "level", "logger", "message", "trace_id", "span_id", "exception"}
@@ -22,16 +24,18 @@ class Readable:
     def line(self, name: str, text: str) -> str | None:
         """The line of the process `name` to show; None for one that tells people nothing.
 
-        Envoy's access lines are none: gateway and service have theirs. What isn't JSON stays as it is.
+        Envoy's access lines are none: gateway and service have theirs. What isn't JSON stays as it is. Callers wrote
+        some of it: control characters, which the terminal would obey, are spelled or left out.
         """
         try:
-            entry = json.loads(text)
+            given = json.loads(text)
         except ValueError:
-            return self._shown(name, text)
-        if not isinstance(entry, dict):
-            return self._shown(name, text)
-        if "message" not in entry:
-            return None if name == "envoy" else self._shown(name, text)
+            return self._shown(name, plain(text))
+        if not isinstance(given, dict):
+            return self._shown(name, plain(text))
+        if "message" not in given:
+            return None if name == "envoy" else self._shown(name, plain(text))
+        entry = {spelled(key): spelled(value) if isinstance(value, str) else value for key, value in given.items()}
         if entry["message"] in _REQUESTS:
             return self._request(name, entry) if self.has_greeted else None
         level = entry.get("level", "info")
@@ -39,8 +43,8 @@ class Readable:
             return None
         colour = _COLOURS.get(level, "")
         shown = f"{colour}{entry['message']}{_PLAIN if colour else ''}{_fields(entry)}"
-        if "exception" in entry:
-            shown += f"\n{entry['exception']}"
+        if "exception" in given:
+            shown += f"\n{plain(str(given['exception']))}"
         return self._shown(name, shown, entry)
 
     def _request(self, name: str, entry: dict[str, Any]) -> str:

@@ -52,3 +52,24 @@ def test_other_lines_stay_as_they_are() -> None:
     """Envoy's own warnings, a crash's last words."""
     for text in ("[warning] no route", '"text"', "{broken"):
         assert COLOURS.sub("", Readable().line("envoy", text) or "") == f"envoy   {text}"
+
+
+@pytest.mark.parametrize("name", ["gateway", "envoy"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        REQUEST | {"path": "/v1/\x1b[2J\x9b31m\nrun: all is well\r"},
+        {"message": "no\x1b[2J", "level": "info", "reason": "\x1b]0;owned\x07", "list": ["\x1b[2J"]},
+        {"message": "no", "level": "error", "exception": "Trace\n\x1b[2Jback"},
+    ],
+)
+def test_what_callers_wrote_gives_the_terminal_no_orders(name: str, entry: dict[str, Any]) -> None:
+    """A path may hold any character: it neither moves nor colours anything, and makes no line of its own."""
+    line = shown(name, entry) or ""
+    assert [character for character in line if not character.isprintable() and character != "\n"] == []
+    assert line.count("\n") == (2 if "exception" in entry else 0)
+
+
+def test_other_lines_give_no_orders_either() -> None:
+    """Envoy's own warnings may quote a header."""
+    assert COLOURS.sub("", Readable().line("envoy", "[warning] \x1b]0;owned\x07") or "") == "envoy   [warning] ]0;owned"

@@ -1,0 +1,30 @@
+"""Texts of others, made fit for a terminal."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from process.terminal import plain, spelled
+
+CONTROL = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)]))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("two\nlines\tGrüße 世界 🌍", "two\nlines\tGrüße 世界 🌍"),
+        ("\x1b[2J\x1b]0;owned\x07a\x9b31mb\r\n\x7f\x08", "[2J]0;owneda31mb\n"),
+        (CONTROL, "\t\n"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_left_out(text: str, left: str) -> None:
+    """All of C0 and C1 and DEL, but for line ends and tabs."""
+    assert plain(text) == left
+
+
+def test_spelled_text_is_one_line_that_json_reads_back() -> None:
+    """Nothing of it is lost."""
+    assert json.loads(f'"{spelled(CONTROL)}"') == CONTROL
+    assert spelled("a\nb", kept="\n") == "a\nb"
