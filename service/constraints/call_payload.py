@@ -135,10 +135,11 @@ class CallPayload:
     def _parameters(self) -> list[_Parameter] | None:
         """The parameters that may be named, in the schema's order; None where others than those may be."""
         schema = resolved(self._function.parameters, self._function.parameters)
-        listed = schema.get("properties")
-        if _COMBINING & schema.keys() or not isinstance(listed, Mapping) or schema.get("additionalProperties"):
+        listed = schema.get("properties") if isinstance(schema, Mapping) else None
+        if not isinstance(listed, Mapping) or _COMBINING & schema.keys() or schema.get("additionalProperties"):
             return None
-        required = schema.get("required", ())
+        required = schema.get("required")
+        required = required if isinstance(required, list) else []
         return [
             _Parameter(f"{self._function.rule}_{index}", key, resolved(value, schema), key in required)
             for index, (key, value) in enumerate(listed.items())
@@ -169,8 +170,15 @@ class CallPayload:
         texts = _texts(parameter.schema)
         if texts:
             return f"({' | '.join(map(quote, texts))}) {self._literal(close)}"
-        terminal = _terminal(parameter.schema) if types == _STRING else f"/{_ANY_TEXT}/"
+        terminal = self._terminal(parameter.schema) if types == _STRING else f"/{_ANY_TEXT}/"
         return self._text(f"{parameter.rule}_text", terminal, close)
+
+    def _terminal(self, schema: Any) -> str:
+        """What a string of a schema matches; any, where that can't be enforced and nobody demands it."""
+        terminal = _terminal(schema)
+        if self._function.lenient and llguidance.LLMatcher.validate_grammar(f"start: TEXT\nTEXT: {terminal}\n"):
+            return f"/{_ANY_TEXT}/"
+        return terminal
 
     def _text(self, rule: str, terminal: str, close: str) -> str:
         """Text up to where `close` first comes, that included."""
@@ -214,7 +222,7 @@ class CallPayload:
             opening = self._literal(call.quote)
             if texts:
                 return f"{opening} ({' | '.join(map(quote, texts))}) {opening}"
-            return f"{opening} {self._text(f'{parameter.rule}_text', _terminal(parameter.schema), call.quote)}"
+            return f"{opening} {self._text(f'{parameter.rule}_text', self._terminal(parameter.schema), call.quote)}"
         return self._json_value(parameter) if not types & {"string", "object", "array"} else "braced"
 
     def _unlisted(self, equals: str, value: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from service.output.tool_syntax import Schema
@@ -36,7 +36,22 @@ def resolved(schema: Any, root: Schema) -> Any:
 
 def allowed_types(schema: Any, root: Schema) -> frozenset[str]:
     """The types that a schema allows, by their names there; all of them where it doesn't say."""
-    return _types(schema, root, _MAX_REFERENCES)
+    found: set[str] = set()
+    seen: set[int] = set()  # of schemas that refer to themselves, each is looked at once
+    left = [schema]
+    while left:
+        each = resolved(left.pop(), root)
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        alternatives = _alternatives(each)
+        if alternatives:
+            left += alternatives
+        elif own := _own_types(each):
+            found |= own
+        else:
+            return _ANY
+    return frozenset(found) or _ANY
 
 
 def json_value(text: str, types: frozenset[str]) -> str:
@@ -58,24 +73,26 @@ def json_value(text: str, types: frozenset[str]) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _types(schema: Any, root: Schema, depth: int) -> frozenset[str]:
-    schema = resolved(schema, root)
-    if not isinstance(schema, Mapping) or depth == 0:
-        return _ANY
-    found: Iterable[str] = ()
-    given = schema.get("type")
+def _alternatives(schema: Any) -> list[Any]:
+    """The schemas of which one holds, where nothing else tells a type."""
+    if not isinstance(schema, Mapping) or schema.get("type") is not None or "const" in schema:
+        return []
     alternatives = schema.get("anyOf", schema.get("oneOf"))
+    return alternatives if isinstance(alternatives, list) and not isinstance(schema.get("enum"), list) else []
+
+
+def _own_types(schema: Any) -> frozenset[str]:
+    """The types that a schema names itself; none if it says nothing of them."""
+    if not isinstance(schema, Mapping):
+        return frozenset()
+    given = schema.get("type")
     if given is not None:
-        found = (name for name in (given if isinstance(given, list) else [given]) if isinstance(name, str))
-    elif "const" in schema:
-        found = [_type(schema["const"])]
-    elif isinstance(schema.get("enum"), list):
-        found = map(_type, schema["enum"])
-    elif isinstance(alternatives, list):
-        found = frozenset[str]().union(*(_types(each, root, depth - 1) for each in alternatives))
-    elif "properties" in schema:
-        found = ["object"]
-    return frozenset(found) or _ANY
+        return frozenset(name for name in (given if isinstance(given, list) else [given]) if isinstance(name, str))
+    if "const" in schema:
+        return frozenset({_type(schema["const"])})
+    if isinstance(schema.get("enum"), list):
+        return frozenset(map(_type, schema["enum"]))
+    return frozenset({"object"}) if "properties" in schema else frozenset()
 
 
 def _fits(value: Any, types: frozenset[str]) -> bool:

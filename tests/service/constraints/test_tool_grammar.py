@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import jsonschema
@@ -112,7 +113,7 @@ def test_schema_at_fault_is_named_by_its_tool() -> None:
     bad = function("bad", '{"type": "object", "properties": {"a": {"uniqueItems": true}}}', index=1)
     rules = ToolRules([WEATHER, bad], HERMES, required=True, single=False, field="tools")
     with pytest.raises(UnsupportedConstraint, match="the keyword uniqueItems at /properties/a/uniqueItems") as refusal:
-        said_under(grammar_of(rules, WITH_TOKENS), WITH_TOKENS, 0)
+        accepts(grammar_of(rules, WITH_TOKENS), WITH_TOKENS, "")
     assert refusal.value.field == "tools[1].function.parameters"
 
 
@@ -125,6 +126,44 @@ def test_tool_that_is_not_strict_needs_no_enforceable_schema() -> None:
     calls = [call for text in texts for call in parsed(HERMES, text)[1]]
     check(calls)
     assert {name for name, _ in calls} == {"weather", "ping"}
+
+
+@every_syntax
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "string", "pattern": "^(?!no).*$"},
+        {"type": "string", "pattern": "(["},
+        {"type": "string", "minLength": 5, "maxLength": 3},
+        {"type": "string", "minLength": -1},
+        {"type": "string", "enum": 5},
+    ],
+    ids=["looks ahead", "broken", "too short", "below nothing", "no list"],
+)
+def test_no_schema_of_a_value_refuses_what_nobody_demands(syntax: ToolSyntax, value: dict[str, Any]) -> None:
+    """In families that write values one by one, a value that can't be held to its schema is any."""
+    loose = function("ping", json.dumps({"type": "object", "properties": {"a": value}}))
+    rules = ToolRules([loose], syntax, required=False, single=False, field="tools")
+    content = TextChoice(("yes",), "output_constraint.choice.texts")
+    assert accepts(grammar_of(rules, WITH_TOKENS, content), WITH_TOKENS, "yes" + END)
+
+
+@every_syntax
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {}}, "required": 5},
+        {"properties": {"a": {}}, "required": "a"},
+        {"properties": {"a": 5}, "$ref": "#/properties/a"},
+        {"properties": {"a": {"anyOf": [{"$ref": "#/properties/a"}] * 9}}},
+    ],
+    ids=["number", "text", "number by reference", "itself"],
+)
+def test_odd_schemas_are_refused_or_let_through(syntax: ToolSyntax, schema: dict[str, Any]) -> None:
+    """They break nothing, and hold nobody up."""
+    rules = ToolRules([function("ping", json.dumps(schema))], syntax, required=True, single=True, field="tools")
+    with suppress(UnsupportedConstraint):
+        accepts(grammar_of(rules, WITH_TOKENS), WITH_TOKENS, "")
 
 
 @pytest.mark.parametrize("parameters", ["[]", '{"type": "string"}', "{"])
