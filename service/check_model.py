@@ -7,9 +7,10 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from service.engine.config import EngineConfig
+from service.engine.description import ComputeDtype
 from service.engine.memory import CPU_CACHE_FRACTION, available_host_bytes
 from service.engine.model_folder import find_folder
 from service.engine.model_plan import ModelPlan, plan_model
@@ -88,7 +89,7 @@ def main() -> int:
     """The command. Its exit code is 1 for a model that would not load."""
     parser = argparse.ArgumentParser(prog="sluice check", description=(__doc__ or "").partition(": ")[2])
     parser.add_argument("model", help="a folder, or a hub id (ORG/MODEL), which is downloaded")
-    parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16", "float16"])
+    parser.add_argument("--dtype", default="auto", choices=get_args(ComputeDtype))
     parser.add_argument("--device", default="auto", help="a torch device; auto: a GPU if there is one")
     parser.add_argument("--quantization", choices=["int8", "int4"])
     parser.add_argument("--backend", default="auto")

@@ -49,7 +49,7 @@ def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
         "info": {
             "title": "sluice",
             "version": version("sluice"),
-            "summary": "LLM inference in five dialects over one core.",
+            "summary": "LLM inference in six dialects over one core.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from service.generation.errors import PromptTooLong
 from service.prompts.pair_reader import PairTexts, PairTokens
 
 _PROBE = "a"
+_NUM_KEPT = 2  # texts whose tokens are at hand: a query is read with each of its documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,11 @@ class FramedPairs:
         self._tokenizer = tokenizer
         self._frame = PairFrame.of(tokenizer)
         self._max_model_len = max_model_len
+        self._tokens_of = lru_cache(_NUM_KEPT)(tokenizer.encode)
 
     def read(self, texts: PairTexts) -> PairTokens:
         """The tokens of a pair; of one that is too long and may be cut, the longer text loses its end."""
-        query, document = self._tokenizer.encode(texts.query), self._tokenizer.encode(texts.document)
+        query, document = self._tokens_of(texts.query), self._tokenizer.encode(texts.document)
         document = document[: texts.max_document_tokens]
         room = self._max_model_len - self._frame.num_tokens
         if len(query) + len(document) > room:

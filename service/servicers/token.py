@@ -70,13 +70,20 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
             served, token_ids = await self._read_text(request.text, deadline_of(context))
         else:
             served, token_ids = await self._render(request, deadline_of(context))
-        counted = token_pb2.CountTokensResponse(
-            model=served.name, num_tokens=len(token_ids), max_model_len=served.description.max_model_len
-        )
-        if request.return_tokens:
-            counted.token_ids.extend(token_ids)
-            counted.tokens.extend(map(served.tokenizer.token_bytes, token_ids))
-        return counted
+
+        def respond() -> token_pb2.CountTokensResponse:
+            told = token_ids if request.return_tokens else ()
+            return token_pb2.CountTokensResponse(
+                model=served.name,
+                num_tokens=len(token_ids),
+                max_model_len=served.description.max_model_len,
+                token_ids=told,
+                tokens=map(served.tokenizer.token_bytes, told),
+            )
+
+        if not request.return_tokens:
+            return respond()
+        return await self._workers.read(respond, deadline_of(context), "return_tokens")  # there may be millions
 
     async def _read_text(
         self, request: token_pb2.TokenizeTextRequest, deadline: float | None

@@ -100,8 +100,13 @@ const scenarios = {
       const attributes = [...box.querySelectorAll("*")].flatMap((each) => each.getAttributeNames());
       return { names: [...new Set(names)], links, attributes: [...new Set(attributes)], hit: window.hit ?? null };
     }, attacks);
+    const deepest = await page.evaluate(async (all) => {
+      const { markdown } = await import("./page/markdown.js");
+      const depth = (node) => 1 + Math.max(0, ...[...(node.childNodes ?? [])].map(depth));
+      return Math.max(...all.flatMap((text) => markdown(text).map(depth)));
+    }, [">".repeat(20000), `a ${"`".repeat(5000)}`, `https://a.example/${")".repeat(20000)}`, "- ".repeat(10000), "**".repeat(5000), "*a _b ".repeat(500)]);
     await ask(page, attacks.join("\n"));
-    return { ...shown, hitByQuestion: await page.evaluate(() => window.hit ?? null), question: (await texts(page, "article.user .content"))[0], asked: page.asked };
+    return { ...shown, deepest, hitByQuestion: await page.evaluate(() => window.hit ?? null), question: (await texts(page, "article.user .content"))[0], asked: page.asked };
   },
   async markdown() {
     const page = await open();

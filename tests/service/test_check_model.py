@@ -48,6 +48,10 @@ def test_command_ends_with_one_line_and_a_code() -> None:
     assert json.loads(done.stdout)["cache_bytes_per_token"] == 2560
     shown = subprocess.run([*command, str(DEMO_FOLDER)], capture_output=True, text=True, check=True)
     assert "architecture          Qwen3ForCausalLM\n" in shown.stdout
+    unknown = subprocess.run(
+        [*command, str(DEMO_FOLDER), "--dtype", "float16"], capture_output=True, text=True, check=False
+    )
+    assert (unknown.returncode, unknown.stdout) == (2, "")  # no type to compute in
     wrong = subprocess.run([*command, "/nowhere"], capture_output=True, text=True, check=False)
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert wrong.stderr == "sluice: the model folder /nowhere does not exist\n"

@@ -38,6 +38,18 @@ async def serving(source: str = CHATML) -> AsyncIterator[tuple[Any, FastTokenize
         assert run.engine.stats().num_steps == 0
 
 
+class Watched(FastTokenizer):
+    """Knows which threads asked what its tokens are made of."""
+
+    def __init__(self, text: str) -> None:
+        self.threads: set[threading.Thread] = set()
+        super().__init__(text)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        self.threads.add(threading.current_thread())
+        return super().token_bytes(token_id)
+
+
 def tokenize(text: str, **fields: Any) -> token_pb2.TokenizeTextRequest:
     return token_pb2.TokenizeTextRequest(**{"model": MODEL, "text": text, **fields})
 
@@ -136,6 +148,19 @@ async def test_counted_tokens_are_told_if_asked_for() -> None:
             assert tokenizer.encode(text) == list(told.token_ids)
             assert told.num_tokens == len(told.token_ids) == len(told.tokens)
             assert "hello" in text
+
+
+async def test_many_tokens_are_told_beside_the_event_loop() -> None:
+    """What each is made of is looked up on the threads that read texts: others' answers go on meanwhile."""
+    tokenizer = Watched(tokenizer_of(*ADDED).json)
+    async with running() as run:
+        run.server.registry.add(replace(run.server.registry.generator(MODEL), tokenizer=tokenizer))
+        stub = token_pb2_grpc.TokenServiceStub(run.channel)
+        tokenizer.threads.clear()
+        told = await stub.CountTokens(token_pb2.CountTokensRequest(text=tokenize("hello"), return_tokens=True))
+    assert b"".join(told.tokens) == b"hello"
+    assert tokenizer.threads
+    assert threading.current_thread() not in tokenizer.threads
 
 
 async def test_a_response_s_items_are_counted_as_its_chat_would_be() -> None:

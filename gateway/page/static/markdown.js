@@ -1,8 +1,9 @@
 // Markdown as a model writes it, turned into elements. No text ever becomes markup: elements are made one by one.
 
-const INLINE = /(`+)(.+?)\1(?!`)|\*\*(.+?)\*\*|__(.+?)__|(?<![\w*])\*(?!\s)(.+?)\*(?!\w)|(?<!\w)_(?!\s)(.+?)_(?!\w)|~~(.+?)~~|!?\[([^\]]*)\]\(([^()\s]*(?:\([^()\s]*\))?[^()\s]*)\)|(https?:\/\/[^\s<>"'\]]+)/su;
+const INLINE = /(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)|\*\*(.+?)\*\*|__(.+?)__|(?<![\w*])\*(?!\s)(.+?)\*(?!\w)|(?<!\w)_(?!\s)(.+?)_(?!\w)|~~(.+?)~~|!?\[([^\]]*)\]\(([^()\s]*(?:\([^()\s]*\))?[^()\s]*)\)|(https?:\/\/[^\s<>"'\]]+)/su;
 const AFTER_LINK = /[.,;:!?]+$/;
 const SAFE = /^(https?:|mailto:)/i;
+const DEEPEST = 16; // what is nested deeper stays as it was written
 
 function element(name, ...children) {
   const made = document.createElement(name);
@@ -21,21 +22,24 @@ function link(text, url) {
 
 /** A link in running text, without what ends its sentence or a bracket around it. */
 function bare(url) {
-  const found = url.replace(AFTER_LINK, "");
-  return found.endsWith(")") && found.split(")").length > found.split("(").length ? bare(found.slice(0, -1)) : found;
+  let found = url.replace(AFTER_LINK, "");
+  let extra = found.split(")").length - found.split("(").length;
+  for (; extra > 0 && found.endsWith(")"); extra -= 1) found = found.slice(0, -1).replace(AFTER_LINK, "");
+  return found;
 }
 
 /** Elements of one paragraph's text. */
-export function inline(text) {
+function inline(text, depth = 0) {
+  if (depth > DEEPEST) return [text];
   const made = [];
   let match;
   while ((match = INLINE.exec(text))) {
     if (match.index) made.push(text.slice(0, match.index));
     const [whole, , code, strong, strong2, em, em2, gone, label, target, url] = match;
     if (code !== undefined) made.push(element("code", code));
-    else if (strong ?? strong2) made.push(element("strong", ...inline(strong ?? strong2)));
-    else if (em ?? em2) made.push(element("em", ...inline(em ?? em2)));
-    else if (gone) made.push(element("del", ...inline(gone)));
+    else if (strong ?? strong2) made.push(element("strong", ...inline(strong ?? strong2, depth + 1)));
+    else if (em ?? em2) made.push(element("em", ...inline(em ?? em2, depth + 1)));
+    else if (gone) made.push(element("del", ...inline(gone, depth + 1)));
     else if (target !== undefined) made.push(link(label || target, target));
     else made.push(link(bare(url), bare(url)));
     text = text.slice(match.index + (url ? bare(url) : whole).length);
@@ -57,7 +61,7 @@ function table(lines) {
   return element("table", element("thead", row(lines[0], "th")), element("tbody", ...lines.slice(2).map((line) => row(line, "td"))));
 }
 
-function list(lines) {
+function list(lines, depth) {
   const [, indent, mark] = /^(\s*)([-*+]|\d+[.)])\s/.exec(lines[0]);
   const made = element(/\d/.test(mark) ? "ol" : "ul");
   if (/\d/.test(mark)) made.start = parseInt(mark, 10);
@@ -66,7 +70,7 @@ function list(lines) {
     if (!item.length) return;
     const [first, ...rest] = item;
     const width = /^\s*(?:[-*+]|\d+[.)])\s+/.exec(first)[0].length;
-    made.append(element("li", ...blocks([first.slice(width), ...rest.map((line) => line.slice(Math.min(width, line.search(/\S|$/))))], true)));
+    made.append(element("li", ...blocks([first.slice(width), ...rest.map((line) => line.slice(Math.min(width, line.search(/\S|$/))))], true, depth + 1)));
     item = [];
   };
   for (const line of lines) {
@@ -79,7 +83,8 @@ function list(lines) {
 }
 
 /** Elements of a text's lines; `tight`: a paragraph alone, as in a list's item, is no element. */
-function blocks(lines, tight = false) {
+function blocks(lines, tight = false, depth = 0) {
+  if (depth > DEEPEST) return [lines.join("\n")];
   const made = [];
   let index = 0;
   const take = (test) => {
@@ -104,9 +109,9 @@ function blocks(lines, tight = false) {
       made.push(element("hr"));
       index += 1;
     } else if (/^\s*>/.test(line)) {
-      made.push(element("blockquote", ...blocks(take((each) => /^\s*>/.test(each)).map((each) => each.replace(/^\s*>\s?/, "")))));
+      made.push(element("blockquote", ...blocks(take((each) => /^\s*>/.test(each)).map((each) => each.replace(/^\s*>\s?/, "")), false, depth + 1)));
     } else if (/^\s*([-*+]|\d+[.)])\s/.test(line)) {
-      made.push(list(take((each, offset) => !offset || /^\s*([-*+]|\d+[.)])\s/.test(each) || /^\s+\S/.test(each))));
+      made.push(list(take((each, offset) => !offset || /^\s*([-*+]|\d+[.)])\s/.test(each) || /^\s+\S/.test(each)), depth));
     } else if (line.includes("|") && /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/.test(lines[index + 1] ?? "")) {
       made.push(table(take((each) => each.includes("|"))));
     } else {
