@@ -1,4 +1,4 @@
-"""`sluice serve` and `sluice check`: programs that take this one's place, so that signals and exit codes are theirs.
+"""`sluice serve`, `check` and `config`: programs that take this one's place, so that signals and exit codes are theirs.
 
 They need what this command does not load: settings, models' code.
 """
@@ -23,9 +23,15 @@ def check(context: typer.Context) -> None:
     _become("service.check_model", context.args)
 
 
+def config(context: typer.Context) -> None:
+    """Print the service's settings, or with --gateway the gateway's, and where each came from; it takes their flags."""
+    words = [word for word in context.args if word != "--gateway"]
+    _become("service.show_settings" if words == context.args else "gateway.show_settings", words)
+
+
 def add_to(app: typer.Typer) -> None:
     """Make them commands of `app`."""
-    for command in (serve, check):
+    for command in (serve, check, config):
         app.command(context_settings=_CONTEXT)(command)
 
 

@@ -38,6 +38,15 @@ def names_at(kind: Any, place: Sequence[str | int]) -> list[str]:
     return list(_fields(kind))
 
 
+def is_secret(kind: Any, place: Sequence[str | int]) -> bool:
+    """Whether the class `kind` keeps what is at `place` out of texts: its field, or one around it, has no `repr`."""
+    for step in place:
+        if isinstance(step, str) and (field := _fields(kind).get(step)) is not None and not field.repr:
+            return True
+        kind = _inner(kind, step)
+    return False
+
+
 def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
     """What to add to a complaint about `name`: the nearest known name, if one is near.
 

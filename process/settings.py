@@ -10,7 +10,7 @@ import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import yaml
 from pydantic import Field, ValidationError
@@ -28,6 +28,8 @@ from process.names import names_at, paths, suggestion
 from process.tls import TlsSettings
 
 Port: TypeAlias = Annotated[int, Field(ge=0, le=65535)]
+
+STANDARD_VARIABLE: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # OpenTelemetry's own
 
 _UNKNOWN = {"extra_forbidden", "unexpected_keyword_argument", "invalid_key"}  # pydantic's error types
 _CLASS_TYPES = {"model_type", "dataclass_type"}
@@ -66,7 +68,7 @@ class ProcessSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the library's signature
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the library's signature
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, Environment(settings_cls), _FileSource(settings_cls), _StandardEnvironment(settings_cls)
+        return init_settings, Environment(settings_cls), FileSource(settings_cls), StandardEnvironment(settings_cls)
 
 
 AnySettings = TypeVar("AnySettings", bound=ProcessSettings)
@@ -85,7 +87,7 @@ def read_settings(kind: type[AnySettings], arguments: Sequence[str]) -> AnySetti
         raise ConfigError(_flag_complaint(kind, str(error))) from error
 
 
-class _FileSource(InitSettingsSource):
+class FileSource(InitSettingsSource):
     """What the file says that a stronger source names as `config`."""
 
     def __init__(self, settings_cls: type[BaseSettings]) -> None:
@@ -96,11 +98,11 @@ class _FileSource(InitSettingsSource):
         return _read_file(Path(path)) if path else {}
 
 
-class _StandardEnvironment(InitSettingsSource):
+class StandardEnvironment(InitSettingsSource):
     """What OpenTelemetry's own variable says."""
 
     def __init__(self, settings_cls: type[BaseSettings]) -> None:
-        endpoint = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+        endpoint = os.environ.get(STANDARD_VARIABLE)
         super().__init__(settings_cls, init_kwargs={"otlp_endpoint": endpoint} if endpoint else {})
 
 

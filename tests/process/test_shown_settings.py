@@ -1,0 +1,81 @@
+"""What is told of each setting, and of whom it is told that it said so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_settings import SettingsConfigDict
+
+from process.settings import ProcessSettings
+from process.shown_settings import shown_settings
+
+
+class Lock(BaseModel):
+    """A class of settings within another."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    code: str | None = Field(None, repr=False)
+    url: str = "https://lock.example"
+    is_open: bool = False
+
+
+class House(ProcessSettings):
+    """Settings of every shape."""
+
+    model_config = SettingsConfigDict(env_prefix="SLUICE_SERVICE_", cli_prog_name="house")
+
+    port: int = 1
+    door_count: int = 2
+    front: Lock = Field(Lock())
+    locks: list[Lock] = Field([])
+    model: dict[str, str] = Field({})
+
+
+def told(*flags: str) -> dict[str, tuple[Any, str]]:
+    """Value and origin, by name."""
+    return {each.name: (each.value, each.origin) for each in shown_settings(House, flags)}
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+
+
+def test_each_value_has_its_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flags, variables, a file and OpenTelemetry's variable at once, within one class of settings too."""
+    file = tmp_path / "a.yaml"
+    file.write_text("port: 5\ndoor_count: 6\nfront: {url: 'https://file.example'}\nlocks: [{is_open: true}]")
+    monkeypatch.setenv("SLUICE_SERVICE_PORT", "7")
+    monkeypatch.setenv("SLUICE_SERVICE_FRONT__CODE", "1234")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:1")
+    found = told(f"--config={file}", "--front.is-open", "--model=a=/a")
+    assert found["config"] == (str(file), "flag --config")
+    assert found["port"] == (7, "variable SLUICE_SERVICE_PORT")
+    assert found["door_count"] == (6, f"file {file}")
+    assert found["front.url"] == ("https://file.example", f"file {file}")
+    assert found["front.code"] == ("(hidden)", "variable SLUICE_SERVICE_FRONT__CODE")
+    assert found["front.is_open"] == (True, "flag --front.is-open")
+    assert found["locks.0.is_open"] == (True, f"file {file}")
+    assert found["locks.0.code"] == (None, "default")
+    assert found["model.a"] == ("/a", "flag --model")
+    assert found["otlp_endpoint"] == ("collector:1", "variable OTEL_EXPORTER_OTLP_ENDPOINT")
+    assert found["log_level"] == ("info", "default")
+
+
+def test_negated_flags_and_whole_values_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they were given: a class of settings in one variable, a switch by its negation."""
+    monkeypatch.setenv("SLUICE_SERVICE_FRONT", '{"url": "https://whole.example"}')
+    found = told("--no-front.is-open")
+    assert found["front.url"] == ("https://whole.example", "variable SLUICE_SERVICE_FRONT")
+    assert found["front.is_open"] == (False, "flag --no-front.is-open")
+
+
+def test_secrets_are_hidden_wherever_they_are() -> None:
+    """Fields that are kept out of texts, in lists too, and what a URL has before its host."""
+    found = told('--locks=[{"code": "77", "url": "redis://user:word@host/1"}]')
+    assert found["locks.0.code"][0] == "(hidden)"
+    assert found["locks.0.url"][0] == "redis://(hidden)@host/1"
