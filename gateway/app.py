@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -20,13 +19,13 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.drain import Drain, DrainGate, Phase
 from gateway.metrics_gate import MetricsGate
 from gateway.observer import RequestObserver
-from gateway.openapi.routes import docs_routes
+from gateway.operators import operator_routes
 from gateway.page.routes import page_routes
-from gateway.reply import challenges
 from gateway.routes.serving_endpoints import SERVING_ENDPOINTS
 from gateway.routes.surface import SurfaceMap
 from gateway.routes.surfaces import SURFACES
 from gateway.routes.upstream import Upstream
+from gateway.status import StatusReader
 from gateway.telemetry import Telemetry
 from gateway.trailing_slash import TrailingSlash
 
@@ -50,7 +49,7 @@ def build_app(
     upstream = Upstream.of(client)
     drain = drain or Drain()
     refuse = SurfaceMap(SURFACES).refuse
-    gate = MetricsGate(client)
+    gate = MetricsGate(client) if side is Side.ALL else None
 
     surfaces = [each.reading() if side is Side.CALLERS and each is SERVING_ENDPOINTS else each for each in SURFACES]
 
@@ -59,19 +58,17 @@ def build_app(
             return JSONResponse({"status": drain.phase.value}, status_code=503)
         return JSONResponse({"status": "alive"})
 
-    async def readyz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
+    async def unready_reason() -> str | None:
         leaving = None if drain.phase is Phase.SERVING else "the server is shutting down"
-        reason = leaving or await client.unready_reason()
+        return leaving or await client.unready_reason()
+
+    status = StatusReader(client, telemetry, unready_reason)
+
+    async def readyz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
+        reason = await unready_reason()
         if reason is None:
             return JSONResponse({"status": "ready"})
         return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
-
-    async def metrics(request: Request) -> Response:
-        if side is Side.ALL and (failure := await gate.refusal(request.state.request_id, request.headers)):
-            headers = {name.decode(): value.decode() for name, value in challenges(failure)}
-            refusal = refuse(request.scope, failure)
-            return Response(refusal.body, refusal.status, headers, "application/json")
-        return Response(telemetry.page(), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def unrouted(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101  it is registered for nothing else
@@ -90,7 +87,7 @@ def build_app(
             Route("/readyz", readyz),
             Route("/health", readyz),  # where clients of other servers ask
             *page_routes(),
-            *([] if side is Side.CALLERS else [*docs_routes(SURFACES), Route("/metrics", metrics)]),
+            *([] if side is Side.CALLERS else operator_routes(status, telemetry, refuse, gate)),
         ],
         middleware=[
             Middleware(

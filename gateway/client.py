@@ -17,7 +17,7 @@ import grpc
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry import trace
-from sluice.v1 import endpoint_pb2, model_pb2
+from sluice.v1 import endpoint_pb2, load_pb2, model_pb2
 
 from gateway import telemetry as names
 from gateway.channel import open_channel
@@ -117,6 +117,11 @@ class ServiceClient:
         """One model. Raises Failure."""
         answer: model_pb2.GetModelResponse = await self.call(model_pb2.GetModelRequest(model=name), caller)
         return answer.model
+
+    async def get_load(self, caller: Caller) -> load_pb2.GetLoadResponse:
+        """How busy the service is. Raises Failure."""
+        answer: load_pb2.GetLoadResponse = await self.call(load_pb2.GetLoadRequest(), caller)
+        return answer
 
     async def list_endpoints(self, caller: Caller) -> list[endpoint_pb2.Endpoint]:
         """All endpoints, each model's own among them. Raises Failure."""

@@ -41,7 +41,8 @@ class Settings(ProcessSettings):
     port: Port = Field(8000, description="port to listen on for HTTP; 0: any free one")
     admin_host: str = Field("127.0.0.1", min_length=1, description="address of admin_port")
     admin_port: Port | None = Field(
-        None, description="port for /metrics, /docs and changes of endpoints; unset: on port, with all the rest"
+        None,
+        description="port for /metrics, /status, /docs and changes of endpoints; unset: all is on port",
     )
     target: str = Field("127.0.0.1:50051", min_length=1, description="host:port of the service's gRPC")
 

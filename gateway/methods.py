@@ -20,6 +20,7 @@ from sluice.v1 import (
     embedding_pb2_grpc,
     endpoint_pb2,
     endpoint_pb2_grpc,
+    load_pb2,
     model_pb2,
     model_pb2_grpc,
     rank_pb2,
@@ -103,6 +104,7 @@ def _lookups(channel: grpc.aio.Channel) -> Iterator[tuple[type[Message], str, An
     models = model_pb2_grpc.ModelServiceStub(channel)
     yield model_pb2.ListModelsRequest, "sluice.v1.ModelService", models, "ListModels"
     yield model_pb2.GetModelRequest, "sluice.v1.ModelService", models, "GetModel"
+    yield load_pb2.GetLoadRequest, "sluice.v1.ModelService", models, "GetLoad"
     endpoints = endpoint_pb2_grpc.EndpointServiceStub(channel)
     yield endpoint_pb2.ListEndpointsRequest, "sluice.v1.EndpointService", endpoints, "ListEndpoints"
     yield endpoint_pb2.GetEndpointRequest, "sluice.v1.EndpointService", endpoints, "GetEndpoint"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from typing import Final
@@ -22,6 +23,7 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Tracer
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.metrics_core import Metric
 
 from process.usage import ProcessUsage
 
@@ -37,7 +39,7 @@ class ProcessTelemetry:
     ) -> None:
         """`otlp_endpoint` is host:port or a URL; without a scheme the connection is in plain text."""
         resource = Resource.create({"service.name": service_name, **_version()})
-        self.registry = CollectorRegistry()
+        self.registry = _Registry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
         processors = list(span_processors)
@@ -77,6 +79,19 @@ class ProcessTelemetry:
         with ThreadPoolExecutor(2) as pool:  # side by side: a collector that is gone costs its time-out only once
             for done in (pool.submit(self._tracers.shutdown), pool.submit(self._meters.shutdown)):
                 done.result()
+
+
+class _Registry(CollectorRegistry):
+    """Read by one thread at a time: of two at once the reader of OpenTelemetry gives one all, and the other nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reading = threading.Lock()
+
+    def collect(self) -> Iterator[Metric]:
+        with self._reading:
+            families = list(super().collect())
+        return iter(families)
 
 
 def _threads(_options: CallbackOptions) -> list[Observation]:

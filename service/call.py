@@ -27,6 +27,7 @@ class Call:
     request_id: str
     fields: dict[str, str | int] = field(default_factory=dict)
     caller: Caller = ANONYMOUS
+    reason: str = ""  # why it is refused or fails, as its ErrorInfo has it
     rate_limits: tuple[tuple[str, str], ...] = ()  # where the caller stands with its limits
 
     @property

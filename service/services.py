@@ -13,6 +13,7 @@ from sluice.v1 import (
     embedding_pb2_grpc,
     endpoint_pb2,
     endpoint_pb2_grpc,
+    load_pb2,
     model_pb2,
     model_pb2_grpc,
     rank_pb2,
@@ -74,6 +75,7 @@ REQUESTS = (
     endpoint_pb2.UpdateEndpointRequest,
     model_pb2.ListModelsRequest,
     model_pb2.GetModelRequest,
+    load_pb2.GetLoadRequest,
     rank_pb2.RankRequest,
     rank_pb2.ScoreRequest,
     response_pb2.CreateResponseRequest,
@@ -102,7 +104,7 @@ def add_services(
     text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry, quota), server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry), server)
-    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry), server)
+    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, telemetry), server)
     rank_pb2_grpc.add_RankServiceServicer_to_server(RankServicer(registry, telemetry, quota), server)
     token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, quota), server)
     watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers, quota), server)

@@ -13,6 +13,7 @@ from wsgiref.simple_server import WSGIServer
 from opentelemetry.metrics import Histogram, Meter
 from opentelemetry.sdk.trace import SpanProcessor
 from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.samples import Sample
 
 from process.telemetry import ProcessTelemetry
 
@@ -39,6 +40,7 @@ class Instruments:
     request_duration: Histogram
     time_to_first_token: Histogram
     time_per_output_token: Histogram
+    queue_time: Histogram
     token_usage: Histogram
     step_duration: Histogram
     step_sequences: Histogram
@@ -51,6 +53,10 @@ class Telemetry(ProcessTelemetry):
         """`otlp_endpoint` is host:port or a URL; without a scheme the connection is in plain text."""
         super().__init__(SERVICE_NAME, SCOPE, otlp_endpoint, span_processors)
         self.instruments = _instruments(self.meter)
+
+    def samples(self) -> list[Sample]:
+        """All metrics now, each with its labels."""
+        return [sample for family in self.registry.collect() for sample in family.samples]
 
 
 class MetricsPage:
@@ -86,6 +92,9 @@ def _instruments(meter: Meter) -> Instruments:
         ),
         time_per_output_token=histogram(
             "gen_ai.server.time_per_output_token", "s", _OUTPUT_TOKEN_BUCKETS, "Time of each token after the first."
+        ),
+        queue_time=histogram(
+            "sluice.server.queue_time", "s", _FIRST_TOKEN_BUCKETS, "Time from arrival to the first step."
         ),
         token_usage=histogram("gen_ai.client.token.usage", "{token}", _TOKEN_BUCKETS, "Tokens of a generation."),
         step_duration=histogram("sluice.engine.step.duration", "s", _STEP_BUCKETS, "Time of one engine step."),

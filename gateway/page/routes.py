@@ -1,4 +1,4 @@
-"""The page's files as routes: `/`, and what it loads under `/page/`."""
+"""The pages' files as routes: `/` to chat on, `/status` for operators, and what they load under `/page/`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-_FOLDER: Final = Path(__file__).with_name("static")
+_CHAT: Final = Path(__file__).with_name("static")
+_STATUS: Final = Path(__file__).with_name("status")
+_PAGES: Final = {"index.html": "/", "status.html": "/status"}
 _MEDIA_TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 # Nothing from elsewhere, nothing written into the page, no frame around it.
 _HEADERS: Final = {
@@ -25,8 +27,13 @@ _HEADERS: Final = {
 
 
 def page_routes() -> list[Route]:
-    """A route for each of the page's files."""
-    return [_route(path) for path in sorted(_FOLDER.iterdir())]
+    """A route for each file of the page to chat on."""
+    return [_route(path) for path in sorted(_CHAT.iterdir())]
+
+
+def status_page_routes() -> list[Route]:
+    """A route for each file of the operators' page, which has the other's style, too."""
+    return [_route(path) for path in sorted(_STATUS.iterdir())]
 
 
 def _route(path: Path) -> Route:
@@ -40,4 +47,4 @@ def _route(path: Path) -> Route:
             return Response(status_code=304, headers=headers)
         return Response(content, headers=headers, media_type=media_type)
 
-    return Route("/" if path.name == "index.html" else f"/page/{path.name}", serve)
+    return Route(_PAGES.get(path.name, f"/page/{path.name}"), serve)

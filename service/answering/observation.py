@@ -103,6 +103,8 @@ class Observation:
         instruments, attributes = self._telemetry.instruments, self._operation.attributes
         finished = {index: self._newest[index] for index in self._finished}
         first_tokens = [each.first_token - each.arrived for each in finished.values() if each.first_token]
+        if waits := [each.scheduled - each.arrived for each in finished.values() if each.scheduled]:
+            instruments.queue_time.record(min(waits), attributes)
         if first_tokens:
             instruments.time_to_first_token.record(min(first_tokens), attributes)
         for index, timings in finished.items():

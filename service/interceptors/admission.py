@@ -15,6 +15,7 @@ from service.health import Phase
 from service.interceptors.policy import Behaviour, Context, Policy
 
 _RETRY_AFTER_S = 1.0
+_UNLIMITED = frozenset({"sluice.v1.ModelService/GetLoad"})  # tells operators of the crowd
 
 
 class Admission(Policy):
@@ -33,13 +34,13 @@ class Admission(Policy):
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
 
-    async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  all alike
+    async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:
         match self._phase():
             case Phase.STARTING:
                 raise Starting(_RETRY_AFTER_S)
             case Phase.DRAINING:
                 raise Draining(_RETRY_AFTER_S)
-        if self._num_calls >= self._max_concurrent_calls:
+        if self._num_calls >= self._max_concurrent_calls and method not in _UNLIMITED:
             raise TooManyCalls(self._max_concurrent_calls, _RETRY_AFTER_S)
         self._num_calls += 1
         self._idle.clear()

@@ -40,6 +40,7 @@ SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
         "WatermarkService/DetectWatermark": {Scope.GENERATE},  # those who may have text marked may look for the mark
         "ModelService/ListModels": set[Scope](),
         "ModelService/GetModel": set[Scope](),
+        "ModelService/GetLoad": {Scope.METRICS},
         "EndpointService/ListEndpoints": {Scope.ENDPOINTS_READ, Scope.ENDPOINTS_WRITE},
         "EndpointService/GetEndpoint": {Scope.ENDPOINTS_READ, Scope.ENDPOINTS_WRITE},
         "EndpointService/CreateEndpoint": {Scope.ENDPOINTS_WRITE},

@@ -139,6 +139,8 @@ class Errors(Policy):
         except Exception as error:  # noqa: BLE001  a caller gets a status, whatever it is
             call = current_call()
             row = next(row for row in TABLE if isinstance(error, row.error))
+            if call is not None:
+                call.reason = row.reason
             if row.error is Exception:
                 _log.exception("unexpected error")
             status = rpc_status.to_status(to_status(error, row, call.request_id if call else ""))

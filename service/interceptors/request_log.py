@@ -18,6 +18,7 @@ from process.attributes import REQUEST_ID
 from service.call import Call, enter_call
 from service.interceptors.policy import Behaviour, Context, Policy, outcome
 
+_QUIET = frozenset({"sluice.v1.ModelService/GetLoad"})  # asked every other second, and worth no line if it is answered
 _PLAIN = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 _log = logging.getLogger("sluice.access")
@@ -38,9 +39,10 @@ class RequestLog(Policy):
             error = raised
             raise
         finally:
-            status = outcome(context, error).name
-            fields = {"method": method, "status": status, "duration_s": round(time.monotonic() - began, 6)}
-            _log.info("call", extra={"fields": {**fields, **call.fields}})
+            if error is not None or method not in _QUIET:
+                status = outcome(context, error).name
+                fields = {"method": method, "status": status, "duration_s": round(time.monotonic() - began, 6)}
+                _log.info("call", extra={"fields": {**fields, **call.fields}})
 
 
 def _request_id(context: Context) -> str:

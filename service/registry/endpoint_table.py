@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from service.call import current_caller
 from service.registry.description import Endpoint, ServedEntity
@@ -34,6 +35,14 @@ class EndpointStore(Protocol):
         """Put `endpoints` in place of what it holds. May block; raises OSError, and then it holds what it held."""
 
 
+class EntityLoad(NamedTuple):
+    """How many requests for an endpoint one of its entities was chosen for."""
+
+    endpoint: str
+    entity: ServedEntity
+    num_requests: int
+
+
 class EndpointTable:
     """All such endpoints."""
 
@@ -54,6 +63,7 @@ class EndpointTable:
         self._store = store
         self._draw = draw
         self._changing = asyncio.Lock()
+        self._num_requests: Counter[tuple[str, str]] = Counter()  # by endpoint and entity
 
     def __iter__(self) -> Iterator[Endpoint]:
         """The endpoints in the order of their names."""
@@ -85,13 +95,24 @@ class EndpointTable:
         endpoint = self.find(name)
         if endpoint is None:
             raise ModelNotFound(name)
+        entity = self._entity(endpoint, deployment, model)
+        self._num_requests[name, entity.name] += 1
+        return entity
+
+    def loads(self) -> Iterator[EntityLoad]:
+        """What the entities were chosen for since they came to their endpoints, in the order of the endpoints."""
+        for endpoint in self:
+            for entity in endpoint.entities:
+                yield EntityLoad(endpoint.name, entity, self._num_requests[endpoint.name, entity.name])
+
+    def _entity(self, endpoint: Endpoint, deployment: str, model: str) -> ServedEntity:
         if not deployment:
             began = next((entity for entity in endpoint.entities if entity.model == model), None)
             return began or draw_entity(endpoint.entities, self._draw)
         for entity in endpoint.entities:
             if entity.name == deployment:
                 return entity
-        raise DeploymentNotFound(name, deployment)
+        raise DeploymentNotFound(endpoint.name, deployment)
 
     async def add(self, name: str, make: Callable[[], Endpoint]) -> Endpoint:
         """Make an endpoint of that name, `make()`, and return it.
@@ -147,6 +168,12 @@ class EndpointTable:
         if self._store is not None:
             await asyncio.to_thread(self._store.write, made.values())
         self._made = made
+        present = {
+            (each.name, entity.name)
+            for each in (*made.values(), *self._configured.values())
+            for entity in each.entities
+        }
+        self._num_requests = Counter({key: count for key, count in self._num_requests.items() if key in present})
 
 
 def _is_seen(endpoint: Endpoint) -> bool:

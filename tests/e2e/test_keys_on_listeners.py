@@ -28,11 +28,12 @@ def listening(process: subprocess.Popen[str]) -> None:
 
 def test_metrics_need_their_scope_where_callers_are(guarded: Guarded) -> None:
     """Through Envoy they are an operator's only, by the gateway's word after the service's."""
-    assert httpx.get(f"{guarded.base}/metrics").status_code == 401
-    refused = guarded.get("/metrics", guarded.keys["team"])
-    assert (refused.status_code, refused.json()["error"]["message"]) == (403, "the key lacks the scope metrics")
-    assert 'scope="metrics"' in refused.headers["www-authenticate"]
-    assert "http_server_request_duration" in guarded.get("/metrics", guarded.keys["operator"]).text
+    for path in ("/metrics", "/status.json"):
+        assert httpx.get(f"{guarded.base}{path}").status_code == 401
+        refused = guarded.get(path, guarded.keys["team"])
+        assert (refused.status_code, refused.json()["error"]["message"]) == (403, "the key lacks the scope metrics")
+        assert 'scope="metrics"' in refused.headers["www-authenticate"]
+    assert "rpc_client_call_duration" in guarded.get("/metrics", guarded.keys["operator"]).text
 
 
 def test_metrics_need_nothing_where_nobody_needs_a_key(stack: Stack) -> None:
@@ -41,7 +42,7 @@ def test_metrics_need_nothing_where_nobody_needs_a_key(stack: Stack) -> None:
 
 
 def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
-    """Metrics, docs and changes of endpoints are there, and no longer where callers are; the rest is in both."""
+    """Metrics, status, docs and changes of endpoints are there, and no more where callers are; the rest is in both."""
     callers, operators = free_ports(2)
     process = gateway(callers, guarded.stack.ports["service"], "--admin-port", str(operators), host="127.0.0.1")
     try:
@@ -53,7 +54,7 @@ def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
             return httpx.request(method, url, headers=headers, json={} if method == "POST" else None).status_code
 
         endpoints = "/api/2.0/serving-endpoints"
-        for path in ("/metrics", "/docs", "/openapi.json", "/sluice.binpb"):
+        for path in ("/metrics", "/status", "/status.json", "/docs", "/openapi.json", "/sluice.binpb"):
             assert (status("GET", callers, path), status("GET", operators, path)) == (404, 200)
         assert (status("POST", callers, endpoints), status("POST", operators, endpoints)) == (405, 400)
         assert status("DELETE", callers, f"{endpoints}/nobodys") == 405
@@ -61,6 +62,11 @@ def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
         assert (status("GET", callers, endpoints), status("GET", operators, endpoints)) == (200, 200)
         assert (status("GET", callers, "/healthz"), status("GET", operators, "/healthz")) == (200, 200)
         assert httpx.get(f"http://127.0.0.1:{operators}/metrics").status_code == 200
+        told = httpx.get(f"http://127.0.0.1:{operators}/status.json").json()  # the gateway has no key of its own
+        assert told["service"] is None
+        assert told["problem"].startswith("a key is required")
+        told = httpx.get(f"http://127.0.0.1:{operators}/status.json", headers=headers).json()
+        assert MODEL in [each["model"] for each in told["service"]["models"]]
     finally:
         process.terminate()
         process.communicate(timeout=60)

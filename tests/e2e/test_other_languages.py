@@ -40,6 +40,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("TokenService", "CountTokens", {"chat": CHAT}),
     ("ModelService", "ListModels", {}),
     ("ModelService", "GetModel", {"model": MODEL}),
+    ("ModelService", "GetLoad", {}),
     ("EndpointService", "CreateEndpoint", {"name": "from-node", "entities": ENTITIES}),
     ("EndpointService", "UpdateEndpoint", {"name": "from-node", "entities": ENTITIES}),
     ("EndpointService", "GetEndpoint", {"name": "from-node"}),

@@ -20,6 +20,7 @@ from sluice.v1 import (
     content_pb2,
     embedding_pb2_grpc,
     endpoint_pb2_grpc,
+    load_pb2,
     model_pb2,
     model_pb2_grpc,
     response_pb2_grpc,
@@ -166,6 +167,12 @@ class FakeService(
             words = f"the model {request.model!r} does not exist"
             await abort(context, Status(grpc.StatusCode.NOT_FOUND, words, error_info("MODEL_NOT_FOUND")))
         return model_pb2.GetModelResponse(model=model(request.model))
+
+    async def GetLoad(  # noqa: N802  the contract's name
+        self, request: load_pb2.GetLoadRequest, context: Any
+    ) -> load_pb2.GetLoadResponse:
+        self._note(context)
+        return load_pb2.GetLoadResponse(models=[load_pb2.ModelLoad(model="a", waiting=3, generated_tokens=2**60)])
 
     async def Check(self, request: Any, context: Any) -> health_pb2.HealthCheckResponse:  # noqa: N802
         """grpc.health.v1.Health."""

@@ -125,9 +125,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_every_rpc_is_tried() -> None:
-    """All that there are, but the lists, which have a test of their own."""
+    """All that there are, but the lists, which have tests of their own."""
     tried = {f"sluice.v1.{method}" for method, _ in BY_NAME}
-    assert tried == set(SCOPES) - {"sluice.v1.ModelService/ListModels", "sluice.v1.EndpointService/ListEndpoints"}
+    lists = {"ModelService/ListModels", "ModelService/GetLoad", "EndpointService/ListEndpoints"}
+    assert tried == set(SCOPES) - {f"sluice.v1.{method}" for method in lists}
 
 
 def told(refusal: Refusal, name: str) -> tuple[grpc.StatusCode, str, bytes]:
@@ -155,6 +156,16 @@ async def test_lists_have_what_a_key_may_use(path: Path) -> None:
         assert await service.names("team", "EndpointService/ListEndpoints") == ["encoder", "seen1", "seen2"]
         everything = ["encoder", "hidn1", "hidn2", "hidn3", "seen1", "seen2"]
         assert await service.names("operator", "EndpointService/ListEndpoints") == everything
+
+
+async def test_load_tells_of_what_a_key_may_use(path: Path) -> None:
+    """Of no other model, and of no other endpoint."""
+    async with guarded(path) as service:
+        load = await service.call("team", "ModelService/GetLoad", {})
+        assert [each.model for each in load.models] == ["seen1", "encoder"]
+        assert [(each.endpoint, each.model) for each in load.entities] == [("seen2", "seen1")]
+        everything = await service.call("operator", "ModelService/GetLoad", {})
+        assert [each.endpoint for each in everything.entities] == ["hidn2", "hidn3", "seen2"]
 
 
 async def test_seen_names_answer(path: Path) -> None:

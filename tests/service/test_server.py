@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor_database import DescriptorDatabase
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from sluice.v1 import chat_pb2, model_pb2
+from sluice.v1 import chat_pb2, load_pb2, model_pb2
 
 from service.health import Phase
 from service.listener import StartError
@@ -83,7 +83,7 @@ async def test_server_refuses_a_message_too_large() -> None:
 
 
 async def test_server_refuses_calls_above_its_limit() -> None:
-    """One call too many is QUEUE_FULL with the limit; after one has ended there is room again. Health never counts."""
+    """One too many is QUEUE_FULL with the limit; then there is room again. Health and load never count."""
     runner = ScriptedRunner("hello")
     async with running(runner, max_concurrent_calls=1) as run:
         with runner.paused(after=1):
@@ -91,6 +91,7 @@ async def test_server_refuses_calls_above_its_limit() -> None:
             await first.read()
             refusal = await refused(run.chat.Chat(request()))
             assert await run.status() == "SERVING"
+            assert (await run.models.GetLoad(load_pb2.GetLoadRequest())).models[0].model == MODEL
         assert kinds_of([event async for event in rest_of(first)])[-1] == "completed"
         assert await run.chat.Chat(request())
     assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from sluice.v1 import load_pb2 as sluice_dot_v1_dot_load__pb2
 from sluice.v1 import model_pb2 as sluice_dot_v1_dot_model__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -26,7 +27,7 @@ if _version_not_supported:
 
 
 class ModelServiceStub:
-    """Tells which models there are. Errors: NOT_FOUND for an unknown name.
+    """Tells which models there are, and how they fare. Errors: NOT_FOUND for an unknown name.
     """
 
     def __init__(self, channel):
@@ -45,10 +46,15 @@ class ModelServiceStub:
                 request_serializer=sluice_dot_v1_dot_model__pb2.GetModelRequest.SerializeToString,
                 response_deserializer=sluice_dot_v1_dot_model__pb2.GetModelResponse.FromString,
                 _registered_method=True)
+        self.GetLoad = channel.unary_unary(
+                '/sluice.v1.ModelService/GetLoad',
+                request_serializer=sluice_dot_v1_dot_load__pb2.GetLoadRequest.SerializeToString,
+                response_deserializer=sluice_dot_v1_dot_load__pb2.GetLoadResponse.FromString,
+                _registered_method=True)
 
 
 class ModelServiceServicer:
-    """Tells which models there are. Errors: NOT_FOUND for an unknown name.
+    """Tells which models there are, and how they fare. Errors: NOT_FOUND for an unknown name.
     """
 
     def ListModels(self, request, context):
@@ -60,6 +66,13 @@ class ModelServiceServicer:
 
     def GetModel(self, request, context):
         """Describes one. For an endpoint's name: the model that gets the most of its requests, under that model's own name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetLoad(self, request, context):
+        """Tells how busy the service is. With keys it takes one with the scope `metrics`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -78,6 +91,11 @@ def add_ModelServiceServicer_to_server(servicer, server):
                     request_deserializer=sluice_dot_v1_dot_model__pb2.GetModelRequest.FromString,
                     response_serializer=sluice_dot_v1_dot_model__pb2.GetModelResponse.SerializeToString,
             ),
+            'GetLoad': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLoad,
+                    request_deserializer=sluice_dot_v1_dot_load__pb2.GetLoadRequest.FromString,
+                    response_serializer=sluice_dot_v1_dot_load__pb2.GetLoadResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'sluice.v1.ModelService', rpc_method_handlers)
@@ -87,7 +105,7 @@ def add_ModelServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ModelService:
-    """Tells which models there are. Errors: NOT_FOUND for an unknown name.
+    """Tells which models there are, and how they fare. Errors: NOT_FOUND for an unknown name.
     """
 
     @staticmethod
@@ -134,6 +152,33 @@ class ModelService:
             '/sluice.v1.ModelService/GetModel',
             sluice_dot_v1_dot_model__pb2.GetModelRequest.SerializeToString,
             sluice_dot_v1_dot_model__pb2.GetModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLoad(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluice.v1.ModelService/GetLoad',
+            sluice_dot_v1_dot_load__pb2.GetLoadRequest.SerializeToString,
+            sluice_dot_v1_dot_load__pb2.GetLoadResponse.FromString,
             options,
             channel_credentials,
             insecure,

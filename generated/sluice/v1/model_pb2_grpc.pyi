@@ -5,6 +5,7 @@ The models that a service serves."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from sluice.v1 import load_pb2 as _load_pb2
 from sluice.v1 import model_pb2 as _model_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -27,7 +28,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ModelServiceStub:
-    """Tells which models there are. Errors: NOT_FOUND for an unknown name."""
+    """Tells which models there are, and how they fare. Errors: NOT_FOUND for an unknown name."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -37,19 +38,23 @@ class ModelServiceStub:
     """Lists all served models, by name."""
     GetModel: _grpc.UnaryUnaryMultiCallable[_model_pb2.GetModelRequest, _model_pb2.GetModelResponse]
     """Describes one. For an endpoint's name: the model that gets the most of its requests, under that model's own name."""
+    GetLoad: _grpc.UnaryUnaryMultiCallable[_load_pb2.GetLoadRequest, _load_pb2.GetLoadResponse]
+    """Tells how busy the service is. With keys it takes one with the scope `metrics`."""
 
 @_typing.type_check_only
 class ModelServiceAsyncStub(ModelServiceStub):
-    """Tells which models there are. Errors: NOT_FOUND for an unknown name."""
+    """Tells which models there are, and how they fare. Errors: NOT_FOUND for an unknown name."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListModels: _aio.UnaryUnaryMultiCallable[_model_pb2.ListModelsRequest, _model_pb2.ListModelsResponse]  # type: ignore[assignment]
     """Lists all served models, by name."""
     GetModel: _aio.UnaryUnaryMultiCallable[_model_pb2.GetModelRequest, _model_pb2.GetModelResponse]  # type: ignore[assignment]
     """Describes one. For an endpoint's name: the model that gets the most of its requests, under that model's own name."""
+    GetLoad: _aio.UnaryUnaryMultiCallable[_load_pb2.GetLoadRequest, _load_pb2.GetLoadResponse]  # type: ignore[assignment]
+    """Tells how busy the service is. With keys it takes one with the scope `metrics`."""
 
 class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Tells which models there are. Errors: NOT_FOUND for an unknown name."""
+    """Tells which models there are, and how they fare. Errors: NOT_FOUND for an unknown name."""
 
     @_abc_1.abstractmethod
     def ListModels(
@@ -66,5 +71,13 @@ class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_model_pb2.GetModelResponse, _abc.Awaitable[_model_pb2.GetModelResponse]]:
         """Describes one. For an endpoint's name: the model that gets the most of its requests, under that model's own name."""
+
+    @_abc_1.abstractmethod
+    def GetLoad(
+        self,
+        request: _load_pb2.GetLoadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_load_pb2.GetLoadResponse, _abc.Awaitable[_load_pb2.GetLoadResponse]]:
+        """Tells how busy the service is. With keys it takes one with the scope `metrics`."""
 
 def add_ModelServiceServicer_to_server(servicer: ModelServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

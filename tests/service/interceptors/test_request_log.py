@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from opentelemetry.trace import format_trace_id
+from sluice.v1 import load_pb2, model_pb2
 
 from process.logs import JsonFormatter
 from service.logs import call_context
@@ -47,6 +48,16 @@ async def test_log_line_tells_how_a_call_ended(lines: list[dict[str, object]]) -
     assert isinstance(line["duration_s"], float)
     assert "tulip" not in json.dumps(lines)
     assert "hello" not in json.dumps(lines)
+
+
+async def test_polling_of_the_load_leaves_no_line(lines: list[dict[str, object]]) -> None:
+    """While it is answered."""
+    async with running() as run:
+        await run.models.GetLoad(load_pb2.GetLoadRequest())
+        await run.models.ListModels(model_pb2.ListModelsRequest())
+    assert [line["method"] for line in lines if line["logger"] == "sluice.access"] == [
+        "sluice.v1.ModelService/ListModels"
+    ]
 
 
 async def test_log_has_the_traceback_of_a_fault(lines: list[dict[str, object]]) -> None:

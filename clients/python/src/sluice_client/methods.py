@@ -13,6 +13,7 @@ from sluice_client.v1 import (
     completion_pb2,
     embedding_pb2,
     endpoint_pb2,
+    load_pb2,
     model_pb2,
     rank_pb2,
     response_event_pb2,
@@ -97,6 +98,7 @@ LIST_MODELS: Final = Method(
     _path("ModelService", "ListModels"), model_pb2.ListModelsRequest, model_pb2.ListModelsResponse
 )
 GET_MODEL: Final = Method(_path("ModelService", "GetModel"), model_pb2.GetModelRequest, model_pb2.GetModelResponse)
+GET_LOAD: Final = Method(_path("ModelService", "GetLoad"), load_pb2.GetLoadRequest, load_pb2.GetLoadResponse)
 CREATE_ENDPOINT: Final = Method(
     _path("EndpointService", "CreateEndpoint"), endpoint_pb2.CreateEndpointRequest, endpoint_pb2.CreateEndpointResponse
 )

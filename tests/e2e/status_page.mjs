@@ -1,0 +1,136 @@
+// Somebody at the status page: does what one scenario says in a browser, and prints as JSON what was seen.
+// Usage: node status_page.mjs URL BROWSER NODE_MODULES SCENARIO [FOLDER FOR SCREENSHOTS]
+import { createRequire } from "node:module";
+
+const [url, executablePath, modules, scenario, pictures] = process.argv.slice(2);
+const require = createRequire(modules + "/");
+const { chromium } = require("playwright-core");
+
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const open = async (options = {}) => {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  page.errors = [];
+  page.asked = [];
+  page.on("request", (request) => page.asked.push(request.url()));
+  page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()));
+  page.on("pageerror", (error) => page.errors.push(String(error)));
+  await page.goto(`${url}status`);
+  return page;
+};
+const until = (page, text) => page.waitForFunction((words) => document.body.innerText.includes(words), text);
+const picture = async (page, name) => pictures && (await page.screenshot({ path: `${pictures}/status-${name}.png`, fullPage: true }));
+const chat = (content, more = {}) =>
+  fetch(`${url}v1/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ model: "sluice-demo", messages: [{ role: "user", content }], ...more }),
+  }).then((answer) => answer.text());
+const row = async (page, table, words) => (await page.locator(`#${table} tbody tr`).filter({ hasText: words }).first().locator("td").allTextContents()).map((text) => text.trim());
+/** What the tiles say, by their names, as soon as the one of that name says what is looked for. */
+const tiles = async (page, name, pattern) =>
+  (await page.waitForFunction(([wanted, form]) => {
+    const told = Object.fromEntries([...document.querySelectorAll("dl div")].map((each) => [each.querySelector("dt").textContent, each.querySelector("dd").textContent]));
+    return new RegExp(form).test(told[wanted]) && told;
+  }, [name, pattern])).jsonValue();
+
+const scenarios = {
+  async load() {
+    const page = await open();
+    await until(page, "Ready");
+    let isWanted = true; // load that lasts until it was seen
+    const running = (async () => {
+      while (isWanted) await Promise.all([1, 2].map(() => chat("Go on.", { max_tokens: 1900, ignore_eos: true })));
+    })();
+    const busy = await tiles(page, "Running", "[1-9]");
+    const { "Tokens a second": rate } = await tiles(page, "Tokens a second", "[1-9]");
+    isWanted = false;
+    await running;
+    const { "First token, half": first } = await tiles(page, "First token, half", "s$");
+    await chat("Hi", { model: "nobody" });
+    await chat("Hi", { temperature: 9 });
+    await page.waitForFunction(() => [...document.querySelectorAll("#errors tbody tr")].some((each) => each.cells[1]?.textContent === "MODEL_NOT_FOUND" && each.cells[2].textContent === "1"));
+    const refused = await row(page, "errors", "MODEL_NOT_FOUND");
+    const drawn = await page.locator("figure .plot").evaluateAll((plots) => plots.map((each) => [each.getAttribute("aria-label"), [...each.children].some((path) => path.getAttribute("d").includes("L"))]));
+    const models = await page.locator("#model option").allTextContents();
+    await page.locator("#model").selectOption("all-minilm-l6-v2");
+    const { "Cache in use": other } = await tiles(page, "Cache in use", "");
+    await picture(page, "load");
+    return { busy, rate, first, refused, drawn, models, other, asked: page.asked, errors: page.errors };
+  },
+  async shares() {
+    const page = await open();
+    await until(page, "shared");
+    return { shares: await row(page, "shares", "shared"), errors: page.errors };
+  },
+  async pause() {
+    const page = await open();
+    await until(page, "Ready");
+    await page.locator("#pause").focus();
+    await page.keyboard.press("Enter");
+    const pressed = await page.locator("#pause").getAttribute("aria-pressed");
+    await page.waitForTimeout(300); // what was asked before has come
+    const before = page.asked.length;
+    await page.waitForTimeout(2500);
+    const meanwhile = page.asked.length - before;
+    await page.keyboard.press("Enter");
+    await page.waitForRequest(/status\.json/);
+    return { pressed, meanwhile, errors: page.errors };
+  },
+  async lost() {
+    const page = await open();
+    await until(page, "Ready");
+    await page.route(/status\.json/, (route) => route.abort());
+    await until(page, "Unknown");
+    const problem = await page.locator("#problem").textContent();
+    await page.unroute(/status\.json/);
+    await until(page, "Ready");
+    return { problem, after: await page.locator("#problem").textContent() };
+  },
+  async key() {
+    const [key, lesser] = process.env.KEYS.split(" ");
+    const page = await open();
+    await until(page, "give a key");
+    const without = await page.locator("#problem").textContent();
+    await page.locator("#key").fill(lesser);
+    await page.keyboard.press("Tab");
+    await until(page, "lacks the scope");
+    await page.locator("#key").fill(key);
+    await page.keyboard.press("Tab");
+    await until(page, "Ready");
+    const stored = await page.evaluate(() => JSON.stringify(localStorage));
+    return { without, stored, problem: await page.locator("#problem").textContent(), models: await page.locator("#model option").allTextContents() };
+  },
+  async access() {
+    const axe = require.resolve("axe-core/axe.min.js");
+    const violations = {};
+    let reached = [];
+    for (const [name, options] of Object.entries({
+      light: { colorScheme: "light" },
+      dark: { colorScheme: "dark" },
+      phone: { viewport: { width: 375, height: 700 }, hasTouch: true, colorScheme: "light" },
+    })) {
+      const page = await open({ ...options, bypassCSP: true });
+      await page.waitForFunction(() => document.querySelectorAll("figure").length >= 7);
+      await picture(page, name);
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+      await page.addScriptTag({ path: axe });
+      const found = await page.evaluate(() => globalThis.axe.run());
+      violations[name] = found.violations.map((each) => `${each.id}: ${each.nodes.map((node) => node.html).join(" ")}`);
+      if (wide) violations[name].push("the page is wider than the screen");
+      if (name === "light") {
+        for (let step = 0; step < 15; step += 1) {
+          await page.keyboard.press("Tab");
+          reached.push(await page.evaluate(() => document.activeElement?.id || document.activeElement?.localName));
+        }
+      }
+    }
+    return { violations, reached: [...new Set(reached)] };
+  },
+};
+
+try {
+  console.log(JSON.stringify(await scenarios[scenario]()));
+} finally {
+  await browser.close();
+}
