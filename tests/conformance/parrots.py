@@ -1,0 +1,93 @@
+"""Servers that say the same whatever they are asked, in the right form: poor ones, of which some claims must fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from conformance.dialects import DIALECTS
+from conformance.server import Server
+
+Events = list[tuple[str, Any]]
+Spoil = Callable[[Events], Events]
+TEXT = ["One, ", "two, ", "three."]
+USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+HEAD = {"id": "c1", "created": 1, "model": "parrot"}
+
+
+def _part(delta: dict[str, str], finish: str | None = None) -> tuple[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return "", HEAD | {"object": "chat.completion.chunk", "choices": [choice]}
+
+
+def _openai() -> tuple[Any, Events]:
+    message = {"role": "assistant", "content": "".join(TEXT)}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    whole = HEAD | {"object": "chat.completion", "choices": [choice], "usage": USAGE}
+    pieces = [_part({"content": text}) for text in TEXT]
+    return whole, [_part({"role": "assistant"}), *pieces, _part({}, "stop"), ("", "[DONE]")]
+
+
+def _anthropic() -> tuple[Any, Events]:
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    whole: dict[str, Any] = {
+        "id": "m1",
+        "type": "message",
+        "role": "assistant",
+        "model": "parrot",
+        "stop_sequence": None,
+    }
+    start = whole | {"content": [], "stop_reason": None, "usage": usage}
+    content = {"content": [{"type": "text", "text": "".join(TEXT)}]}
+    data: list[dict[str, Any]] = [
+        {"type": "message_start", "message": start},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        *({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}} for text in TEXT),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+    return whole | content | {"stop_reason": "end_turn", "usage": usage}, [(each["type"], each) for each in data]
+
+
+def _mindie() -> tuple[Any, Events]:
+    head: dict[str, Any] = {"id": "a123", "model_name": "parrot", "model_version": None}
+    details = {"batch_size": 1, "queue_wait_time": 10}
+    events: Events = [
+        ("", head | {"text_output": text, "details": details | {"generated_tokens": count}})
+        for count, text in enumerate(TEXT, 1)
+    ]
+    events[-1][1]["details"]["finish_reason"] = "eos_token"
+    return head | {"text_output": "".join(TEXT)}, events
+
+
+PARROTS = {"openai": _openai, "anthropic": _anthropic, "mindie": _mindie}
+
+
+def answering(dialect: str, handler: Callable[[httpx.Request], httpx.Response]) -> Server:
+    """A server that is a function."""
+    client = httpx.Client(base_url="http://server.example", transport=httpx.MockTransport(handler))
+    return Server(client, DIALECTS[dialect], "parrot")
+
+
+def parrot(dialect: str, spoil: Spoil = lambda events: events) -> Server:
+    """A server that says its words to every POST, streamed as it was asked, and has nothing else; spoil its streams."""
+    whole, events = PARROTS[dialect]()
+    stream = "".join(_event(*event) for event in spoil(events))
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        if request.method != "POST" or "count_tokens" in request.url.path:
+            return httpx.Response(404, json={})
+        if b'"stream":true' in request.content or request.url.path.endswith("_stream"):
+            return httpx.Response(200, text=stream, headers={"content-type": "text/event-stream"})
+        return httpx.Response(200, json=whole)
+
+    return answering(dialect, handler)
+
+
+def _event(name: str, data: Any) -> str:
+    text = data if isinstance(data, str) else json.dumps(data)
+    return (f"event: {name}\n" if name else "") + f"data: {text}\n\n"
