@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import abc
 from itertools import islice
 from typing import Any
@@ -13,6 +14,9 @@ _FIRST_EFFORTS = {False: 30_000, True: 1_000}  # states to look at when a gramma
 _EFFORT_TO_COMPARE = 300  # once a way is found,
 _EFFORT = 1_000  # for one token,
 _EFFORT_OF_ALL = 30_000  # and for all tokens of a choice
+# Processor time, far above what usual grammars take for all of that: part of the time of a compilation, and as long as
+# one choice may hold up all others.
+_FIRST_S, _CHOICE_S = 2.0, 0.5
 _PLENTY = 512  # tokens, and as many as the last known way has bytes, with which no way is looked for at any price
 _MOST_CUT = 32  # bytes of a known way that a token may have made needless
 _NUM_COMPARED = 8  # ways of which the one with the fewest tokens is the shortest
@@ -54,8 +58,9 @@ class Ending:
         if texts:
             paths = [vocabulary.path_of(text.encode()) for text in texts]
             return cls._shortest(vocabulary, matcher, [path for path in paths if is_way(vocabulary, matcher, path)])
+        until = time.thread_time() + _FIRST_S
         for tries_all, most in _FIRST_EFFORTS.items():
-            effort = Effort(most)
+            effort = Effort(most, until - time.thread_time())
             found = []
             for path in islice(Ways(vocabulary, matcher, effort, [], tries_all=tries_all), _NUM_COMPARED):
                 effort.num_left = min(effort.num_left, _EFFORT_TO_COMPARE)
@@ -71,12 +76,12 @@ class Ending:
         if not plans:
             return None
         plan, path = min(plans, key=lambda each: (len(each[0]), len(each[1])))
-        return cls(vocabulary, matcher, Effort(_EFFORT_OF_ALL), path, plan)
+        return cls(vocabulary, matcher, _effort_of_choice(), path, plan)
 
     def fork(self) -> Ending:
         """A copy of its own for another choice."""
         return Ending(
-            self._vocabulary, self._matcher, Effort(_EFFORT_OF_ALL), self._path, self._plan, is_known=self.is_known
+            self._vocabulary, self._matcher, _effort_of_choice(), self._path, self._plan, is_known=self.is_known
         )
 
     @property
@@ -146,15 +151,21 @@ class Ending:
                     break
         if not num_found:
             most = min(_EFFORT, self._effort.num_left)
-            effort = Effort(most)
+            effort = Effort(most, self._effort.seconds_left)
+            begun = time.thread_time()
             found = list(islice(Ways(self._vocabulary, matcher, effort, path), 1))
             self._effort.num_left -= most - effort.num_left
+            self._effort.seconds_left -= time.thread_time() - begun
             yield from found
 
     def _tokens(self) -> list[int] | None:
         if self._plan is None:
             self._plan = _plan(self._vocabulary, self._path)
         return self._plan
+
+
+def _effort_of_choice() -> Effort:
+    return Effort(_EFFORT_OF_ALL, _CHOICE_S)
 
 
 def _plan(vocabulary: ByteVocabulary, path: list[int]) -> list[int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import abc
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -20,10 +21,14 @@ _SHORT_LOOP_COST = 24  # and where few bytes may come, as within a number or whi
 
 
 class Effort:
-    """How much may still be looked at: a unit is a state that a byte leads to, some 5 µs."""
+    """How much may still be looked at: a unit is a state that a byte leads to, some 5 µs.
 
-    def __init__(self, num_left: int) -> None:
+    For grammars whose states take a thousand times as much there is a limit of processor time, too, in seconds.
+    """
+
+    def __init__(self, num_left: int, seconds_left: float) -> None:
         self.num_left = num_left
+        self.seconds_left = seconds_left
 
 
 _Trail: TypeAlias = "tuple[_Trail | None, list[int]]"  # steps, the last one first
@@ -65,10 +70,12 @@ class Ways:
         self._hint = hint
         self._tries_all = tries_all
         self._waiting = {0: [_Place(0, matcher, None, 0, b"")]}  # by their cost
+        self._until = 0.0  # of the thread's processor time
 
     def __iter__(self) -> abc.Iterator[list[int]]:
         """The paths, the shortest first as a rule; none if none is found with the effort."""
-        while self._waiting and self._effort.num_left > 0:
+        self._until = time.thread_time() + self._effort.seconds_left
+        while self._waiting and self._effort.num_left > 0 and not self._is_late():
             places = self._waiting.pop(min(self._waiting))
             seen: set[_Key] = set()
             for place in sorted(places, key=attrgetter("rank")):
@@ -100,6 +107,8 @@ class Ways:
             if not self._tries_all:
                 allowed = _some(allowed)
         for index, token_id in enumerate(allowed):
+            if self._is_late():
+                return
             self._effort.num_left -= 1
             matcher = place.matcher.deep_copy()
             if matcher.consume_token(token_id):
@@ -109,6 +118,9 @@ class Ways:
                 # Any way will do that leads to one which is known; without one, the shortest is looked for.
                 cost = place.cost + (1 + _CHOICE_COST * index if self._hint else 1 + len(forced))
                 self._put(_Place(place.rank + index, matcher, (place.trail, [token_id, *forced]), cost, mask))
+
+    def _is_late(self) -> bool:
+        return time.thread_time() >= self._until
 
     def _put(self, place: _Place) -> None:
         self._waiting.setdefault(place.cost, []).append(place)

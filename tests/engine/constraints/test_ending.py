@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from service.engine.constraint_state import ConstraintState
+from service.engine.constraints import ending
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.tokenizer import FastTokenizer
 from service.generation.constraint import Constraint, Grammar, Opening, ReasoningLimit, ReasoningMarkers, ReasoningStart
@@ -195,3 +196,23 @@ def test_end_that_is_too_far_to_find_leaves_the_answer_to_its_limit() -> None:
     assert state.shortest() is None
     said, is_bent = draw(state, 50, random.Random(0))
     assert (len(said) > 10, is_bent) == (True, False)
+
+
+def test_grammar_whose_states_take_long_has_no_end_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processor time is bounded as well, when it is compiled and for each choice; the answer goes on without an end."""
+    grammar = Constraint(regex_grammar("[a-f]{4}x"))
+    compile_ = ConstraintCompiler(TOKENIZER, control_ids_of(TOKENIZER), [END_ID])
+    monkeypatch.setattr(ending, "_FIRST_S", 0.0)
+    state = compile_(grammar)
+    assert state.shortest() is None
+    said, is_bent = draw(state, 50, random.Random(0))
+    assert re.fullmatch("[a-f]{4}x", text_of(said))
+    assert not is_bent
+    monkeypatch.undo()
+    monkeypatch.setattr(ending, "_CHOICE_S", 0.0)
+    spent = ConstraintCompiler(TOKENIZER, control_ids_of(TOKENIZER), [END_ID])(
+        Constraint(regex_grammar("!|#([a-f]{9})?[0-9]{9}"))
+    )
+    assert spent.shortest() == 1
+    said, _ = draw(spent, 10_000, random.Random(3))
+    assert re.fullmatch("!|#([a-f]{9})?[0-9]{9}", text_of(said))
