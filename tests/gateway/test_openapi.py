@@ -17,7 +17,9 @@ from gateway.routes.surfaces import OPERATIONS, SURFACES
 from tests.gateway.conftest import Gateway
 
 # for operators and browsers
-UNDOCUMENTED = re.compile(r"/(|page/[a-z.]+|healthz?|readyz|metrics|openapi\.json|sluice\.binpb|docs(/.*)?)")
+UNDOCUMENTED = re.compile(
+    r"/(|page/[a-z.]+|healthz?|readyz|metrics|status(\.json)?|openapi\.json|sluice\.binpb|docs(/.*)?)"
+)
 BODIES = [(each, body) for each in OPERATIONS for body in each.bodies]
 
 
