@@ -23,7 +23,7 @@ from tests.service.auth.key_files import write
 from tests.service.endpoint_fakes import serving
 from tests.service.fakes import Refusal, refused
 
-ALL = ["generate", "embed", "tokenize", "endpoints:read", "endpoints:write"]
+ALL = ["generate", "embed", "tokenize", "endpoints:read", "endpoints:write", "metrics"]
 KEYS = {
     "team": {"scopes": ALL, "models": ["seen*", "encoder"], "endpoints": ["seen*", "hidn3", "nobd3"]},
     "operator": {"scopes": ALL},
