@@ -19,6 +19,7 @@ _EFFORT_OF_ALL = 30_000  # and for all tokens of a choice
 _FIRST_S, _CHOICE_S = 2.0, 0.5
 _PLENTY = 512  # tokens, and as many as the last known way has bytes, with which no way is looked for at any price
 _MOST_CUT = 32  # bytes of a known way that a token may have made needless
+_LONGEST = 2_000  # bytes of a way that is kept
 _NUM_COMPARED = 8  # ways of which the one with the fewest tokens is the shortest
 
 
@@ -76,6 +77,8 @@ class Ending:
         if not plans:
             return None
         plan, path = min(plans, key=lambda each: (len(each[0]), len(each[1])))
+        if len(path) > _LONGEST:  # a token that leaves it has all of it looked at anew
+            return None
         return cls(vocabulary, matcher, _effort_of_choice(), path, plan)
 
     def fork(self) -> Ending:
