@@ -47,8 +47,8 @@ def read_answer(
     asked = {**body, "stream_options": {"include_usage": True}}
     with server.stream("/v1/chat/completions", asked) as events:
         for event in events:
-            for choice in event.get("choices", ()):
-                delta = choice.get("delta", {})
+            for choice in event.get("choices") or ():
+                delta = choice.get("delta") or {}
                 thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
                 piece = delta.get("content") or ""
                 if (thought or piece) and answer.first_s is None:

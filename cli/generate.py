@@ -33,7 +33,7 @@ def complete(
                     if as_json:
                         print_json(event, indent=None)
                         continue
-                    for choice in event.get("choices", ()):
+                    for choice in event.get("choices") or ():
                         say(choice.get("text", ""), nl=False)
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
@@ -51,7 +51,7 @@ def embed(
     ca_file: CaFile = "",
 ) -> None:
     """Turn texts into vectors: one line of numbers a text. --json prints the server's answer."""
-    texts = list(text) or _piped().splitlines()
+    texts = list(text) or _piped().rstrip("\n").split("\n")
     with connected(url, key, ca_file) as server:
         answer = server.post("/v1/embeddings", {"model": model or server.embedding_model(), "input": texts})
         if as_json:

@@ -21,7 +21,7 @@ from process.settings import STANDARD_VARIABLE, ProcessSettings, read_settings
 Place: TypeAlias = tuple[str | int, ...]
 
 _HIDDEN: Final = "(hidden)"
-_CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")  # of a URL
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s]+(?=@)")  # of a URL, up to its last @
 _SOURCES: Final = ("CliSettingsSource", "Environment", "FileSource", "StandardEnvironment")  # the strongest first
 
 

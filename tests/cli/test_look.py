@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 
 import pytest
@@ -52,3 +54,25 @@ def test_version_is_the_distributions() -> None:
     """One line."""
     done = subprocess.run([sys.executable, "-m", "cli", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"{version('sluice')}\n"
+
+
+def test_others_servers_may_leave_fields_empty() -> None:
+    """Null for what a chunk doesn't have, as some servers write it, is nothing."""
+    chunks = [{"choices": None}, {"choices": [{"delta": None}]}, {"choices": [{"delta": {"content": "Hi"}}]}]
+
+    class Other(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.end_headers()
+            for chunk in chunks:
+                self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
+        threading.Thread(target=other.serve_forever).start()
+        done = sluice("chat", "Hello", "--model", "m", url=f"http://127.0.0.1:{other.server_port}")
+        other.shutdown()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Hi\n", "")

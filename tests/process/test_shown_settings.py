@@ -76,6 +76,6 @@ def test_negated_flags_and_whole_values_are_named(monkeypatch: pytest.MonkeyPatc
 
 def test_secrets_are_hidden_wherever_they_are() -> None:
     """Fields that are kept out of texts, in lists too, and what a URL has before its host."""
-    found = told('--locks=[{"code": "77", "url": "redis://user:word@host/1"}]')
+    found = told('--locks=[{"code": "77", "url": "redis://user:w@rd@host/1"}]')
     assert found["locks.0.code"][0] == "(hidden)"
     assert found["locks.0.url"][0] == "redis://(hidden)@host/1"
