@@ -28,7 +28,7 @@ def greeting(settings: Settings, models: Sequence[model_pb2.Model]) -> str:
 sluice is ready.
   models          {names}
   Envoy           {base}   send requests here: REST, SSE, gRPC, gRPC-web
-  chat page       {base}/
+  pages           {base}/ to chat on, {base}/status for operators
   API reference   {base}/docs
   gateway         {scheme}://{settings.host}:{settings.gateway_port}   REST, SSE; metrics at /metrics
   service         {settings.host}:{settings.service_port}   gRPC; metrics at http://{settings.host}:{settings.service_metrics_port}/metrics
