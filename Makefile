@@ -11,7 +11,7 @@ run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TL
 	@tools/install.sh run && { tools/install.sh native || true; } && exec $(PY) -m runner $(if $(TLS),--tls=$(TLS))
 test:  ## run all tests
 	@tools/install.sh dev native npm validate clients examples browser redis && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal && $(PY) -m pytest -m slow
-test-fast:  ## run the tests that need neither npm nor a browser nor the whole product, in about a minute
+test-fast:  ## run the tests that need neither npm nor a browser nor the whole product, in three minutes
 	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
 test-languages:  ## install the toolchains of examples/, run all of them, and count the languages that do all they should
 	@tools/install.sh dev native npm clients examples languages && $(PY) -m tests.languages && $(MAKE) -s -C examples/csharp
