@@ -156,12 +156,12 @@ def of_wave(answers: list[dict[str, Any]]) -> Numbers:
     """Tokens a second from the first request to the last token; times in seconds, medians over streams and gaps."""
     began = min(answer["sent"] for answer in answers)
     ended = max(answer["received"][-1] for answer in answers)
-    gaps = [gap for answer in answers for gap in gaps_of(answer)]
+    gaps = [gap for answer in answers for gap in gaps_of(answer)] or [0.0]  # none where all text came at once
     return {
         "tokens_per_s": sum(answer["tokens"] for answer in answers) / (ended - began),
         "first_token_s": statistics.median(answer["received"][0] - answer["sent"] for answer in answers),
         "gap_s": statistics.median(gaps),
-        "gap_p95_s": statistics.quantiles(gaps, n=20)[-1],
+        "gap_p95_s": statistics.quantiles([*gaps, gaps[-1]], n=20, method="inclusive")[-1],
         "prompt_tokens": statistics.median(answer["prompt_tokens"] for answer in answers),
     }
 
