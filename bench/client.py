@@ -48,7 +48,7 @@ def texts(kind: str, port: int, num_tokens: int) -> Any:
 
         return ask
     sys.path.insert(0, str(ROOT / "clients/python/src"))
-    from sluice_client import Client  # noqa: PLC0415
+    from sluice_client import Client  # noqa: PLC0415  as above
 
     own = Client(f"127.0.0.1:{port}", model="bench")
     return lambda: own.stream_chat(PROMPT, max_tokens=num_tokens, ignore_eos=True, temperature=1).text()
@@ -57,7 +57,7 @@ def texts(kind: str, port: int, num_tokens: int) -> Any:
 def async_texts(kind: str, port: int, num_tokens: int) -> Any:
     """The same for an event loop."""
     if kind == "openai":
-        import openai  # noqa: PLC0415
+        import openai  # noqa: PLC0415  as above
 
         client = openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="unused")
 
@@ -67,7 +67,7 @@ def async_texts(kind: str, port: int, num_tokens: int) -> Any:
 
         return ask
     sys.path.insert(0, str(ROOT / "clients/python/src"))
-    from sluice_client import AsyncClient  # noqa: PLC0415
+    from sluice_client import AsyncClient  # noqa: PLC0415  as above
 
     own = AsyncClient(f"127.0.0.1:{port}", model="bench")
     return lambda: own.stream_chat(PROMPT, max_tokens=num_tokens, ignore_eos=True, temperature=1).text()

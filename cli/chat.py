@@ -122,7 +122,7 @@ def _ask_once(conversation: Conversation, question: str, *, as_json: bool) -> No
     if not question.strip():
         fail("nothing to ask: standard input is empty")
 
-    def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001
+    def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001  as read_answer calls it
         if not as_json and not is_reasoning:
             say(piece, nl=False)
 
@@ -198,7 +198,7 @@ class Prompt:
     def _ask(self, question: str) -> None:
         was_reasoning = False
 
-        def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001
+        def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001  as read_answer calls it
             nonlocal was_reasoning
             if is_reasoning != was_reasoning:
                 typer.echo(_DIM if is_reasoning else f"{_PLAIN}\n", nl=False)

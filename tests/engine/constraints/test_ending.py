@@ -216,3 +216,12 @@ def test_grammar_whose_states_take_long_has_no_end_and_holds_nobody_up(monkeypat
     assert spent.shortest() == 1
     said, _ = draw(spent, 10_000, random.Random(3))
     assert re.fullmatch("!|#([a-f]{9})?[0-9]{9}", text_of(said))
+
+
+def test_end_that_is_too_long_to_keep_leaves_the_answer_to_its_limit() -> None:
+    """Each token beside it would have all of it looked at anew; a shorter one is kept."""
+    assert shortest(COMPILE(Constraint(regex_grammar("[ab]{1500}")))) > 0
+    assert COMPILE(Constraint(regex_grammar("[ab]{2100}"))).shortest() is None
+    texts = ["a" * 2100, "b" * 2100]
+    grammar = Grammar(f"start: {' | '.join(map(json.dumps, texts))}\n", "f", texts=texts)
+    assert COMPILE(Constraint(grammar)).shortest() is None
