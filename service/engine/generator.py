@@ -20,6 +20,7 @@ from service.engine.port import Outputs, StepObserver
 from service.engine.request_check import check_limit, check_request
 from service.engine.retry import retry_after_s
 from service.engine.turnover import Part, Turnover
+from service.engine.wakes import Wakes
 from service.generation.constraint import Constraint
 from service.generation.errors import (
     DeadlineExceeded,
@@ -113,6 +114,7 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         self._ranges = ranges or {}
         self._max_compile_s = max_compile_s
         self._turnover = Turnover()
+        self._wakes = Wakes()
 
     def on_report(self, report: Report) -> None:
         """As for any engine; how fast requests begin is learnt beside."""
@@ -147,7 +149,7 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         for request in requests:
             self._check(request)
         self._check_room(requests)
-        stream = OutputStream(sum(request.n for request in requests))
+        stream = OutputStream(sum(request.n for request in requests), self._wakes)
         if any(request.constraint for request in requests):
             serials = await self._add_constrained(requests, stream)
         else:

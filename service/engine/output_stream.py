@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
+from service.engine.wakes import Wakes
 from service.generation.errors import EngineError
 from service.generation.output import GenerationOutput, merged
 
@@ -17,7 +18,9 @@ class OutputStream(AsyncIterator[GenerationOutput]):
     For one reader.
     """
 
-    def __init__(self, num_choices: int) -> None:
+    def __init__(self, num_choices: int, wakes: Wakes | None = None) -> None:
+        """`wakes` is shared by all streams of an engine."""
+        self._wakes = wakes or Wakes()
         self.num_tokens = 0  # of all that was delivered, read or not
         self._num_unfinished = num_choices
         self._is_broken = False
@@ -61,7 +64,7 @@ class OutputStream(AsyncIterator[GenerationOutput]):
             self._whole.append(output)
         else:
             self._pending.setdefault((output.request_index, output.choice_index), []).append(output)
-        self._news.set()
+        self._wakes.wake(self._news)
 
     def end(self, error: EngineError) -> None:
         """End the stream, with an error after what is left to read. After the end it does nothing."""
