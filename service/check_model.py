@@ -18,6 +18,7 @@ from service.engine.model_source import architecture_of
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.pair_files import is_cross_encoder
 from service.engine.models.sentence_files import is_encoder
+from service.engine.models.text_part import text_config
 from service.generation.errors import ModelLoadError
 
 # Of a weight, with its part of the scales.
@@ -49,7 +50,7 @@ def _told(plan: ModelPlan) -> dict[str, Any]:
         "weights": weight_type,
         "weight_bytes": weights,
         "max_model_len": spec.max_positions,
-        "cache_bytes_per_token": (per_token := _cache_bytes_per_token(spec.config, _BYTES[spec.dtype])),
+        "cache_bytes_per_token": (per_token := _cache_bytes_per_token(text_config(spec.config), _BYTES[spec.dtype])),
         "resumes": plan.backend.is_invariant,
     }
     if spec.device == "cpu":

@@ -19,6 +19,7 @@ from service.engine.model_plan import plan_model
 from service.engine.model_runner import ModelRunner
 from service.engine.model_source import architecture_of, choose_num_threads, fingerprint
 from service.engine.models.progress import load_progress
+from service.engine.models.text_part import text_config
 from service.engine.prompt_drafter import PromptDrafter
 from service.engine.recipe import Made
 from service.engine.speculation import Speculation
@@ -122,7 +123,7 @@ def load_model(
         info=ModelInfo(
             architecture=architecture_of(model_config),
             max_model_len=max_model_len,
-            vocab_size=model_config.vocab_size,
+            vocab_size=text_config(model_config).vocab_size,
             dtype=weight_type,
             device=target,
             num_parameters=checkpoint.num_parameters,
@@ -163,7 +164,9 @@ def _num_blocks(config: EngineConfig, max_model_len: int, bytes_per_block: int, 
 
 def _eos_token_ids(folder: Path, model_config: Any) -> frozenset[int]:
     """The ids that end a text: what generation_config.json says, else config.json."""
-    ids = model_config.eos_token_id
+    ids = getattr(model_config, "eos_token_id", None)
+    if ids is None:
+        ids = getattr(text_config(model_config), "eos_token_id", None)
     if (folder / "generation_config.json").is_file():
         try:
             said = json.loads((folder / "generation_config.json").read_text(encoding="utf-8")).get("eos_token_id")

@@ -13,6 +13,7 @@ from service.engine.models.backends import BackendRow, ModelSpec, choose_backend
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.compute_dtype import choose_compute_dtype
 from service.engine.models.model_config import read_model_config
+from service.engine.models.text_part import text_config, text_tensor
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
@@ -34,11 +35,10 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
     model_config = read_model_config(folder)
     max_model_len = choose_max_model_len(model_config, config.max_model_len, folder)
     tokenizer = FastTokenizer.from_folder(folder)
-    if tokenizer.vocab_size > model_config.vocab_size:
-        raise ModelLoadError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size} ids, the model only {model_config.vocab_size}"
-        )
-    checkpoint = Checkpoint(folder)
+    vocab_size = text_config(model_config).vocab_size
+    if tokenizer.vocab_size > vocab_size:
+        raise ModelLoadError(f"{folder}: the tokenizer has {tokenizer.vocab_size} ids, the model only {vocab_size}")
+    checkpoint = Checkpoint(folder, text_tensor if getattr(model_config, "is_part", False) else None)
     if config.quantization and compute_dtype == "float32":
         raise ModelLoadError(f"{folder}: with engine.quantization {config.quantization}, dtype can't be float32")
     dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from service.engine.models.checkpoint import Checkpoint
+from service.engine.models.text_part import text_config
 from service.generation.errors import ModelLoadError
 
 MIN_THREADED_PARAMETERS = 50_000_000
@@ -43,7 +44,7 @@ def choose_num_threads(checkpoint: Checkpoint, device: str) -> int:
 
 def choose_max_model_len(model_config: Any, wanted: int | None, folder: Path) -> int:
     """`wanted`, or as much as the model's positions allow."""
-    longest = getattr(model_config, "max_position_embeddings", None)
+    longest = getattr(text_config(model_config), "max_position_embeddings", None)
     if longest is None:
         raise ModelLoadError(f"{folder / 'config.json'} gives no max_position_embeddings")
     if wanted is not None and wanted > longest:

@@ -41,14 +41,17 @@ class _Place:
 class Checkpoint:
     """The tensors of a folder by name. Every error is a ModelLoadError that names the file, and the tensor if one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, names: Callable[[str], str | None] | None = None) -> None:
+        """`names` gives the name that a tensor is asked for by, None for one that is of no use; default: its own."""
         self.folder = folder
         self.on_read: Callable[[int], None] | None = None  # called with the bytes of each tensor as it is taken
         self._files = _files_of(folder)
         self._places: dict[str, _Place] = {}
         self._taken: set[str] = set()
         for file in self._files:
-            self._places.update(_places_in(file))
+            for stored, place in _places_in(file).items():
+                if (name := names(stored) if names else stored) is not None:
+                    self._places[name] = place
 
     def __contains__(self, name: str) -> bool:
         return name in self._places

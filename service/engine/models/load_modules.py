@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
 
 from service.engine.models.model_config import DecoderConfig, read_transformers_config
 from service.engine.models.modules_backend import ATTENTION, ModulesBackend, register_attention
+from service.engine.models.text_part import text_config
 from service.generation.errors import ModelLoadError
 
 _SERVED_LAYERS = {"full_attention", "sliding_attention", "attention"}
@@ -21,7 +22,8 @@ def modules_refusal(config: Any, folder: Path) -> str | None:
     config = _of_transformers(config, folder)
     if getattr(config, "quantization_config", None) is not None:
         return "its weights are quantised"
-    model_class = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    model_class = _class_of(config)
+    config = text_config(config)
     if model_class is None:
         return "it is no causal language model"
     layers = set(getattr(config, "layer_types", None) or ()) - _SERVED_LAYERS
@@ -41,7 +43,7 @@ def load_modules(config: Any, folder: Path, dtype: str, device: str) -> ModulesB
     register_attention()
     config = _of_transformers(config, folder)
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = _class_of(config).from_pretrained(
             folder, config=config, dtype=getattr(torch, dtype), attn_implementation=ATTENTION, output_loading_info=True
         )
         model, report = loaded
@@ -51,6 +53,12 @@ def load_modules(config: Any, folder: Path, dtype: str, device: str) -> ModulesB
         if report[kind]:
             raise ModelLoadError(f"{folder}: {kind.replace('_keys', '')} tensors: {sorted(map(str, report[kind]))[:5]}")
     return ModulesBackend(model.to(device))
+
+
+def _class_of(config: Any) -> Any:
+    """The class that generates text by a configuration, from images too if it can; None if there is none."""
+    mappings = (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
+    return next((found for mapping in mappings if (found := mapping.get(type(config), None)) is not None), None)
 
 
 def _of_transformers(config: Any, folder: Path) -> Any:

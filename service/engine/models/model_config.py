@@ -7,10 +7,11 @@ is never used. Whatever is unusual in a file is left to transformers, whose clas
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from service.engine.models.text_part import text_part
 from service.generation.errors import ModelLoadError
 
 _TYPES = ("llama", "mistral", "qwen2", "qwen3")
@@ -65,6 +66,7 @@ class DecoderConfig:
     sliding_window: int | None
     attention_bias: bool
     mlp_bias: bool
+    is_part: bool = False  # of a model that reads images too, say: its tensors lie among others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +86,20 @@ class BertConfig:
 
 
 def read_model_config(folder: Path) -> Any:
-    """A `DecoderConfig`, a `BertConfig` or, of a model that isn't usual, transformers' own. Raises ModelLoadError."""
+    """A `DecoderConfig`, a `BertConfig` or, of a model that isn't usual, transformers' own. Raises ModelLoadError.
+
+    Of a model that reads images too it is what its text alone needs, where that is usual.
+    """
     try:
         text = (folder / "config.json").read_text(encoding="utf-8")
         said = json.loads(text)
     except (OSError, ValueError) as error:
         raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
-    usual = (_decoder_config(said) or _bert_config(said)) if isinstance(said, dict) else None
-    return usual or read_transformers_config(folder)
+    usual = (_decoder_config(said) or _bert_config(said) or _text_part(said)) if isinstance(said, dict) else None
+    if usual is not None:
+        return usual
+    config = read_transformers_config(folder)
+    return _text_part({"eos_token_id": None, **config.to_dict()}) or config
 
 
 def read_transformers_config(folder: Path) -> Any:
@@ -135,6 +143,13 @@ def _decoder_config(said: dict[str, Any]) -> DecoderConfig | None:
         sliding_window=window,
         **biases,
     )
+
+
+def _text_part(said: dict[str, Any]) -> DecoderConfig | None:
+    """The decoder of a model of several parts; None where it isn't usual."""
+    text = text_part(said)
+    usual = _decoder_config(text) if text is not None else None
+    return replace(usual, is_part=True) if usual is not None else None
 
 
 def _bert_config(said: dict[str, Any]) -> BertConfig | None:

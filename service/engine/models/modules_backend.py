@@ -18,6 +18,7 @@ from service.engine.batch import Batch
 from service.engine.kv_cache import CacheShape, KVCache
 from service.engine.models.attention import AttentionPlan
 from service.engine.models.inputs import Inputs
+from service.engine.models.text_part import text_config
 from service.engine.models.thread import prepare_thread
 from service.generation.errors import ModelLoadError
 
@@ -142,7 +143,7 @@ def _cache_shape(model: Any) -> CacheShape:
         raise ModelLoadError(f"the architecture {name} can't be served: {error}") from error
     except Exception as error:  # whatever foreign code can't do with this call
         raise ModelLoadError(f"the architecture {name} can't be served: a trial step failed: {error}") from error
-    num_layers = model.config.num_hidden_layers
+    num_layers = text_config(model.config).num_hidden_layers
     if sorted(probe.stored) != list(range(num_layers)):
         raise ModelLoadError(
             f"the architecture {name} can't be served: {len(probe.stored)} of its {num_layers} layers attend"

@@ -1,0 +1,110 @@
+"""Small configurations of every architecture that transformers knows, made from each one's own defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import CONFIG_MAPPING
+
+VOCAB_SIZE = 101
+MAX_POSITIONS = 256
+
+_SMALL: dict[str, Any] = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 64,
+    "n_embd": 64,
+    "d_model": 64,
+    "n_embed": 64,
+    "embedding_size": 64,
+    "intermediate_size": 96,
+    "n_inner": 96,
+    "ffn_hidden_size": 96,
+    "ffn_dim": 96,
+    "decoder_ffn_dim": 96,
+    "encoder_ffn_dim": 96,
+    "num_hidden_layers": 4,
+    "num_layers": 4,
+    "n_layer": 4,
+    "n_layers": 4,
+    "decoder_layers": 4,
+    "encoder_layers": 2,
+    "num_attention_heads": 4,
+    "n_head": 4,
+    "n_heads": 4,
+    "num_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_kv_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": MAX_POSITIONS,
+    "n_positions": MAX_POSITIONS,
+    "max_seq_len": MAX_POSITIONS,
+    "sliding_window": 11,
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_topk": 2,
+    "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 32,
+    "expert_ffn_hidden_size": 32,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 12,
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+    "state_size": 8,
+    "mamba_d_state": 8,
+    "eos_token_id": 1,
+    "bos_token_id": 1,
+    "pad_token_id": 0,
+}
+# Of the parts that read images or sound, which are loaded and never run.
+_SMALL_PART: dict[str, Any] = {
+    "depth": 2,
+    "embed_dim": 64,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_layers": 2,
+    "num_heads": 4,
+    "num_attention_heads": 4,
+    "head_dim": 16,
+    "image_size": 32,
+    "patch_size": 16,
+    "out_hidden_size": 64,
+    "projection_dim": 64,
+}
+# What the sizes above don't suit.
+_AXES: dict[str, Any] = {"rope_theta": 10_000.0, "rope_type": "default", "mrope_section": [2, 3, 3]}
+_MORE: dict[str, dict[str, Any]] = {
+    "qwen2_5_vl_text": {"rope_parameters": _AXES},
+    "qwen2_vl_text": {"rope_parameters": _AXES},
+    "qwen3_vl_text": {"rope_parameters": {**_AXES, "mrope_interleaved": True}},
+}
+
+
+def small(kind: str, **more: Any) -> Any:
+    """A configuration of the type `kind`: sizes as above where it has them, and `more`."""
+    cls = CONFIG_MAPPING[kind]
+    values = _known(cls, _SMALL) | _MORE.get(kind, {})
+    default = cls() if cls.sub_configs else None
+    for name in cls.sub_configs:
+        if (part := getattr(default, name, None)) is not None:
+            sizes = _SMALL if name in {"text_config", "decoder"} else _SMALL_PART
+            own = _MORE.get(part.model_type, {})
+            values[name] = type(part)(**_known(type(part), sizes) | own).to_dict()
+    return cls(**values | more)
+
+
+def _known(cls: Any, sizes: dict[str, Any]) -> dict[str, Any]:
+    known = set(getattr(cls, "__dataclass_fields__", ())) | set(cls.attribute_map)
+    return {name: value for name, value in sizes.items() if name in known}

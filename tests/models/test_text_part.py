@@ -1,0 +1,123 @@
+"""A checkpoint that reads images too is served as a text model: its decoder, from where its tensors lie."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+
+from service.engine.models.model_config import DecoderConfig, read_model_config
+from service.engine.models.text_part import text_part
+from tests.models.comparison import compare, save
+from tests.models.shapes import small
+
+# By the backend of the decoder: a usual one needs nothing of transformers.
+SERVED = {
+    "gemma3": "transformers",
+    "llava": "native",
+    "mistral3": "native",
+    "qwen2_5_vl": "native",
+    "qwen2_vl": "native",
+    "qwen3_vl": "native",
+    "qwen3_vl_moe": "transformers",
+    "smolvlm": "native",
+}
+# Names that published files have, and what transformers of today calls the same.
+_BEFORE = (
+    ("model.language_model.", "language_model.model."),
+    ("lm_head.", "language_model.lm_head."),
+    ("model.vision_tower.", "vision_tower."),
+    ("model.multi_modal_projector.", "multi_modal_projector."),
+)
+
+
+def _saved(kind: str, folder: Path, **more: Any) -> Any:
+    config = small(kind, **more)
+    torch.manual_seed(0)
+    cls: Any = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING[type(config)]
+    save(cls(config), folder)
+    return cls.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+@pytest.mark.parametrize("kind", SERVED)
+async def test_text_is_answered_as_by_the_whole_model(kind: str, tmp_path: Path) -> None:
+    """Tokens and logprobs are those of transformers' whole model, of several requests at once."""
+    outcome = await compare(_saved(kind, tmp_path), tmp_path)
+    assert (outcome.backend, outcome.message) == (SERVED[kind], "")
+
+
+@pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl"])
+async def test_a_tied_head_is_the_one_of_the_whole(kind: str, tmp_path: Path) -> None:
+    """What the decoder's part of the file says of it counts for nothing."""
+    model = _saved(kind, tmp_path, tie_word_embeddings=True)
+    assert (await compare(model, tmp_path)).message == ""
+
+
+async def test_names_of_older_files_are_known(tmp_path: Path) -> None:
+    """Mistral's and LLaVA's published files have their decoder under `language_model.model.`."""
+    model = _saved("mistral3", tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    for today, before in _BEFORE:
+        tensors = {
+            before + name.removeprefix(today) if name.startswith(today) else name: tensor
+            for name, tensor in tensors.items()
+        }
+    save_file(tensors, file, {"format": "pt"})
+    assert "language_model.model.norm.weight" in tensors
+    outcome = await compare(model, tmp_path)
+    assert (outcome.backend, outcome.message) == ("native", "")
+
+
+async def test_transformers_can_be_forced(tmp_path: Path) -> None:
+    """With its modules the whole model is loaded, and answers text alike."""
+    outcome = await compare(_saved("qwen2_5_vl", tmp_path), tmp_path, "transformers")
+    assert (outcome.backend, outcome.message) == ("transformers", "")
+
+
+def test_the_decoder_is_read_without_transformers(tmp_path: Path) -> None:
+    """A published file of one level, and one with a part for text, say all that a usual decoder needs."""
+    sizes = {
+        "vocab_size": 101,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 64,
+        "rms_norm_eps": 1e-6,
+        "hidden_act": "silu",
+        "rope_theta": 1e6,
+    }
+    flat = sizes | {
+        "model_type": "qwen2_5_vl",
+        "architectures": ["Qwen2_5_VLForConditionalGeneration"],
+        "eos_token_id": 7,
+        "tie_word_embeddings": True,
+        "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]},
+        "vision_config": {"hidden_size": 32},
+    }
+    nested = {
+        "model_type": "mistral3",
+        "tie_word_embeddings": False,
+        "text_config": sizes | {"model_type": "mistral", "eos_token_id": 7, "head_dim": 16, "sliding_window": None},
+    }
+    for said, kind, is_tied in ((flat, "qwen2", True), (nested, "mistral", False)):
+        (tmp_path / "config.json").write_text(json.dumps(said))
+        config = read_model_config(tmp_path)
+        assert isinstance(config, DecoderConfig)
+        assert (config.model_type, config.eos_token_id, config.tie_word_embeddings) == (kind, 7, is_tied)
+        assert config.rope_parameters == {"rope_theta": 1e6, "rope_type": "default"}
+        assert config.is_part
+    assert config.architectures == ["mistral"]
+
+
+def test_other_models_have_no_part_for_text() -> None:
+    """A decoder is its own, and of models that were never tried nothing is guessed."""
+    assert text_part({"model_type": "llama", "text_config": {"model_type": "llama"}}) is None
+    assert text_part({"model_type": "some_vl", "text_config": {"model_type": "llama"}}) is None
