@@ -1,4 +1,4 @@
-"""`sluice serve`, `check` and `config`: programs that take this one's place, so that signals and exit codes are theirs.
+"""`sluice serve`, `check`, `config`, `envoy`: programs in this one's place, so that signals and exit codes are theirs.
 
 They need what this command does not load: settings, models' code.
 """
@@ -29,9 +29,14 @@ def config(context: typer.Context) -> None:
     _become("service.show_settings" if words == context.args else "gateway.show_settings", words)
 
 
+def envoy(context: typer.Context) -> None:
+    """Make Envoy's configuration before several gateways and services, of a file that says where they are."""
+    _become("runner.production", context.args)
+
+
 def add_to(app: typer.Typer) -> None:
     """Make them commands of `app`."""
-    for command in (serve, check, config):
+    for command in (serve, check, config, envoy):
         app.command(context_settings=_CONTEXT)(command)
 
 

@@ -17,7 +17,7 @@ class EnvoyTls:
     """TLS of all connections by the files of `certificates`, as `sluice certs dev` makes them.
 
     `secrets` is a folder for files that name them, which Envoy watches. With `mutual`, callers need a certificate, too;
-    service and gateway ask Envoy for one in any case.
+    gateways where they call services, and Envoy towards both, in any case.
     """
 
     certificates: Path
@@ -25,7 +25,10 @@ class EnvoyTls:
     mutual: bool = False
 
     def apply(self, config: dict[str, Any]) -> None:
-        """Write the secrets' files, and put TLS into the listener and both upstreams of a configuration."""
+        """Write the secrets' files, and put TLS into the listeners and upstreams of a configuration.
+
+        Its first listener is callers', another one the gateways'.
+        """
         for name in ("server", "client"):
             self._write(name, tls_certificate=self._pair(name))
         self._write("callers", validation_context={"trusted_ca": self._file("ca"), **self._watched})
@@ -38,21 +41,22 @@ class EnvoyTls:
                 **self._watched,
             },
         )
-        (chain,) = config["static_resources"]["listeners"][0]["filter_chains"]
-        chain["transport_socket"] = self._callers_side()
+        for index, listener in enumerate(config["static_resources"]["listeners"]):
+            (chain,) = listener["filter_chains"]
+            chain["transport_socket"] = self._callers_side(mutual=self.mutual or index > 0)
         for cluster in config["static_resources"]["clusters"]:
-            if cluster["name"] in {"service", "gateway"}:
-                cluster["transport_socket"] = self._upstreams_side("h2" if cluster["name"] == "service" else "http/1.1")
+            if cluster["name"] != "otlp":
+                cluster["transport_socket"] = self._upstreams_side("http/1.1" if cluster["name"] == "gateway" else "h2")
 
-    def _callers_side(self) -> dict[str, Any]:
+    def _callers_side(self, *, mutual: bool) -> dict[str, Any]:
         common = {
             "alpn_protocols": ["h2", "http/1.1"],
             "tls_params": _OLDEST,
             "tls_certificate_sds_secret_configs": [self._secret("server")],
         }
-        if self.mutual:
+        if mutual:
             common["validation_context_sds_secret_config"] = self._secret("callers")
-        typed = {"@type": f"{_TYPES}DownstreamTlsContext", "require_client_certificate": self.mutual}
+        typed = {"@type": f"{_TYPES}DownstreamTlsContext", "require_client_certificate": mutual}
         return {"name": "envoy.transport_sockets.tls", "typed_config": {**typed, "common_tls_context": common}}
 
     def _upstreams_side(self, protocol: str) -> dict[str, Any]:

@@ -11,10 +11,11 @@ generated() {  # generated/ is what `make generate` makes, and nothing else
     buf generate --config buf.rules.yaml -o "$out" && diff -r -x __pycache__ "$out/generated" generated; local status=$?
     rm -rf "$out"; return $status
 }
-envoy_configs() {  # Envoy reads each of its files
-    local file status=0
-    for file in envoy/*.yaml; do envoy --mode validate -l warning -c "$file" || status=1; done
-    return $status
+envoy_configs() {  # Envoy reads its file, and what is made of it for a fleet
+    local file fleet status=0; fleet=$(mktemp --suffix=.yaml)
+    python -m runner.production envoy/fleet.yaml >"$fleet" || status=1
+    for file in envoy/envoy.yaml "$fleet"; do envoy --mode validate -l warning -c "$file" || status=1; done
+    rm "$fleet"; return $status
 }
 
 step "ruff" ruff check .

@@ -147,6 +147,7 @@ class Errors(Policy):
             trailing = (
                 *(status.trailing_metadata or ()),
                 *_pushback(error, row, context),
+                ("x-sluice-reason", row.reason),  # as in ErrorInfo, for who reads headers only: Envoy's retries
                 *(call.metadata if call else ()),
             )
             try:

@@ -166,6 +166,7 @@ async def test_error_becomes_its_status(case: Case, method: str) -> None:
     assert refusal.retry_after_s == case.retry_after_s
     assert dict(refusal.info.metadata) == case.values
     assert refusal.request_id == "request-7"
+    assert dict(refusal.error.trailing_metadata() or ())["x-sluice-reason"] == case.reason
 
 
 @pytest.mark.parametrize(("within_s", "pushback"), [(None, "2500"), (60, "2500"), (1, "-1")])

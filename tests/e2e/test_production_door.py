@@ -1,0 +1,217 @@
+"""Where calls go behind Envoy's configuration for a fleet: a real Envoy before services that say who they are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as aio_health
+
+from runner.eds import Host, write_hosts
+from runner.fleet import Fleet
+from runner.production import production_config, write_first_hosts
+from tests.e2e.door import Door
+from tests.e2e.stack import free_ports
+
+CALL = "/sluice.v1.ChatService/Chat"
+HEALTH_NAME = "sluice.v1.ChatService"
+
+
+class Replica:
+    """A service that answers every call with its name, or as `refusal` says."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.num_calls = 0
+        self.refusal: Callable[[Any], Any] | None = None
+        self.release = asyncio.Event()
+        self.release.set()
+        self.health = aio_health.HealthServicer()
+        self._server = aio.server()
+        handler = grpc.method_handlers_generic_handler(
+            "sluice.v1.ChatService", {"Chat": grpc.unary_unary_rpc_method_handler(self._answer)}
+        )
+        self._server.add_generic_rpc_handlers((handler,))
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
+        self.host = Host("127.0.0.1", self._server.add_insecure_port("127.0.0.1:0"))
+
+    async def start(self) -> None:
+        """Serve, and say so."""
+        await self.health.set(HEALTH_NAME, health_pb2.HealthCheckResponse.SERVING)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """End at once."""
+        await self._server.stop(None)
+
+    async def _answer(self, request: bytes, context: Any) -> bytes:
+        self.num_calls += 1
+        await self.release.wait()
+        if self.refusal is not None:
+            await self.refusal(context)
+        return self.name.encode()
+
+
+@contextlib.asynccontextmanager
+async def replicas(*names: str) -> AsyncIterator[list[Replica]]:
+    """Running ones of these names."""
+    found = [Replica(name) for name in names]
+    await asyncio.gather(*(each.start() for each in found))
+    try:
+        yield found
+    finally:
+        await asyncio.gather(*(each.stop() for each in found))
+
+
+class FleetDoor(Door):
+    """A door by a fleet's description. `inner` is the gateways' listener."""
+
+    def __init__(self, folder: Path, **pools: list[Replica]) -> None:
+        (self.inner_port,) = free_ports(1)
+        self.folder = folder
+
+        def change(config: dict[str, Any]) -> None:
+            listen = config["static_resources"]["listeners"][0]["address"]["socket_address"]["port_value"]
+            services = [
+                {"name": name, "models": [] if name == "service" else [f"org/{name}"], "hosts": [r.host for r in hosts]}
+                for name, hosts in pools.items()
+            ]
+            fleet = Fleet.model_validate(
+                {
+                    "listen": f"127.0.0.1:{listen}",
+                    "inner": f"127.0.0.1:{self.inner_port}",
+                    "admin": f"127.0.0.1:{config['admin']['address']['socket_address']['port_value']}",
+                    "hosts_folder": folder,
+                    "services": services,
+                }
+            )
+            write_first_hosts(fleet)
+            config.clear()
+            config.update(production_config(fleet))
+
+        super().__init__(1, 1, change, healthy=False)
+        for name, hosts in pools.items():
+            self.until_members(name, len(hosts))
+
+    def until_members(self, pool: str, count: int) -> None:
+        """Return when Envoy finds so many replicas healthy, for all that lead to them."""
+        names = [f"cluster.{name}.membership_healthy" for name in (pool, f"{pool}-affinity")]
+        self.until(lambda: all(self.stat(name) == count for name in names))
+
+
+async def ask(port: int, **headers: str) -> str:
+    """Who answers a call with these headers of ours."""
+    async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        return await ask_on(channel, **headers)
+
+
+async def ask_on(channel: aio.Channel, **headers: str) -> str:
+    """As `ask`, on a connection that is there."""
+    metadata = [(f"x-sluice-{name}", value) for name, value in headers.items()]
+    call: Any = channel.unary_unary(CALL)  # of bytes
+    answer: bytes = await call(b"", timeout=10, metadata=metadata)
+    return answer.decode()
+
+
+async def homes(door: FleetDoor, *names: str) -> dict[str, str]:
+    """Who answers each of some keys, when these are all who answer: Envoy's threads learn of hosts a little later."""
+    found: dict[str, str] = {}
+    async with aio.insecure_channel(door.target) as channel:
+        while set(found.values()) != set(names):
+            found = {key: await ask_on(channel, affinity=key) for key in map(str, range(60))}
+    return found
+
+
+async def test_a_key_leads_to_one_replica_and_a_model_to_its_pool(tmp_path: Path) -> None:
+    """At both listeners alike, and without either, all replicas of the default pool have calls."""
+    async with replicas("a", "b", "c", "large") as (a, b, c, large):
+        door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a, b, c], large=[large])
+        with door:
+            for key, home in list((await homes(door, "a", "b", "c")).items())[:12]:
+                assert {await ask(port, affinity=key) for port in (door.port, door.inner_port)} == {home}
+            for headers in ({"model": "org%2Flarge"}, {"model": "org%2Flarge", "affinity": "1"}):
+                assert await ask(door.inner_port, **headers) == "large"
+            assert await ask(door.port, model="org%2Fother") in {"a", "b", "c"}
+            assert {await ask(door.port) for _ in range(40)} == {"a", "b", "c"}
+
+
+async def test_a_hot_key_is_spread(tmp_path: Path) -> None:
+    """Of many calls at once with one key no replica has more than its bound, half again its share."""
+    async with replicas("a", "b", "c") as hosts:
+        door = await asyncio.to_thread(FleetDoor, tmp_path, service=hosts)
+        with door:
+            await homes(door, "a", "b", "c")
+            num_before = sum(each.num_calls for each in hosts)
+            for each in hosts:
+                each.release.clear()
+            calls = [asyncio.create_task(ask(door.port, affinity="hot")) for _ in range(30)]
+            while sum(each.num_calls for each in hosts) < num_before + 30:  # noqa: ASYNC110  a counter has no event
+                await asyncio.sleep(0.01)
+            for each in hosts:
+                each.release.set()
+            shares = Counter(await asyncio.gather(*calls))
+            assert len(shares) > 1
+            assert max(shares.values()) <= 16
+
+
+async def test_replicas_come_and_go_by_their_file(tmp_path: Path) -> None:
+    """One that is added gets calls, one that is taken out gets none, and its keys go elsewhere; the others' stay."""
+    async with replicas("a", "b", "c") as (a, b, c):
+        door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a, b])
+        with door:
+            before = await homes(door, "a", "b")
+            write_hosts(tmp_path, "service", [each.host for each in (a, b, c)])
+            between = await homes(door, "a", "b", "c")
+            assert sum(between[key] == before[key] for key in before) >= 24  # about a third moves
+            write_hosts(tmp_path, "service", [each.host for each in (a, c)])
+            after = await homes(door, "a", "c")
+            moved = [key for key in between if between[key] not in {"b", after[key]}]
+            assert len(moved) <= 12  # besides those of b
+            assert {await ask(door.port) for _ in range(20)} == {"a", "c"}
+
+
+@pytest.mark.parametrize(("reason", "refusals"), [("DRAINING", 0), ("STARTING", 0), ("INTERNAL", 10)])
+async def test_what_was_refused_before_it_began_is_tried_elsewhere(reason: str, refusals: int, tmp_path: Path) -> None:
+    """And nothing else: what failed at one replica might fail at all."""
+    async with replicas("a", "b") as (a, b):
+
+        async def refuse(context: Any) -> None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "not now", (("x-sluice-reason", reason),))
+
+        a.refusal = refuse
+        door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a, b])
+        with door:
+            ends: Counter[str] = Counter()
+            while a.num_calls < 10:
+                try:
+                    ends[await ask(door.port)] += 1
+                except aio.AioRpcError as error:
+                    ends[error.code().name] += 1
+            assert set(ends) <= {"b", "UNAVAILABLE"}
+            assert ends["UNAVAILABLE"] == refusals
+
+
+async def test_short_deadlines_put_no_replica_aside(tmp_path: Path) -> None:
+    """A caller whose calls all end by their deadline takes no replica from others."""
+    async with replicas("a", "b") as hosts:
+
+        async def late(context: Any) -> None:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "too late")
+
+        for each in hosts:
+            each.refusal = late
+        door = await asyncio.to_thread(FleetDoor, tmp_path, service=hosts)
+        with door:
+            for _ in range(24):
+                with pytest.raises(aio.AioRpcError):
+                    await ask(door.port)
+            assert door.stat("cluster.service.outlier_detection.ejections_active") == 0
+            assert door.stat("cluster.service.membership_healthy") == 2

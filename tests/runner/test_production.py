@@ -1,0 +1,132 @@
+"""Envoy's configuration before a fleet: what is made of the fleet's file, and which files are refused."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from runner.certificates import make_certificates
+from runner.eds import Host, read_hosts, write_hosts
+from runner.envoy_config import FILE, Addresses, connection_manager, envoy_config
+from runner.fleet import Fleet, FleetError, read_fleet
+from runner.production import main, production_config, write_first_hosts
+
+EXAMPLE = FILE.with_name("fleet.yaml")
+SMALL: dict[str, Any] = {"gateways": ["127.0.0.1:8000"], "services": [{"hosts": ["127.0.0.1:50051"]}]}
+
+
+def is_accepted(config: dict[str, Any], folder: Path) -> None:
+    """Envoy itself reads it."""
+    path = folder / "envoy.yaml"
+    path.write_text(yaml.safe_dump(config))
+    envoy = Path(sys.executable).with_name("envoy")
+    done = subprocess.run(
+        [envoy, "--mode", "validate", "-l", "warning", "-c", path], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "eprecated" in done.stderr) == (0, False), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("with_files", [False, True])
+def test_envoy_accepts_the_example(with_files: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    """With hosts by name, and in files of their own, with TLS and a collector."""
+    fleet = read_fleet(EXAMPLE)
+    if with_files:
+        make_certificates(tmp_path, ["localhost"], 1)
+        given = {**fleet.model_dump(), "hosts_folder": tmp_path, "otlp_endpoint": "collector:4317"}
+        fleet = Fleet.model_validate({**given, "tls": {"certificates": tmp_path, "secrets": tmp_path}})
+        write_first_hosts(fleet)
+    is_accepted(production_config(fleet), tmp_path)
+
+
+def test_limits_are_those_of_the_one_file() -> None:
+    """The front door differs from envoy.yaml's in where gRPC goes and what is tried again, and in nothing else."""
+    fleet = Fleet.model_validate({**SMALL, "listen": "127.0.0.1:8080"})
+    made = production_config(fleet)
+    addresses = Addresses(envoy_port=8080, envoy_admin_port=9901, gateway_port=8000, service_port=50051)
+    single = envoy_config(addresses)
+    assert made["overload_manager"] == single["overload_manager"]
+    ours, theirs = copy.deepcopy(connection_manager(made)), copy.deepcopy(connection_manager(single))
+    for manager in (ours, theirs):
+        (host,) = manager["route_config"]["virtual_hosts"]
+        host["routes"] = [route for route in host["routes"] if not route["name"].startswith("grpc")]
+        host["retry_policy"] = {}
+    assert ours == theirs
+    breakers = {each["name"]: each["circuit_breakers"] for each in single["static_resources"]["clusters"]}
+    for cluster in made["static_resources"]["clusters"]:
+        assert cluster["circuit_breakers"] == breakers[cluster["name"].removesuffix("-affinity")]
+
+
+def test_names_of_models_are_as_gateways_write_them() -> None:
+    """In the header a slash is encoded, and a dot is a dot."""
+    pools = [{"hosts": ["h:1"]}, {"name": "large", "models": ["org/m-1.5", "b"], "hosts": ["[::1]:1"]}]
+    config = production_config(Fleet.model_validate({**SMALL, "services": pools}))
+    (host,) = connection_manager(config)["route_config"]["virtual_hosts"]
+    routes = {route["name"]: route for route in host["routes"]}
+    to_services = ["grpc-large-affinity", "grpc-large", "grpc-service-affinity", "grpc-service"]
+    assert [name for name in routes if name.startswith("grpc")] == to_services
+    _, by_model = routes["grpc-large"]["match"]["headers"]
+    assert by_model == {"name": "x-sluice-model", "string_match": {"safe_regex": {"regex": r"org%2Fm\-1\.5|b"}}}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"services": []}, "services: List should have at least 1 item"),
+        ({"services": [{"name": "a", "models": ["m"], "hosts": ["h:1"]}]}, "one pool is called 'service'"),
+        ({"services": [{"hosts": ["h:1"]}, {"name": "a", "hosts": ["h:1"]}]}, "pool 'a' has no models"),
+        ({"services": [{"hosts": ["h:1"], "models": ["m", "m"]}]}, "'m' is in two pools"),
+        ({"services": [{}]}, "pool 'service' has no hosts"),
+        ({"gateways": ["nowhere"]}, "gateways.0: Value error, 'nowhere' is no host:port"),
+        ({"gateway": ["h:1"]}, "gateway: Extra inputs are not permitted"),
+        ({"otlp_endpoint": "h:x"}, "otlp_endpoint 'h:x' must be"),
+    ],
+)
+def test_a_fleet_that_cannot_be_is_refused(
+    change: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line names what is wrong, and nothing is written."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(yaml.safe_dump({**SMALL, **change}))
+    assert main([str(path), "--output", str(tmp_path / "envoy.yaml")]) == 2
+    told = capsys.readouterr().err
+    assert words in told
+    assert told.count("\n") == 1
+    assert not (tmp_path / "envoy.yaml").exists()
+
+
+def test_hosts_are_written_and_read_again(tmp_path: Path) -> None:
+    """By the command, and by who knows them; a file that is there stays when the configuration is made anew."""
+    folder, path = tmp_path / "hosts", tmp_path / "fleet.yaml"
+    path.write_text(yaml.safe_dump({**SMALL, "hosts_folder": str(folder)}))
+    assert main([str(path), "--output", str(tmp_path / "envoy.yaml")]) == 0
+    assert read_hosts(folder, "service") == [Host("127.0.0.1", 50051)]
+    hosts = [Host("10.0.0.1", 1, weight=3), Host("::1", 2)]
+    write_hosts(folder, "service", hosts)
+    assert main([str(path), "--output", str(tmp_path / "envoy.yaml")]) == 0
+    assert read_hosts(folder, "service") == hosts
+    assert main([str(path), "--hosts", "service=", "--hosts", "gateway=10.0.0.2:8000,10.0.0.3:8000"]) == 0
+    assert read_hosts(folder, "service") == []
+    assert read_hosts(folder, "gateway") == [Host("10.0.0.2", 8000), Host("10.0.0.3", 8000)]
+    assert sorted(each.name for each in folder.iterdir()) == ["gateway.json", "service.json"]
+
+
+@pytest.mark.parametrize("given", ["other=h:1", "service=h"])
+def test_hosts_that_cannot_be_are_refused(given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pool that there isn't, and what is no address."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(yaml.safe_dump({**SMALL, "hosts_folder": str(tmp_path)}))
+    assert main([str(path), "--hosts", given]) == 2
+    assert f"--hosts {given}: " in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """The text names it."""
+    with pytest.raises(FleetError, match=r"none\.yaml: No such file"):
+        read_fleet(tmp_path / "none.yaml")
