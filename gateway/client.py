@@ -22,6 +22,7 @@ from sluice.v1 import endpoint_pb2, load_pb2, model_pb2
 from gateway import telemetry as names
 from gateway.channel import open_channel
 from gateway.config import Settings
+from gateway.cost import ASKING, asks_for_cost, note_cost
 from gateway.errors import to_failure
 from gateway.methods import Method, MethodTable
 from gateway.rate_limits import note_rate_limits
@@ -39,13 +40,14 @@ class Caller:
     """Who asks: the request's id, and the caller's credential as `authorization` has it.
 
     `scope` is one that a call takes besides its own, for what the gateway itself answers. `timeout_s` is how long the
-    caller waits, if not as long as a call may take.
+    caller waits, if not as long as a call may take, `wants_cost` whether the caller asks what the answer has cost.
     """
 
     request_id: str
     authorization: str | None = None
     scope: str = ""
     timeout_s: float | None = None
+    wants_cost: bool = False
 
     @classmethod
     def of(cls, request_id: str, headers: Mapping[str, str]) -> Caller:
@@ -57,7 +59,7 @@ class Caller:
         if authorization is None or authorization[: len(_BEARER)].lower() != _BEARER:
             key = next((headers[name] for name in _KEY_HEADERS if name in headers), None)
             authorization = authorization if key is None else f"Bearer {key}"
-        return cls(request_id, authorization)
+        return cls(request_id, authorization, wants_cost=asks_for_cost(headers))
 
 
 class ServiceClient:
@@ -155,6 +157,8 @@ class ServiceClient:
             metadata.append(("authorization", plain[:_MAX_CREDENTIAL_LENGTH]))
         if caller.scope:
             metadata.append(("x-sluice-scope", caller.scope))
+        if caller.wants_cost:
+            metadata.append(ASKING)
         if self._settings.needs_keys:
             metadata.append(("x-sluice-auth", "required"))
         if model := getattr(request, "model", ""):
@@ -211,9 +215,11 @@ async def _ending(call: grpc.aio.Call, outcome: _Outcome) -> AsyncIterator[None]
         yield
         if call.done():
             outcome.code = await call.code()
+            note_cost(await call.trailing_metadata())
     except grpc.aio.AioRpcError as error:
         outcome.code = error.code()
         note_rate_limits(error.trailing_metadata())
+        note_cost(error.trailing_metadata())
         raise to_failure(error) from None
     finally:
         call.cancel()

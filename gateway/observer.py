@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway import telemetry as names
 from gateway.body import CallerLeft
+from gateway.cost import collect_cost
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.refusal import Refusal
 from gateway.headers import headers_of
@@ -127,6 +128,7 @@ class _Exchange:
         self.status = 500  # until an answer starts
         self.is_started = False
         self._rate_limits = collect_rate_limits()
+        self._cost = collect_cost()
 
     async def send(self, message: Message) -> None:
         """Pass on what the application sends. Raises CallerLeft for a reader that takes nothing for too long."""
@@ -134,7 +136,7 @@ class _Exchange:
             self.is_started = True
             self.status = message["status"]
             own = (b"x-request-id", self.request_id.encode())
-            message["headers"] = [*message.get("headers", ()), own, *self._rate_limits.items()]
+            message["headers"] = [*message.get("headers", ()), own, *self._rate_limits.items(), *self._cost.header()]
         try:
             async with asyncio.timeout(self._stall_timeout_s):
                 await self._send(message)

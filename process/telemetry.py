@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -62,6 +63,10 @@ class ProcessTelemetry:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.meter.create_observable_gauge(
             "process.thread.count", [_threads], "{thread}", "Threads of the process, native ones included."
+        )
+        build = {"service.name": service_name, "process.runtime.version": platform.python_version(), **_version()}
+        self.meter.create_observable_gauge(
+            "sluice.build.info", [lambda _options: [Observation(1, build)]], description="1, with what runs as labels."
         )
         self.meter.create_observable_gauge(
             "sluice.event_loop.tasks", [self._tasks], "{task}", "Tasks of the event loop that have not ended."

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from service.generation.caller import ANONYMOUS, Caller
 
+COST = "x-sluice-cost"  # asks for what a call has cost, if it is `true`, and tells it
 DEADLINE_SLACK_S = 0.05  # gRPC cancels a call at its deadline, now and then a little before
 
 
@@ -25,17 +26,26 @@ class Call:
 
     method: str
     request_id: str
-    fields: dict[str, str | int] = field(default_factory=dict)
+    fields: dict[str, str | float] = field(default_factory=dict)
     caller: Caller = ANONYMOUS
+    endpoint: str = ""  # the name that its model was found by, and the entity behind it; a model is its own endpoint
+    entity: str = ""
     reason: str = ""  # why it is refused or fails, as its ErrorInfo has it
     rate_limits: tuple[tuple[str, str], ...] = ()  # where the caller stands with its limits
+    wants_cost: bool = False  # whether the caller asks to be told what the call has cost
+    cost: str = ""  # as it is told, once it is known
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """What goes back to the caller: as initial metadata with a message, as trailing metadata with an error."""
-        return (("x-request-id", self.request_id), *self.rate_limits)
+        return (("x-request-id", self.request_id), *self.rate_limits, *self.trailers)
 
-    def tell(self, facts: Mapping[str, str | int]) -> None:
+    @property
+    def trailers(self) -> tuple[tuple[str, str], ...]:
+        """What goes back after the last message."""
+        return ((COST, self.cost),) if self.wants_cost and self.cost else ()
+
+    def tell(self, facts: Mapping[str, str | float]) -> None:
         """Add `facts` to the call's log line. They must not hold anything that a caller wrote but a model's name."""
         self.fields.update(facts)
 
@@ -69,6 +79,12 @@ def deadline_of(context: Timed) -> float | None:
     """The deadline of a call as an instant of `time.monotonic()`; None if it has none."""
     remaining_s = context.time_remaining()
     return None if remaining_s is None else time.monotonic() + remaining_s
+
+
+def route_call(endpoint: str, entity: str) -> None:
+    """Note what the current call was routed by, if there is one."""
+    if (call := current_call()) is not None:
+        call.endpoint, call.entity = endpoint, entity
 
 
 def enter_call(call: Call) -> None:

@@ -12,13 +12,9 @@ from service.quota.memory_store import MemoryStore
 from service.quota.quota import Quota
 from service.quota.shared_store import SharedStore
 from service.quota.store import Store
-from service.telemetry import Telemetry
+from service.telemetry import ANONYMOUS, KEY, Telemetry
 
-MAX_KEYS = 200  # that have series of their own; those that come later share one
-OTHERS = "other"
-ANONYMOUS = "anonymous"
-
-_KEY, _MODEL = "sluice.key", "gen_ai.request.model"
+_MODEL = "gen_ai.request.model"
 
 
 def open_quota(settings: QuotaSettings, telemetry: Telemetry) -> Quota:
@@ -37,7 +33,7 @@ def open_quota(settings: QuotaSettings, telemetry: Telemetry) -> Quota:
 class QuotaMetrics:
     """Tokens and refusals by key and model, and whether the shared store is lost. A `QuotaObserver`."""
 
-    def __init__(self, telemetry: Telemetry, max_keys: int = MAX_KEYS) -> None:
+    def __init__(self, telemetry: Telemetry) -> None:
         meter = telemetry.meter
         self._tokens = meter.create_counter("sluice.quota.tokens", "{token}", "Tokens that a key has used.")
         self._refusals = meter.create_counter("sluice.quota.refusals", "{request}", "Requests refused by a limit.")
@@ -46,30 +42,25 @@ class QuotaMetrics:
             [self._observe_store],
             description="1 while the store that replicas share is lost.",
         )
-        self._max_keys = max_keys
-        self._keys: set[str] = set()
+        self._keys = telemetry.keys
         self._is_lost = False
 
     def on_use(self, caller: str, model: str, num_input: int, num_output: int) -> None:
         """Count a request's tokens."""
         for kind, number in (("input", num_input), ("output", num_output)):
             if number:
-                self._tokens.add(number, {_KEY: self._key(caller), _MODEL: model, "gen_ai.token.type": kind})
+                self._tokens.add(number, {KEY: self._key(caller), _MODEL: model, "gen_ai.token.type": kind})
 
     def on_refusal(self, caller: str, model: str, measure: Measure) -> None:
         """Count a refusal."""
-        self._refusals.add(1, {_KEY: self._key(caller), _MODEL: model, "sluice.limit": measure.value})
+        self._refusals.add(1, {KEY: self._key(caller), _MODEL: model, "sluice.limit": measure.value})
 
     def on_store(self, is_lost: bool) -> None:  # noqa: FBT001  the one value of a setter
         """Note whether the store is lost."""
         self._is_lost = is_lost
 
     def _key(self, caller: str) -> str:
-        if caller not in self._keys:
-            if len(self._keys) >= self._max_keys:
-                return OTHERS
-            self._keys.add(caller)
-        return caller or ANONYMOUS
+        return self._keys.label(caller or ANONYMOUS)
 
     def _observe_store(self, _options: CallbackOptions) -> Iterable[Observation]:
         return [Observation(int(self._is_lost))]

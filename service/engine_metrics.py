@@ -17,22 +17,31 @@ from service.telemetry import Instruments, Telemetry
 
 _MODEL = "gen_ai.request.model"
 
-_GAUGES: tuple[tuple[str, str, Callable[[EngineStats], int]], ...] = (
-    ("queue_depth", "Sequences that wait, preempted ones included.", lambda s: s.num_waiting),
-    ("sequences_running", "Sequences that hold cache blocks and run.", lambda s: s.num_running),
-    ("kv_blocks_used", "Cache blocks that sequences hold.", lambda s: s.num_blocks - s.num_free_blocks),
-    ("kv_blocks_cached", "Free cache blocks that still serve a known prefix.", lambda s: s.num_cached_blocks),
-    ("kv_blocks", "Cache blocks, all.", lambda s: s.num_blocks),
+
+def _kv_cache_usage(stats: EngineStats) -> float:
+    """0 for an engine without a cache."""
+    return (stats.num_blocks - stats.num_free_blocks) / stats.num_blocks if stats.num_blocks else 0.0
+
+
+_GAUGES: tuple[tuple[str, str, str, Callable[[EngineStats], float]], ...] = (
+    ("queue_depth", "", "Sequences that wait, preempted ones included.", lambda s: s.num_waiting),
+    ("sequences_running", "", "Sequences that hold cache blocks and run.", lambda s: s.num_running),
+    ("kv_blocks_used", "", "Cache blocks that sequences hold.", lambda s: s.num_blocks - s.num_free_blocks),
+    ("kv_blocks_cached", "", "Free cache blocks that still serve a known prefix.", lambda s: s.num_cached_blocks),
+    ("kv_blocks", "", "Cache blocks, all.", lambda s: s.num_blocks),
+    ("kv_cache_usage", "1", "Part of the cache that sequences hold, from 0 to 1.", _kv_cache_usage),
+    ("max_running", "", "Sequences that may run at a time, as the last steps were.", lambda s: s.max_running),
 )
-_COUNTERS: tuple[tuple[str, str, Callable[[EngineStats], int]], ...] = (
-    ("steps", "Steps computed.", lambda s: s.num_steps),
-    ("preemptions", "Sequences that had to give their blocks back.", lambda s: s.num_preemptions),
-    ("computed_tokens", "Tokens computed, prompts and recomputation included.", lambda s: s.num_computed_tokens),
-    ("generated_tokens", "Tokens generated.", lambda s: s.num_generated_tokens),
-    ("draft_tokens", "Tokens computed ahead, as guesses.", lambda s: s.num_draft_tokens),
-    ("accepted_draft_tokens", "Guesses that were right.", lambda s: s.num_accepted_draft_tokens),
-    ("prefix_query_tokens", "Prompt tokens looked up in the prefix cache.", lambda s: s.num_prefix_query_tokens),
-    ("prefix_hit_tokens", "Prompt tokens found in the prefix cache.", lambda s: s.num_prefix_hit_tokens),
+_COUNTERS: tuple[tuple[str, str, str, Callable[[EngineStats], float]], ...] = (
+    ("busy_time", "s", "Time of all steps.", lambda s: s.busy_s),
+    ("steps", "", "Steps computed.", lambda s: s.num_steps),
+    ("preemptions", "", "Sequences that had to give their blocks back.", lambda s: s.num_preemptions),
+    ("computed_tokens", "", "Tokens computed, prompts and recomputation included.", lambda s: s.num_computed_tokens),
+    ("generated_tokens", "", "Tokens generated.", lambda s: s.num_generated_tokens),
+    ("draft_tokens", "", "Tokens computed ahead, as guesses.", lambda s: s.num_draft_tokens),
+    ("accepted_draft_tokens", "", "Guesses that were right.", lambda s: s.num_accepted_draft_tokens),
+    ("prefix_query_tokens", "", "Prompt tokens looked up in the prefix cache.", lambda s: s.num_prefix_query_tokens),
+    ("prefix_hit_tokens", "", "Prompt tokens found in the prefix cache.", lambda s: s.num_prefix_hit_tokens),
 )
 
 
@@ -52,13 +61,11 @@ class EngineMetrics:
     def __init__(self, telemetry: Telemetry) -> None:
         self._instruments = telemetry.instruments
         self._engines: dict[str, Engine] = {}
-        for name, description, read in _GAUGES:
-            telemetry.meter.create_observable_gauge(
-                f"sluice.engine.{name}", [self._callback(read)], description=description
-            )
-        for name, description, read in _COUNTERS:
+        for name, unit, description, read in _GAUGES:
+            telemetry.meter.create_observable_gauge(f"sluice.engine.{name}", [self._callback(read)], unit, description)
+        for name, unit, description, read in _COUNTERS:
             telemetry.meter.create_observable_counter(
-                f"sluice.engine.{name}", [self._callback(read)], description=description
+                f"sluice.engine.{name}", [self._callback(read)], unit, description
             )
         for name, unit, description, show in _PROCESS_GAUGES:
             telemetry.meter.create_observable_gauge(
@@ -73,7 +80,7 @@ class EngineMetrics:
         """Show `model`, whose engine tells its last stats in any thread."""
         self._engines = {**self._engines, model: engine}  # replaced, not changed: another thread may be reading
 
-    def _callback(self, read: Callable[[EngineStats], int]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def _callback(self, read: Callable[[EngineStats], float]) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_options: CallbackOptions) -> list[Observation]:
             return [Observation(read(engine.stats()), {_MODEL: model}) for model, engine in self._engines.items()]
 

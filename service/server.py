@@ -42,6 +42,7 @@ from service.registry.endpoint_table import EndpointTable
 from service.registry.models import Registry, ServedModel
 from service.services import REQUESTS, SERVICES, add_services
 from service.telemetry import MetricsPage, Telemetry
+from service.vllm_names import with_vllm_names
 
 LoadModel: TypeAlias = Callable[[ModelSettings, StepObserver], Awaitable[ServedModel]]
 
@@ -201,7 +202,7 @@ async def serve(settings: Settings, load_model: LoadModel, stop: Stop) -> None:
     telemetry = Telemetry(settings.otlp_endpoint)
     try:
         check_free(settings.metrics_host, settings.metrics_port)
-        page = MetricsPage(telemetry.registry, settings.metrics_host, settings.metrics_port)
+        page = MetricsPage(with_vllm_names(telemetry.registry), settings.metrics_host, settings.metrics_port)
         try:
             telemetry.watch_loop()
             await _serve(Server(settings, telemetry), settings, load_model, stop)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from wsgiref.simple_server import WSGIServer
 
-from opentelemetry.metrics import Histogram, Meter
+from opentelemetry.metrics import Counter, Histogram, Meter
 from opentelemetry.sdk.trace import SpanProcessor
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.samples import Sample
@@ -20,13 +20,29 @@ from process.telemetry import ProcessTelemetry
 SCOPE = "sluice.service"
 SERVICE_NAME = "sluice-service"
 
-# Bucket boundaries, as the conventions recommend them.
-_CALL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-_REQUEST_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+# Attributes of ours. `endpoint` and `entity` are what a request was routed by; a model's own endpoint has its name.
+ENDPOINT = "sluice.endpoint"
+ENTITY = "sluice.entity"
+KEY = "sluice.key"
+FINISH_REASON = "gen_ai.response.finish_reason"
+
+OTHERS = "other"
+ANONYMOUS = "anonymous"
+MAX_KEYS = 200  # that have series of their own
+MAX_ENDPOINTS = 100
+
+# Bucket boundaries, as the conventions recommend them, and on to the longest time that a gateway gives a call.
+_TO_THE_DEADLINE = (20, 40, 80, 160, 320, 640)
+_CALL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, *_TO_THE_DEADLINE)
+_REQUEST_BUCKETS = (
+    0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 327.68, 655.36,
+)  # fmt: skip
 _FIRST_TOKEN_BUCKETS = (
-    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, *_TO_THE_DEADLINE,
 )  # fmt: skip
 _OUTPUT_TOKEN_BUCKETS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
+_GAP_BUCKETS = (0.001, 0.0025, 0.005, *_OUTPUT_TOKEN_BUCKETS, 5, 10, 20)
+_TOKEN_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 _TOKEN_BUCKETS = tuple(4**power for power in range(14))
 _SEQUENCE_BUCKETS = tuple(2**power for power in range(11))
 _STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -34,16 +50,39 @@ _STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """The histograms; times in seconds."""
+    """The histograms, times in seconds, and the counters of requests."""
 
     call_duration: Histogram
     request_duration: Histogram
     time_to_first_token: Histogram
     time_per_output_token: Histogram
+    inter_token_time: Histogram
     queue_time: Histogram
+    prefill_time: Histogram
+    decode_time: Histogram
     token_usage: Histogram
     step_duration: Histogram
     step_sequences: Histogram
+    requests: Counter
+    choices: Counter
+    compute_time: Counter
+    block_time: Counter
+
+
+class Bounded:
+    """Labels whose values others choose: the first ones that come have series of their own, later ones share one."""
+
+    def __init__(self, max_values: int) -> None:
+        self._max_values = max_values
+        self._values: set[str] = set()
+
+    def label(self, value: str) -> str:
+        """What stands for a value."""
+        if value not in self._values:
+            if len(self._values) >= self._max_values:
+                return OTHERS
+            self._values.add(value)
+        return value
 
 
 class Telemetry(ProcessTelemetry):
@@ -53,6 +92,8 @@ class Telemetry(ProcessTelemetry):
         """`otlp_endpoint` is host:port or a URL; without a scheme the connection is in plain text."""
         super().__init__(SERVICE_NAME, SCOPE, otlp_endpoint, span_processors)
         self.instruments = _instruments(self.meter)
+        self.endpoints = Bounded(MAX_ENDPOINTS)
+        self.keys = Bounded(MAX_KEYS)
 
     def samples(self) -> list[Sample]:
         """All metrics now, each with its labels."""
@@ -93,12 +134,30 @@ def _instruments(meter: Meter) -> Instruments:
         time_per_output_token=histogram(
             "gen_ai.server.time_per_output_token", "s", _OUTPUT_TOKEN_BUCKETS, "Time of each token after the first."
         ),
+        inter_token_time=histogram(
+            "sluice.server.inter_token_time",
+            "s",
+            _GAP_BUCKETS,
+            "Time between the tokens that leave together and those before them.",
+        ),
         queue_time=histogram(
             "sluice.server.queue_time", "s", _FIRST_TOKEN_BUCKETS, "Time from arrival to the first step."
+        ),
+        prefill_time=histogram(
+            "sluice.server.prefill_time", "s", _FIRST_TOKEN_BUCKETS, "Time from the first step to the first token."
+        ),
+        decode_time=histogram(
+            "sluice.server.decode_time", "s", _REQUEST_BUCKETS, "Time from the first token to the last."
         ),
         token_usage=histogram("gen_ai.client.token.usage", "{token}", _TOKEN_BUCKETS, "Tokens of a generation."),
         step_duration=histogram("sluice.engine.step.duration", "s", _STEP_BUCKETS, "Time of one engine step."),
         step_sequences=histogram(
             "sluice.engine.step.sequences", "{sequence}", _SEQUENCE_BUCKETS, "Sequences, or texts, of one engine step."
         ),
+        requests=meter.create_counter("sluice.server.requests", "{request}", "Requests that a model was found for."),
+        compute_time=meter.create_counter("sluice.server.compute_time", "s", "Requests' shares of the steps' time."),
+        block_time=meter.create_counter(
+            "sluice.server.block_time", "s", "Cache blocks that requests held, times seconds."
+        ),
+        choices=meter.create_counter("sluice.server.choices", "{choice}", "Choices that have ended."),
     )

@@ -21,6 +21,7 @@ from gateway.aside import aside
 from gateway.body import CallerLeft, disconnected, read_json_body
 from gateway.client import Caller
 from gateway.config import Settings
+from gateway.cost import cost_comment
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.encoder import Encoder, ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
@@ -121,9 +122,9 @@ class GenerationEndpoint:
             if not stream.is_open:
                 await send_refusal(send, translator.refuse(renamed), renamed)
             elif ends_answer(event):
-                await stream.close()  # the answer was whole: its terminal event is out
+                await stream.close(cost_comment())  # the answer was whole: its terminal event is out
             else:
-                await stream.close(encoder.error(renamed))
+                await stream.close(encoder.error(renamed) + cost_comment())
 
         try:
             async with self.client.stream(parsed.request, caller, parsed.affinity) as events:
@@ -142,7 +143,7 @@ class GenerationEndpoint:
         except Exception as error:  # noqa: BLE001  as above
             await fail(known(error, caller.request_id))
         else:
-            await stream.close()
+            await stream.close(cost_comment())
 
 
 async def _answer(answer: Coroutine[Any, Any, None], receive: Receive, limit_s: float) -> None:

@@ -13,12 +13,13 @@ from opentelemetry.util.types import AttributeValue
 
 from service.answering.content import AnswerContent
 from service.answering.finish_reason import finish_reason_name
-from service.answering.operation import Operation
+from service.answering.operation import Operation, Stage
 from service.generation.events import ChoiceFinished, Event, Started, Tokens, Usage
 from service.generation.output import Timings
 from service.generation.parameters import SamplingParams, StopParams
-from service.telemetry import Telemetry
+from service.telemetry import FINISH_REASON, Telemetry
 
+_CACHED = "gen_ai.usage.cache_read.input_tokens"
 _MAX_INT = (1 << 63) - 1  # of OTLP's integers
 
 
@@ -43,6 +44,8 @@ class Observation:
         self._usage: Callable[[], Usage] | None = None
         self._num_tokens: dict[int, int] = {}  # by choice
         self._newest: dict[int, Timings] = {}  # of choices that have tokens
+        self._newest_token: dict[int, float] = {}  # when it was sampled
+        self._used = Usage(0)
         self._finished: dict[int, str] = {}  # finish reasons of choices that have ended, in the order of their ends
 
     def __enter__(self) -> Self:
@@ -58,11 +61,12 @@ class Observation:
         """Note what happened."""
         for event in events:
             match event:
-                case Tokens(index, token_ids, _, timings):
-                    self._num_tokens[index] = self._num_tokens.get(index, 0) + len(token_ids)
-                    self._newest[index] = timings
+                case Tokens():
+                    self._count(event)
                 case ChoiceFinished(index, reason):
                     self._finished[index] = finish_reason_name(reason)
+                    attributes = {**self._operation.attributes, FINISH_REASON: self._finished[index]}
+                    self._telemetry.instruments.choices.add(1, attributes)
                 case Started():
                     self._start(event)
         if self._content is not None:
@@ -73,6 +77,9 @@ class Observation:
     ) -> None:
         if self._usage is not None:
             self._account(self._usage())
+            newest = self._newest.values()
+            compute_s, block_s = sum(each.compute_s for each in newest), sum(each.block_s for each in newest)
+            self._operation.cost(compute_s, block_s, self._used.cached_tokens)
         self._time_tokens()
         if self._content is not None:
             self._operation.set(self._content.attributes())
@@ -86,12 +93,24 @@ class Observation:
         if num_choices > 1:
             self._operation.set({"gen_ai.request.choice.count": num_choices})
 
+    def _count(self, tokens: Tokens) -> None:
+        index = tokens.choice_index
+        self._num_tokens[index] = self._num_tokens.get(index, 0) + len(tokens.token_ids)
+        self._newest[index] = tokens.timings
+        if not tokens.token_times:
+            return
+        newest = tokens.token_times[-1]
+        if (before := self._newest_token.get(index)) is not None:
+            self._telemetry.instruments.inter_token_time.record(newest - before, self._operation.attributes)
+        self._newest_token[index] = newest
+
     def _account(self, usage: Usage) -> None:
+        self._used = usage
         self._operation.used("input", usage.prompt_tokens)
         self._operation.used("output", usage.completion_tokens)
         self._operation.set(
             {
-                "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+                _CACHED: usage.cached_tokens,
                 "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
             }
         )
@@ -107,22 +126,30 @@ class Observation:
             instruments.queue_time.record(min(waits), attributes)
         if first_tokens:
             instruments.time_to_first_token.record(min(first_tokens), attributes)
+        for timings in finished.values():
+            if timings.scheduled and timings.first_token:
+                instruments.prefill_time.record(timings.first_token - timings.scheduled, attributes)
+                break  # the other choices wait for the first one's prompt
         for index, timings in finished.items():
             num_more = self._num_tokens[index] - 1
             if timings.first_token and timings.finished and num_more > 0:
-                each = (timings.finished - timings.first_token) / num_more
-                instruments.time_per_output_token.record(each, attributes)
+                decode_s = timings.finished - timings.first_token
+                instruments.decode_time.record(decode_s, attributes)
+                instruments.time_per_output_token.record(decode_s / num_more, attributes)
 
     def _add_stages(self) -> None:
         """The spans beneath: those of the choice that ended last."""
         if not self._finished:
             return
-        last = self._newest[list(self._finished)[-1]]
+        index = list(self._finished)[-1]
+        last, used = self._newest[index], self._used
+        prefill = {"gen_ai.usage.input_tokens": used.prompt_tokens, _CACHED: used.cached_tokens}
+        decode = {"gen_ai.usage.output_tokens": self._num_tokens[index], "sluice.preemptions": last.num_preemptions}
         self._operation.staged(
             [
-                ("queue", last.arrived, last.scheduled),
-                ("prefill", last.scheduled, last.first_token),
-                ("decode", last.first_token, last.finished),
+                Stage("queue", last.arrived, last.scheduled),
+                Stage("prefill", last.scheduled, last.first_token, prefill),
+                Stage("decode", last.first_token, last.finished, decode),
             ]
         )
 

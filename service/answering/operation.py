@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
@@ -18,10 +18,19 @@ from opentelemetry.util.types import AttributeValue
 from process.attributes import ERROR_TYPE
 from service.call import DEADLINE_SLACK_S, current_call
 from service.generation.errors import DeadlineExceeded
-from service.telemetry import Telemetry
+from service.telemetry import ANONYMOUS, ENDPOINT, ENTITY, KEY, Telemetry
 
 _PROVIDER = "sluice"
 _CANCELLED = "Cancelled"
+
+
+class Stage(NamedTuple):
+    """A part of a call's time, between two instants of `time.monotonic()`; without both it is not shown."""
+
+    name: str
+    began: float | None
+    ended: float | None
+    attributes: Mapping[str, AttributeValue] = {}
 
 
 class Operation:
@@ -31,20 +40,29 @@ class Operation:
         """`name` is the GenAI conventions', such as `chat`; `deadline` an instant of `time.monotonic()`."""
         self._telemetry = telemetry
         self._model = model
+        call = current_call()
+        endpoint, entity = (call.endpoint, call.entity) if call is not None and call.endpoint else (model, model)
+        self._route = {ENDPOINT: endpoint, ENTITY: entity}
+        shown = endpoint if endpoint == model else telemetry.endpoints.label(endpoint)
         self._attributes = {
             "gen_ai.operation.name": name,
             "gen_ai.provider.name": _PROVIDER,
             "gen_ai.request.model": model,
+            ENDPOINT: shown,
+            ENTITY: entity if shown == endpoint else shown,
         }
+        self._key = (call.caller.id if call is not None else "") or ANONYMOUS
         self._name = f"{name} {model}"
         self._deadline = deadline
 
     def __enter__(self) -> Self:
         self._began = time.monotonic()
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
-        self._span = self._telemetry.tracer.start_span(self._name, attributes=self._attributes)
+        self._span = self._telemetry.tracer.start_span(
+            self._name, attributes={**self._attributes, **self._route, KEY: self._key}
+        )
         if (call := current_call()) is not None:
-            call.tell({"model": self._model})
+            call.tell({"model": self._model, "endpoint": self._route[ENDPOINT], "entity": self._route[ENTITY]})
         return self
 
     @property
@@ -69,16 +87,29 @@ class Operation:
         if (call := current_call()) is not None:
             call.tell({"prompt_tokens" if kind == "input" else "completion_tokens": num_tokens})
 
-    def staged(self, stages: Iterable[tuple[str, float | None, float | None]]) -> None:
-        """Put spans beneath: (name, beginning, end) by instants of `time.monotonic()`; one that lacks any is left out.
+    def cost(self, compute_s: float, block_s: float = 0.0, cached_tokens: int = 0) -> None:
+        """Tell what the call has cost so far: on the span, in the metrics, on the log line, and to a caller who asks.
 
-        They are made at once, so call it before the exit.
+        `compute_s` is its share of the steps' time, `block_s` cache blocks times seconds, `cached_tokens` those of the
+        prompt that the cache saved to compute.
         """
+        self.set({"sluice.cost.compute": compute_s, "sluice.cost.block": block_s})
+        attributes = {**self._attributes, KEY: self._telemetry.keys.label(self._key)}
+        self._telemetry.instruments.compute_time.add(compute_s, attributes)
+        self._telemetry.instruments.block_time.add(block_s, attributes)
+        if (call := current_call()) is not None:
+            call.tell({"compute_s": round(compute_s, 6), "block_s": round(block_s, 6), "cached_tokens": cached_tokens})
+            call.cost = f"compute_s={compute_s:.6f}, block_s={block_s:.6f}, cached_tokens={cached_tokens}"
+
+    def staged(self, stages: Iterable[Stage]) -> None:
+        """Put spans beneath. They are made at once, so call it before the exit."""
         parent = trace.set_span_in_context(self._span)
-        for name, began, ended in stages:
-            if began is not None and ended is not None:
-                span = self._telemetry.tracer.start_span(name, parent, start_time=self._instant(began))
-                span.end(self._instant(ended))
+        for stage in stages:
+            if stage.began is not None and stage.ended is not None:
+                span = self._telemetry.tracer.start_span(
+                    stage.name, parent, attributes=stage.attributes, start_time=self._instant(stage.began)
+                )
+                span.end(self._instant(stage.ended))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace_back: TracebackType | None
@@ -89,7 +120,9 @@ class Operation:
             self._span.set_attribute(ERROR_TYPE, attributes[ERROR_TYPE])
             if attributes[ERROR_TYPE] != _CANCELLED:
                 self._span.set_status(Status(StatusCode.ERROR))
-        self._telemetry.instruments.request_duration.record(time.monotonic() - self._began, attributes)
+        instruments = self._telemetry.instruments
+        instruments.request_duration.record(time.monotonic() - self._began, attributes)
+        instruments.requests.add(1, {**attributes, KEY: self._telemetry.keys.label(self._key)})
         self._span.end()
 
     def _error_type(self, error: BaseException) -> str:

@@ -15,7 +15,7 @@ from service.engine.scheduler import Scheduler
 from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.step import ScheduledSequence, Step
 from service.generation.errors import DeadlineExceeded, EngineOverloaded, SequenceError
-from service.generation.output import TokenLogprob
+from service.generation.output import GenerationOutput, TokenLogprob
 from service.generation.stats import EngineStats
 
 
@@ -59,6 +59,7 @@ class EngineCore:
         self._step_tokens = 0
         self._step_sequences = 0
         self._step_time_s = 0.0
+        self._busy_s = 0.0
 
     @property
     def has_work(self) -> bool:
@@ -105,6 +106,8 @@ class EngineCore:
             return
         for sequence in step.preempted:
             self._runner.release(sequence)
+            sequence.lose_blocks()
+        num_blocks = [len(item.sequence.block_table) for item in step.items]  # those that end hold none afterwards
         report.started.extend(group.serial for group in step.started)
         results = self._runner.run(step)
         now = self._clock()
@@ -122,7 +125,26 @@ class EngineCore:
         self._num_computed_tokens += step.num_tokens
         self._num_draft_tokens += step.num_drafts
         self._step_time_s = self._clock() - began
+        self._busy_s += self._step_time_s
+        self._bill(step, num_blocks, began, report)
         self._scheduler.record_step_time(step, self._step_time_s)
+
+    def _bill(self, step: Step, num_blocks: list[int], began: float, report: Report) -> None:
+        """Share the step's time out by tokens, drafts included. What ended in it is told its whole cost."""
+        each_s = self._step_time_s / step.num_tokens
+        ended = began + self._step_time_s
+        finished: dict[tuple[int, int], Sequence] = {}
+        for item, num in zip(step.items, num_blocks, strict=True):
+            sequence = item.sequence
+            sequence.bill((item.num_new_tokens + len(item.draft)) * each_s, num, began, ended)
+            if sequence.finish_reason is not None:
+                finished[sequence.group.serial, sequence.choice_index] = sequence
+        if finished:
+            report.outputs = [
+                (serial, _billed(output, finished.get((serial, output.choice_index))))
+                for serial, output in report.outputs
+                if isinstance(output, GenerationOutput)
+            ]
 
     def _follow_drafts(self, items: list[ScheduledSequence], now: float, batch_size: int, report: Report) -> None:
         """Sample on from each item's drafts for as long as they are what was sampled."""
@@ -154,6 +176,7 @@ class EngineCore:
             num_free_blocks=scheduler.pool.num_free_blocks,
             num_cached_blocks=scheduler.pool.num_cached_blocks,
             step_time_s=self._step_time_s,
+            busy_s=self._busy_s,
             step_tokens=self._step_tokens,
             step_sequences=self._step_sequences,
             num_steps=self._num_steps,
@@ -197,6 +220,14 @@ class EngineCore:
             self._runner.release(sequence)
             if sequence.group.is_finished:
                 del self._groups[sequence.group.serial]
+
+
+def _billed(output: GenerationOutput, sequence: Sequence | None) -> GenerationOutput:
+    """The output with what its choice has cost, if it is the choice's last one."""
+    if sequence is None or output.finish_reason is None:
+        return output
+    timings = output.timings._replace(compute_s=sequence.compute_s, block_s=sequence.block_s)
+    return output._replace(timings=timings)
 
 
 def _is_right(item: ScheduledSequence, index: int) -> bool:

@@ -29,6 +29,7 @@ class OpenEmbedding:
         self._inputs = request.inputs
         self._vectors: dict[int, Vector] = {}
         self._scheduled = arrived
+        self._compute_s = 0.0
         self._clock = clock
 
     @property
@@ -50,10 +51,12 @@ class OpenEmbedding:
         if not self._vectors:
             self._scheduled = output.began
         self._vectors[output.input_index] = output.vector
+        self._compute_s += output.compute_s
         self.num_left_tokens -= len(self._inputs[output.input_index])
         if self.is_complete and not self.done.done():
             vectors = [self._vectors[index] for index in range(len(self._inputs))]
-            self.done.set_result(EmbeddingOutput(vectors, self.arrived, self._scheduled, self._clock()))
+            now = self._clock()
+            self.done.set_result(EmbeddingOutput(vectors, self.arrived, self._scheduled, now, self._compute_s))
 
     def end(self, error: EngineError) -> None:
         """It has failed."""

@@ -125,12 +125,16 @@ class EncoderCore:
         starts = [job.request.second_starts[index] if job.request.second_starts else 0 for job, index in batch]
         vectors = self._runner.run(inputs, starts if any(starts) else ())
         report.started.extend(job.serial for job, index in batch if index == 0)
-        report.outputs.extend(
-            (job.serial, InputVector(index, vector, began)) for (job, index), vector in zip(batch, vectors, strict=True)
-        )
         num_tokens = sum(map(len, inputs))
+        step_time_s = self._clock() - began
+        each_s = step_time_s / num_tokens
+        report.outputs.extend(
+            (job.serial, InputVector(index, vector, began, len(job.request.inputs[index]) * each_s))
+            for (job, index), vector in zip(batch, vectors, strict=True)
+        )
         self._stats = self._stats._replace(
-            step_time_s=self._clock() - began,
+            step_time_s=step_time_s,
+            busy_s=self._stats.busy_s + step_time_s,
             step_tokens=num_tokens,
             step_sequences=len(batch),
             num_steps=self._stats.num_steps + 1,

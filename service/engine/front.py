@@ -24,6 +24,7 @@ from service.generation.errors import (
 from service.generation.stats import EngineStats
 
 _COUNTERS = (
+    "busy_s",
     "num_steps",
     "num_preemptions",
     "num_computed_tokens",

@@ -73,11 +73,12 @@ class Compiled(NamedTuple):
 
 
 class InputVector(NamedTuple):
-    """The vector of one input of a request, and when the batch with it began."""
+    """The vector of one input of a request, when the batch with it began, and its share of the batch's time."""
 
     input_index: int
     vector: Vector
     began: float
+    compute_s: float = 0.0
 
 
 Output: TypeAlias = GenerationOutput | InputVector | Compiled | Done

@@ -112,6 +112,9 @@ class Sequence:
         self.scheduled: float | None = None  # first time, as the other instants: time.monotonic()
         self.first_token: float | None = None
         self.num_preemptions = 0
+        self.compute_s = 0.0  # its share of the steps that it was in
+        self.block_s = 0.0  # blocks that it held, times seconds
+        self._held_since: float | None = None  # its blocks, as far as they are counted
         self._is_bent = False  # whether the limit has changed the answer already
         self._batch_size = 0  # of the step that made the newest token
         self._cuts = deque(request.cuts.get(choice_index, ()))
@@ -188,6 +191,16 @@ class Sequence:
         outputs, self._uncut = self._uncut, []
         return merged(outputs)._replace(is_whole=True)
 
+    def bill(self, compute_s: float, num_blocks: int, began: float, ended: float) -> None:
+        """Count its part of a step, in which it held so many blocks, and the time that it held them since the last."""
+        self.compute_s += compute_s
+        self.block_s += num_blocks * (ended - (began if self._held_since is None else self._held_since))
+        self._held_since = ended
+
+    def lose_blocks(self) -> None:
+        """Take note that it holds none until its next step."""
+        self._held_since = None
+
     def settle(self, token_id: int) -> int:
         """The token to take where `token_id` was drawn: another where the constraint couldn't be met any more.
 
@@ -259,7 +272,15 @@ class Sequence:
 
     def _timings(self, now: float) -> Timings:
         finished = now if self.finish_reason else None
-        return Timings(self.group.arrived, self.scheduled, self.first_token, finished, self.num_preemptions)
+        return Timings(
+            self.group.arrived,
+            self.scheduled,
+            self.first_token,
+            finished,
+            self.num_preemptions,
+            self.compute_s,
+            self.block_s,
+        )
 
 
 def choice_seed(seed: int, choice_index: int) -> int:

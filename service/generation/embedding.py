@@ -56,9 +56,13 @@ class EmbeddingRequest:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingOutput:
-    """The vectors of a request, in the order of its inputs, and instants of `time.monotonic()`."""
+    """The vectors of a request, in the order of its inputs, and instants of `time.monotonic()`.
+
+    `compute_s` is its share of the batches that it was in, by tokens.
+    """
 
     vectors: Sequence[Vector]
     arrived: float
     scheduled: float  # when the first batch with one of its inputs began
     finished: float
+    compute_s: float = 0.0

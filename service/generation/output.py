@@ -30,13 +30,19 @@ class TokenLogprob(NamedTuple):
 
 
 class Timings(NamedTuple):
-    """Where one choice's time went so far, in seconds. The four instants are of `time.monotonic()`."""
+    """Where one choice's time went so far, in seconds. The four instants are of `time.monotonic()`.
+
+    `compute_s` is its share of the steps that it was in, by tokens, `block_s` the time that it held cache blocks, each
+    counted: those shared with others, too. While more may come, both are as of the step before the newest one.
+    """
 
     arrived: float
     scheduled: float | None
     first_token: float | None
     finished: float | None  # None while more may come
     num_preemptions: int = 0
+    compute_s: float = 0.0
+    block_s: float = 0.0
 
 
 class GenerationOutput(NamedTuple):

@@ -43,12 +43,17 @@ class TextsToRank:
 
 @dataclass(frozen=True, slots=True)
 class RankingOutput:
-    """The numbers that a model computed, one a pair, in their order, and instants of `time.monotonic()`."""
+    """The numbers that a model computed, one a pair, in their order, and instants of `time.monotonic()`.
+
+    `compute_s` is the request's share of the steps that it was in, `block_s` the blocks that it held times seconds.
+    """
 
     scores: Sequence[float]
     arrived: float
     scheduled: float
     finished: float
+    compute_s: float = 0.0
+    block_s: float = 0.0
 
 
 def activated(score: float, activation: Activation) -> float:

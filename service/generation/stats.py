@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class EngineStats(NamedTuple):
-    """The state of the engine after a step. The `num_` fields of the second group only ever grow."""
+    """The state of the engine after a step. The fields of the second group only ever grow."""
 
     num_waiting: int = 0  # sequences that wait for blocks or for their turn, preempted ones included
     num_running: int = 0
@@ -18,6 +18,7 @@ class EngineStats(NamedTuple):
     step_sequences: int = 0  # of which they are
     max_running: int = 0  # sequences that may run at a time, as the last steps were
 
+    busy_s: float = 0.0  # of all steps
     num_steps: int = 0
     num_preemptions: int = 0
     num_computed_tokens: int = 0

@@ -15,7 +15,7 @@ from typing import Any
 from opentelemetry import trace
 
 from process.attributes import REQUEST_ID
-from service.call import Call, enter_call
+from service.call import COST, Call, enter_call
 from service.interceptors.policy import Behaviour, Context, Policy, outcome
 
 _QUIET = frozenset({"sluice.v1.ModelService/GetLoad"})  # asked every other second, and worth no line if it is answered
@@ -28,7 +28,8 @@ class RequestLog(Policy):
     """Names each call and logs how it ended; what was said in it is not told."""
 
     async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:
-        call = Call(method, _request_id(context))
+        wants_cost = (COST, "true") in (context.invocation_metadata() or ())
+        call = Call(method, _request_id(context), wants_cost=wants_cost)
         enter_call(call)
         trace.get_current_span().set_attribute(REQUEST_ID, call.request_id)
         began = time.monotonic()

@@ -45,6 +45,7 @@ def _answered(serve: Behaviour) -> Behaviour:
     async def answer(request: Any, context: Context) -> Any:
         response = await serve(request, context)
         await _send_metadata(context)
+        _set_trailers(context)
         return response
 
     return answer
@@ -63,6 +64,7 @@ def _written(serve: Any, stall_timeout_s: float) -> Behaviour:
                         await _sent(context.write(message))
                 except TimeoutError:
                     raise ReaderStalled(stall_timeout_s) from None
+        _set_trailers(context)
 
     return write
 
@@ -74,6 +76,11 @@ async def _send_metadata(context: Context) -> None:
     """
     if (call := current_call()) is not None:
         await _sent(context.send_initial_metadata(call.metadata))
+
+
+def _set_trailers(context: Context) -> None:
+    if (call := current_call()) is not None and call.trailers:
+        context.set_trailing_metadata(call.trailers)
 
 
 async def _sent(sending: Awaitable[None]) -> None:

@@ -60,6 +60,6 @@ class BiEncoderRanker:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _MIN_NORM)
             num_queries = len(asked.queries)
             scores = [float(vectors[query] @ vectors[num_queries + document]) for query, document in asked.pairs]
-            return RankingOutput(scores, output.arrived, output.scheduled, output.finished)
+            return RankingOutput(scores, output.arrived, output.scheduled, output.finished, output.compute_s)
 
         return PreparedRanking(count.total, run)

@@ -45,6 +45,6 @@ class CrossEncoderRanker:
         async def run() -> RankingOutput:
             output = await self._engine.embed(request)
             scores = [float(vector[0]) for vector in output.vectors]
-            return RankingOutput(scores, output.arrived, output.scheduled, output.finished)
+            return RankingOutput(scores, output.arrived, output.scheduled, output.finished, output.compute_s)
 
         return PreparedRanking(num_tokens, run)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final
 
 from service.engine.port import Generator
@@ -64,38 +65,54 @@ class JudgeRanker:
         async def run() -> RankingOutput:
             arrived = time.monotonic()
             scores: list[float] = []
+            cost = _Cost()
             scheduled: float | None = None
             for start in range(0, len(pairs), _AT_A_TIME):
                 requests = [
                     request(start + place, pair) for place, pair in enumerate(pairs[start : start + _AT_A_TIME])
                 ]
-                found, timings = await self._judge_when_possible(requests, is_first=not start)
+                found, began = await self._judge_when_possible(requests, cost, is_first=not start)
                 scores += found
-                scheduled = scheduled or timings.scheduled
-            return RankingOutput(scores, arrived, scheduled or arrived, time.monotonic())
+                scheduled = scheduled or began
+            ended = time.monotonic()
+            return RankingOutput(scores, arrived, scheduled or arrived, ended, cost.compute_s, cost.block_s)
 
         return PreparedRanking(num_tokens, run)
 
     async def _judge_when_possible(
-        self, requests: Sequence[GenerationRequest], *, is_first: bool
-    ) -> tuple[list[float], Timings]:
+        self, requests: Sequence[GenerationRequest], cost: _Cost, *, is_first: bool
+    ) -> tuple[list[float], float | None]:
         """Whoever has begun waits for places that others took meanwhile, but not for ever."""
         for _ in range(0 if is_first else _MAX_TRIALS):
             try:
-                return await self._judge(requests)
+                return await self._judge(requests, cost)
             except EngineOverloaded as error:
                 await asyncio.sleep(error.retry_after_s)
-        return await self._judge(requests)
+        return await self._judge(requests, cost)
 
-    async def _judge(self, requests: Sequence[GenerationRequest]) -> tuple[list[float], Timings]:
-        """How far yes is above no after each prompt."""
+    async def _judge(self, requests: Sequence[GenerationRequest], cost: _Cost) -> tuple[list[float], float | None]:
+        """How far yes is above no after each prompt, and when the first one's step began."""
         scores = [0.0] * len(requests)
         timings: Timings | None = None
         async with self._engine.generate(*requests) as outputs:
             async for output in outputs:
                 timings = timings or output.timings
+                cost.add(output.timings)
                 if output.logprobs:
                     (_, yes), (_, no) = output.logprobs[0].top
                     scores[output.request_index] = yes - no
         assert timings is not None  # noqa: S101  a stream that ends without an error has outputs
-        return scores, timings
+        return scores, timings.scheduled
+
+
+@dataclass(slots=True)
+class _Cost:
+    """Of all prompts so far; each has one output, its last."""
+
+    compute_s: float = 0.0
+    block_s: float = 0.0
+
+    def add(self, timings: Timings) -> None:
+        """One more prompt."""
+        self.compute_s += timings.compute_s
+        self.block_s += timings.block_s

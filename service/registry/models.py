@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from service.call import current_caller
+from service.call import current_caller, route_call
 from service.engine.port import Embedder, Generator
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest, UnsupportedTask
@@ -121,14 +121,18 @@ class Registry:
     def get(self, name: str, deployment: str = "", began: str = "") -> ServedModel:
         """The model of that name, or one behind the endpoint of that name: `deployment`, or one by traffic.
 
-        `began` is the model that the answer was begun by, which the endpoint may have no more.
+        The current call notes which. `began` is the model that the answer was begun by, which the endpoint may have no
+        more.
 
         Raises ModelNotFound, or DeploymentNotFound if the endpoint has no such deployment.
         """
         if (model := self.find(name)) is None:
-            return self._behind(name, self.endpoints.choose(name, deployment, began))
+            entity = self.endpoints.choose(name, deployment, began)
+            route_call(name, entity.name)
+            return self._behind(name, entity)
         if deployment and deployment != name:
             raise DeploymentNotFound(name, deployment)
+        route_call(name, name)
         return model
 
     def leading(self, name: str) -> ServedModel:

@@ -10,7 +10,7 @@ from sluice.v1 import embedding_pb2, embedding_pb2_grpc, usage_pb2
 
 from service.answering.admission import admitted
 from service.answering.generation import Context
-from service.answering.operation import Operation
+from service.answering.operation import Operation, Stage
 from service.call import current_caller, current_request_id, deadline_of
 from service.contract.answer import timestamp
 from service.contract.embedding import embedding_messages, to_texts
@@ -45,9 +45,10 @@ class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
                 operation.answered_by(answer_id, model.name)
                 output = await model.engine.embed(prepared)
             operation.staged(
-                [("queue", output.arrived, output.scheduled), ("encode", output.scheduled, output.finished)]
+                [Stage("queue", output.arrived, output.scheduled), Stage("encode", output.scheduled, output.finished)]
             )
             operation.used("input", num_tokens)
+            operation.cost(output.compute_s)
 
             def respond(vectors: Sequence[Sequence[float]]) -> embedding_pb2.EmbedResponse:
                 return embedding_pb2.EmbedResponse(

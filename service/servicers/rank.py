@@ -10,7 +10,7 @@ from sluice.v1 import rank_pb2, rank_pb2_grpc, usage_pb2
 
 from service.answering.admission import admitted
 from service.answering.generation import Context
-from service.answering.operation import Operation
+from service.answering.operation import Operation, Stage
 from service.call import current_caller, current_request_id, deadline_of
 from service.contract.answer import timestamp
 from service.contract.rank import ranked, to_ranking, to_scoring
@@ -75,9 +75,10 @@ class RankServicer(rank_pb2_grpc.RankServiceServicer):
                 operation.answered_by(answer_id, model.name)
                 output = await prepared.run()
             operation.staged(
-                [("queue", output.arrived, output.scheduled), ("score", output.scheduled, output.finished)]
+                [Stage("queue", output.arrived, output.scheduled), Stage("score", output.scheduled, output.finished)]
             )
             operation.used("input", prepared.num_tokens)
+            operation.cost(output.compute_s, output.block_s)
         activation = "identity" if raw else model.ranker.activation
         scores = [activated(score, activation) for score in output.scores]
         return _Scored(answer_id, created_ns, model.name, scores, prepared.num_tokens)

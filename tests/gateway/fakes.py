@@ -130,6 +130,7 @@ class FakeService(
         self.cancelled = asyncio.Event()
         self.num_sent = 0
         self.port = 0
+        self.cost = ""  # told to callers who ask
 
     async def StreamChat(  # noqa: N802  the contract's name
         self, request: chat_pb2.ChatRequest, context: Any
@@ -181,6 +182,8 @@ class FakeService(
     def _note(self, context: Any) -> None:
         self.metadata.append(dict(context.invocation_metadata()))
         self.time_remaining.append(context.time_remaining())
+        if self.cost and self.metadata[-1].get("x-sluice-cost") == "true":
+            context.set_trailing_metadata((("x-sluice-cost", self.cost),))
         self.begun.set()
 
 

@@ -6,14 +6,15 @@ from urllib.request import urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from sluice.v1 import sampling_pb2
+from sluice.v1 import sampling_pb2, serving_pb2
 
-from service.telemetry import MetricsPage
+from service.telemetry import Bounded, MetricsPage
 from tests.engine.fakes import until
 from tests.service.fakes import MODEL, Running, ScriptedRunner, refused, request, running
 
 CHAT = f"chat {MODEL}"
 ATTRIBUTES = {"gen_ai_operation_name": "chat", "gen_ai_provider_name": "sluice", "gen_ai_request_model": MODEL}
+ATTRIBUTES |= {"sluice_endpoint": MODEL, "sluice_entity": MODEL}
 
 
 async def chat_attributes(run: Running) -> dict[str, Any]:
@@ -137,3 +138,48 @@ async def test_bucket_boundaries_are_the_conventions() -> None:
         for name, bounds in firsts.items():
             found = {float(dict(labels)["le"]) for labels in samples(run, f"{name}_bucket")}
             assert sorted(found)[: len(bounds)] == [float(bound) for bound in bounds], name
+
+
+@pytest.mark.slow
+async def test_a_trial_is_told_from_its_stable_twin() -> None:
+    """Every series of a generation has the endpoint that was asked and the entity that answered; the log line, too."""
+    entities = [{"name": name, "model": MODEL, "traffic_percentage": 50} for name in ("stable", "trial")]
+    async with running(endpoints=[{"name": "front", "entities": entities}]) as run:
+        for deployment in ("stable", "trial", "trial"):
+            await run.chat.Chat(request(model="front", serving=serving_pb2.ServingOptions(deployment=deployment)))
+        for name in ("gen_ai_server_request_duration_seconds_count", "sluice_server_requests_total"):
+            counts = {dict(labels)["sluice_entity"]: value for labels, value in samples(run, name).items()}
+            assert counts == {"stable": 1, "trial": 2}, name
+            assert {dict(labels)["sluice_endpoint"] for labels in samples(run, name)} == {"front"}
+
+
+@pytest.mark.slow
+async def test_ends_and_phases_are_counted() -> None:
+    """A choice's finish reason; one wait, one prefill, and the gaps between its tokens."""
+    async with running(ScriptedRunner("hello", "you")) as run:
+        await run.chat.Chat(request("tulip", n=2, stopping=sampling_pb2.StopParams(max_tokens=4)))
+        ends = {
+            dict(labels)["gen_ai_response_finish_reason"]: value
+            for labels, value in samples(run, "sluice_server_choices_total").items()
+        }
+        assert ends == {"stop": 1, "length": 1}
+        for name, number in (("queue", 1), ("prefill", 1), ("decode", 2)):
+            assert list(samples(run, f"sluice_server_{name}_time_seconds_count").values()) == [number], name
+        (gaps,) = samples(run, "sluice_server_inter_token_time_seconds_count").values()
+        assert 0 < gaps <= 2 * 3
+
+
+@pytest.mark.slow
+async def test_build_and_cache_are_shown() -> None:
+    """Which version runs, on which Python; how full the cache is, as a ratio."""
+    async with running() as run:
+        ((labels, value),) = samples(run, "sluice_build_info").items()
+        assert value == 1
+        assert {"service_name", "process_runtime_version"} <= dict(labels).keys()
+        assert list(samples(run, "sluice_engine_kv_cache_usage").values()) == [0]
+
+
+def test_labels_that_others_choose_are_bounded() -> None:
+    """Values beyond the bound share one; those that came before keep theirs."""
+    bounded = Bounded(2)
+    assert [bounded.label(value) for value in ("a", "b", "c", "a", "d")] == ["a", "b", "other", "a", "other"]

@@ -1,0 +1,102 @@
+"""The same metrics once more, under vLLM's names.
+
+Dashboards, autoscalers and the endpoint picker of Kubernetes' Inference Extension know these. `TABLE` is all that there
+is to it. A row's samples are summed over every label that vLLM doesn't have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+_LABELS: Final = {
+    "gen_ai_request_model": "model_name",
+    "gen_ai_response_finish_reason": "finished_reason",
+    "le": "le",
+}
+_SUFFIXES: Final = {"gauge": ("",), "counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One of vLLM's metrics, without a counter's `_total`, and ours, as Prometheus has it.
+
+    Where ours is a sum of a histogram's values, `sample` names it. `only` are labels that samples must have.
+    """
+
+    vllm: str
+    kind: Literal["gauge", "counter", "histogram"]
+    ours: str
+    sample: str = ""
+    only: Mapping[str, str] = field(default_factory=dict)
+
+
+def _tokens(name: str, kind: str) -> Row:
+    only = {"gen_ai_token_type": kind}
+    return Row(name, "counter", "gen_ai_client_token_usage", "gen_ai_client_token_usage_sum", only)
+
+
+TABLE: Final = (
+    Row("vllm:num_requests_running", "gauge", "sluice_engine_sequences_running"),
+    Row("vllm:num_requests_waiting", "gauge", "sluice_engine_queue_depth"),
+    Row("vllm:kv_cache_usage_perc", "gauge", "sluice_engine_kv_cache_usage"),
+    Row("vllm:prefix_cache_queries", "counter", "sluice_engine_prefix_query_tokens"),
+    Row("vllm:prefix_cache_hits", "counter", "sluice_engine_prefix_hit_tokens"),
+    Row("vllm:num_preemptions", "counter", "sluice_engine_preemptions"),
+    _tokens("vllm:prompt_tokens", "input"),
+    _tokens("vllm:generation_tokens", "output"),
+    Row("vllm:request_success", "counter", "sluice_server_choices"),
+    Row("vllm:time_to_first_token_seconds", "histogram", "gen_ai_server_time_to_first_token_seconds"),
+    Row("vllm:inter_token_latency_seconds", "histogram", "sluice_server_inter_token_time_seconds"),
+    Row("vllm:request_time_per_output_token_seconds", "histogram", "gen_ai_server_time_per_output_token_seconds"),
+    Row("vllm:e2e_request_latency_seconds", "histogram", "gen_ai_server_request_duration_seconds"),
+    Row("vllm:request_queue_time_seconds", "histogram", "sluice_server_queue_time_seconds"),
+    Row("vllm:request_prefill_time_seconds", "histogram", "sluice_server_prefill_time_seconds"),
+    Row("vllm:request_decode_time_seconds", "histogram", "sluice_server_decode_time_seconds"),
+)
+
+
+def with_vllm_names(registry: CollectorRegistry) -> CollectorRegistry:
+    """A registry that shows all that `registry` does, and after it the table."""
+    both = CollectorRegistry()
+    both.register(_Both(registry))
+    return both
+
+
+class _Both(Collector):
+    """Reads once for both: counts under two names agree."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        families = {family.name: family for family in self._registry.collect()}
+        yield from families.values()
+        for row in TABLE:
+            if (family := families.get(row.ours)) is not None:
+                yield _renamed(row, family)
+
+
+def _renamed(row: Row, family: Metric) -> Metric:
+    renamed = Metric(row.vllm, f"{row.ours}, under vLLM's name.", row.kind)
+    for suffix in _SUFFIXES[row.kind]:
+        for labels, value in _summed(row, family.samples, row.sample or f"{row.ours}{suffix}").items():
+            renamed.add_sample(f"{row.vllm}{suffix}", dict(labels), value)
+    return renamed
+
+
+def _summed(row: Row, samples: Iterable[Sample], name: str) -> Counter[tuple[tuple[str, str], ...]]:
+    """The samples of one name by the labels that vLLM has."""
+    sums: Counter[tuple[tuple[str, str], ...]] = Counter()
+    for sample in samples:
+        if sample.name == name and row.only.items() <= sample.labels.items():
+            labels = ((theirs, sample.labels[ours]) for ours, theirs in _LABELS.items() if ours in sample.labels)
+            sums[("engine", "0"), *labels] += sample.value  # type: ignore[assignment]  # counts, and seconds
+    return sums

@@ -1,0 +1,50 @@
+"""What an answer has cost, told to callers who ask: a header of a whole answer, a comment at a stream's end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+from sluice.v1 import chat_pb2
+
+from tests.gateway import fakes
+from tests.gateway.conftest import Gateway, chat_body
+
+COST = "compute_s=0.001000, block_s=0.002000, cached_tokens=16"
+ASKING = {"x-sluice-cost": "true"}
+
+
+@pytest.fixture(autouse=True)
+def costly(service: fakes.FakeService) -> None:
+    """The service tells a cost whenever it is asked."""
+    service.cost = COST
+
+
+async def test_whole_answer_has_a_header(gateway: Gateway) -> None:
+    """Only for who asks."""
+    answer = await gateway.http.post("/v1/chat/completions", json=chat_body(), headers=ASKING)
+    assert (answer.status_code, answer.headers.get("x-sluice-cost")) == (200, COST)
+    answer = await gateway.http.post("/v1/chat/completions", json=chat_body())
+    assert (answer.status_code, answer.headers.get("x-sluice-cost")) == (200, None)
+
+
+async def test_stream_ends_with_a_comment(gateway: Gateway) -> None:
+    """After its last event, where readers of events pass over it; only for who asks."""
+    for headers, last in ((ASKING, f": x-sluice-cost: {COST}"), ({}, "data: [DONE]")):
+        answer = await gateway.http.post("/v1/chat/completions", json=chat_body(stream=True), headers=headers)
+        assert answer.status_code == 200
+        assert answer.text.strip().splitlines()[-1] == last
+
+
+async def test_failed_answer_tells_its_cost(gateway: Gateway) -> None:
+    """After the event that ends its stream."""
+
+    async def break_off(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
+        yield fakes.STARTED
+        yield fakes.text("a")
+        raise fakes.Status(grpc.StatusCode.RESOURCE_EXHAUSTED, "too much")
+
+    gateway.service.script = break_off
+    answer = await gateway.http.post("/v1/chat/completions", json=chat_body(stream=True), headers=ASKING)
+    assert answer.text.strip().splitlines()[-1] == f": x-sluice-cost: {COST}"

@@ -1,0 +1,53 @@
+"""Metrics under vLLM's names."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.vllm_names import TABLE, with_vllm_names
+from tests.service.fakes import MODEL, Running, request, running
+
+OWN = {"model_name": MODEL, "engine": "0"}
+
+
+def shown(run: Running) -> list[tuple[str, dict[str, str], float]]:
+    """All samples as the page shows them."""
+    text = generate_latest(with_vllm_names(run.telemetry.registry)).decode()
+    samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
+    return [(sample.name, sample.labels, sample.value) for sample in samples]
+
+
+@pytest.mark.slow
+async def test_every_row_has_its_metric() -> None:
+    """After one answer; labels are those that vLLM has."""
+    async with running() as run:
+        await run.chat.Chat(request("tulip", n=2))
+        found = shown(run)
+    names = {name for name, *_ in found}
+    for row in TABLE:
+        suffix = {"gauge": "", "counter": "_total", "histogram": "_count"}[row.kind]
+        assert f"{row.vllm}{suffix}" in names, row
+    for name, labels, _ in found:
+        if name.startswith("vllm:"):
+            assert labels.items() >= OWN.items()
+            assert labels.keys() <= {"model_name", "engine", "le", "finished_reason"}, name
+
+
+@pytest.mark.slow
+async def test_values_are_those_of_our_names() -> None:
+    """Tokens by kind, requests in all, ends by reason."""
+    async with running() as run:
+        for _ in range(2):
+            await run.chat.Chat(request("tulip"))
+        found = shown(run)
+    values = {(name, labels.get("finished_reason")): value for name, labels, value in found if "le" not in labels}
+    assert values["vllm:prompt_tokens_total", None] == 2 * len("tulip")
+    assert values["vllm:generation_tokens_total", None] == 2 * (len("hello") + 1)
+    assert values["vllm:request_success_total", "stop"] == 2
+    assert values["vllm:e2e_request_latency_seconds_count", None] == 2
+    assert values["vllm:num_requests_running", None] == 0
+    buckets = [value for name, labels, value in found if name == "vllm:e2e_request_latency_seconds_bucket"]
+    assert buckets[-1] == 2
+    assert buckets == sorted(buckets)
