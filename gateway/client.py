@@ -20,6 +20,7 @@ from opentelemetry import trace
 from sluice.v1 import endpoint_pb2, load_pb2, model_pb2
 
 from gateway import telemetry as names
+from gateway.affinity import affinity_key
 from gateway.channel import open_channel
 from gateway.config import Settings
 from gateway.cost import ASKING, asks_for_cost, note_cost
@@ -163,8 +164,8 @@ class ServiceClient:
             metadata.append(("x-sluice-auth", "required"))
         if model := getattr(request, "model", ""):
             metadata.append(("x-sluice-model", quote(model[:_MAX_ROUTING_LENGTH], safe="")))
-        if affinity:
-            metadata.append(("x-sluice-affinity", quote(affinity[:_MAX_ROUTING_LENGTH], safe="")))
+        if key := affinity_key(request, caller.authorization, affinity):
+            metadata.append(("x-sluice-affinity", key))
         return metadata
 
     @contextlib.contextmanager

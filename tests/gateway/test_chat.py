@@ -11,6 +11,7 @@ from grpc_health.v1.health_pb2 import HealthCheckResponse
 from sluice.v1 import chat_pb2
 from starlette.routing import Route, Router
 
+from gateway.affinity import affinity_key
 from gateway.client import ServiceClient
 from gateway.dialects.openai.chat import OpenAITranslator
 from gateway.dialects.seam.arrival import Arrival
@@ -65,7 +66,7 @@ async def test_request_reaches_service(gateway: Gateway, *, stream: bool) -> Non
     assert metadata["authorization"] == "Bearer x"
     assert metadata["x-request-id"] == "r-1"
     assert metadata["x-sluice-model"] == "org%2F%C3%A4"
-    assert metadata["x-sluice-affinity"] == "user%201"
+    assert metadata["x-sluice-affinity"] == affinity_key(request, "Bearer x", "user 1")
     assert metadata["traceparent"].split("-")[1] == "a" * 32
     # gRPC rounds a time-out up on the wire, to a whole number of its largest fitting unit.
     assert 0 < gateway.service.time_remaining[0] < gateway.settings.request_deadline_s + 2

@@ -12,6 +12,7 @@ import httpx
 import openai
 import pytest
 
+from gateway.affinity import affinity_key
 from tests.gateway import fakes
 from tests.gateway.conftest import Gateway, soon, until
 from tests.gateway.response_fakes import GOLDEN, FakeResponseService, recorded
@@ -77,7 +78,7 @@ async def test_request_reaches_service(gateway: Gateway, service: FakeResponseSe
     (request,) = service.asked
     assert (request.model, request.max_output_tokens) == ("org/a", 5)
     assert service.metadata[0]["x-sluice-model"] == "org%2Fa"
-    assert service.metadata[0]["x-sluice-affinity"] == "user%201"
+    assert service.metadata[0]["x-sluice-affinity"] == affinity_key(request, None, "user 1")
 
 
 @pytest.mark.parametrize("stream", [False, True])

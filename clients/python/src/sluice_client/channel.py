@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 import grpc
 
+from sluice_client.affinity import affinity_key
+
 try:
     from opentelemetry.propagate import inject
 except ImportError:  # without it there is no trace to pass on
@@ -20,6 +22,8 @@ except ImportError:  # without it there is no trace to pass on
 
 
 SERVICE_CONFIG: Final = resources.files("sluice_client").joinpath("service_config.json").read_text()
+
+AFFINITY: Final = "x-sluice-affinity"
 
 _MAX_ROUTING_LENGTH: Final = 256
 _OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
@@ -87,7 +91,7 @@ class Settings:
         return None if self.tls is None else self.tls.credentials()
 
     def call_metadata(self, request: Any) -> list[tuple[str, str]]:
-        """What goes along with one call: key, trace, and the model by which proxies choose a server."""
+        """What goes along with one call: key, trace, and by what proxies choose a server."""
         carrier: dict[str, str] = {}
         inject(carrier)
         metadata = [*carrier.items(), *self.metadata.items()]
@@ -95,6 +99,9 @@ class Settings:
             metadata.append(("authorization", f"Bearer {self.key}"))
         if model := getattr(request, "model", ""):
             metadata.append(("x-sluice-model", quote(model[:_MAX_ROUTING_LENGTH], safe="")))
+        authorization = next((value for name, value in metadata if name == "authorization"), None)
+        if AFFINITY not in self.metadata and (affinity := affinity_key(request, authorization)):
+            metadata.append((AFFINITY, affinity))
         return metadata
 
 

@@ -1,0 +1,46 @@
+"""Whom a request belongs to, so that balancers can send those that begin alike to one replica, which has their prefix.
+
+A conversation is known by what every turn of it begins with: all up to its first question. The caller's own
+`prompt_cache_key` counts instead, if there is one. Keys of different credentials never agree, as their cached prompts
+are not shared either, and tell nothing of the text. The Python client makes the same ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+_MAX_LENGTH: Final = 4096  # characters of a text that count, or tokens
+_USER: Final = 2  # ROLE_USER
+
+
+def affinity_key(request: Any, authorization: str | None, cache_key: str = "") -> str:
+    """The key of a request of the contract: 16 hexadecimal digits, or nothing for one that has no prefix to find."""
+    digest = hashlib.blake2b((authorization or "").encode(), digest_size=8)
+    beginning = [f"key {cache_key}"] if cache_key else list(_beginning(request))
+    for text in beginning:
+        digest.update(b"\0" + text.encode("utf-8", "surrogatepass"))
+    return digest.hexdigest() if beginning else ""
+
+
+def _beginning(request: Any) -> Iterator[str]:
+    match request.DESCRIPTOR.name:
+        case "ChatRequest":
+            yield from _until_question(request.messages)
+        case "CreateResponseRequest":
+            yield f"1 {request.instructions[:_MAX_LENGTH]}"
+            yield from _until_question(item.message for item in request.input)
+        case "CompleteRequest" if request.prompts:
+            first = request.prompts[0]
+            yield first.text[:_MAX_LENGTH] or " ".join(map(str, first.token_ids.ids[:_MAX_LENGTH]))
+        case "GenerateTextRequest":
+            yield request.text_input[:_MAX_LENGTH]
+
+
+def _until_question(messages: Any) -> Iterator[str]:
+    for message in messages:
+        text = "".join(part.text[:_MAX_LENGTH] for part in message.content)
+        yield f"{message.role} {text[:_MAX_LENGTH]}"
+        if message.role == _USER:
+            return
