@@ -18,6 +18,7 @@ from service.engine.model_source import architecture_of
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.pair_files import is_cross_encoder
 from service.engine.models.sentence_files import is_encoder
+from service.engine.models.share import num_rank_parameters
 from service.engine.models.text_part import text_config
 from service.generation.errors import ModelLoadError
 
@@ -40,6 +41,17 @@ def _told(plan: ModelPlan) -> dict[str, Any]:
     num_parameters = spec.checkpoint.num_parameters
     weight_type = spec.quantization or spec.dtype
     weights = int(num_parameters * _BYTES[weight_type])
+    per_token = _cache_bytes_per_token(text_config(spec.config), _BYTES[spec.dtype])
+    by_rank: dict[str, Any] = {}
+    if (num_ranks := spec.tensor_parallel) > 1:
+        own_weights = int(num_rank_parameters(spec.config, num_ranks) * _BYTES[weight_type])
+        own_per_token = _cache_bytes_per_token(spec.config, _BYTES[spec.dtype], num_ranks) or 0
+        by_rank = {
+            "ranks": num_ranks,
+            "weight_bytes_by_rank": own_weights,
+            "cache_bytes_per_token_by_rank": own_per_token,
+        }
+        weights, per_token = num_ranks * own_weights, num_ranks * own_per_token
     told: dict[str, Any] = {
         "model": str(plan.folder),
         "task": "generate",
@@ -50,8 +62,9 @@ def _told(plan: ModelPlan) -> dict[str, Any]:
         "weights": weight_type,
         "weight_bytes": weights,
         "max_model_len": spec.max_positions,
-        "cache_bytes_per_token": (per_token := _cache_bytes_per_token(text_config(spec.config), _BYTES[spec.dtype])),
+        "cache_bytes_per_token": per_token,
         "resumes": plan.backend.is_invariant,
+        **by_rank,
     }
     if spec.device == "cpu":
         room = max(0, available_host_bytes() - weights)
@@ -61,14 +74,14 @@ def _told(plan: ModelPlan) -> dict[str, Any]:
     return told
 
 
-def _cache_bytes_per_token(config: Any, num_bytes: float) -> int | None:
-    """Of keys and values of all layers; None for a model whose configuration doesn't say."""
+def _cache_bytes_per_token(config: Any, num_bytes: float, num_ranks: int = 1) -> int | None:
+    """Of keys and values of all layers, on one of the ranks; None for a model whose configuration doesn't say."""
     layers, heads = getattr(config, "num_hidden_layers", None), getattr(config, "num_attention_heads", None)
     if not layers or not heads:
         return None
     key_heads = getattr(config, "num_key_value_heads", None) or heads
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
-    return int(2 * layers * key_heads * size * num_bytes)
+    return int(2 * layers * max(1, key_heads // num_ranks) * size * num_bytes)
 
 
 def _shown(told: dict[str, Any]) -> str:
@@ -76,13 +89,13 @@ def _shown(told: dict[str, Any]) -> str:
     rows = []
     for name, value in told.items():
         text = "unknown" if value is None else str(value)
-        if name == "weight_bytes":
+        if name.startswith("weight_bytes"):
             text = f"{value / 2**20:,.0f} MiB"
         elif isinstance(value, bool):
             text = "yes" if value else "no"
         elif isinstance(value, int):
             text = f"{value:,}"
-        rows.append(f"{name.replace('_', ' '):22}{text}")
+        rows.append(f"{name.replace('_', ' '):30}{text}")
     return "\n".join(rows)
 
 
@@ -95,12 +108,20 @@ def main() -> int:
     parser.add_argument("--quantization", choices=["int8", "int4"])
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--max-model-len", type=int, help="tokens of the longest text")
+    parser.add_argument("--tensor-parallel", type=int, default=1, help="processes, or GPUs, that share the model")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     logging.disable(logging.INFO)
-    config = EngineConfig(
-        backend=options.backend, quantization=options.quantization, max_model_len=options.max_model_len
-    )
+    try:
+        config = EngineConfig(
+            backend=options.backend,
+            quantization=options.quantization,
+            max_model_len=options.max_model_len,
+            tensor_parallel=options.tensor_parallel,
+        )
+    except ValueError as error:
+        sys.stderr.write(f"sluice: {error}\n")
+        return 1
     model = str(Path(options.model).expanduser()) if options.model.startswith("~") else options.model
     try:
         told = check_model(model, config, options.dtype, options.device)

@@ -39,8 +39,9 @@ class EngineConfig:
     encoders have none. `quantization` None keeps the weights' own numbers; with int8 or int4 they are rounded as they
     are loaded, which only some backends can.
     `num_blocks` None is as many as the memory holds, `max_model_len` None the model's own context length,
-    `num_threads` None as many as suit its size, `output_interval_s` None 0.02 where the CPU computes, which has the
-    sending to do as well, and 0 elsewhere. `max_decode_slowdown` None lets as many sequences run as there are places.
+    `num_threads`, of each process, None as many as suit its size, `output_interval_s` None 0.02 where the CPU computes,
+    which has the sending to do as well, and 0 elsewhere. `max_decode_slowdown` None lets as many sequences run as there
+    are places.
     `prefix_caching` False keeps requests from sharing cached prompts; the choices of one request share theirs all the
     same. `draft_model`, a folder or a hub id, is a cheaper one of the same vocabulary, whose guesses take the place of
     those from a text's own past; `draft_quantization` is for its weights.
@@ -67,6 +68,7 @@ class EngineConfig:
     draft_model: str | None = None
     draft_quantization: Literal["int8", "int4"] | None = None
     num_threads: int | None = None
+    tensor_parallel: int = 1  # processes that share a model's weights and cache, each on an accelerator of its own
     watermark: Watermark = field(default_factory=Watermark)  # of the requests that ask for one
 
     def __post_init__(self) -> None:
@@ -74,6 +76,8 @@ class EngineConfig:
         for name, needed in _NEEDS.items():
             if getattr(self, name) and not getattr(self, needed):
                 raise ValueError(f"{name} needs {needed}")
+        if self.tensor_parallel > 1 and self.worker != "process":
+            raise ValueError(f"tensor_parallel {self.tensor_parallel} needs worker process, not {self.worker}")
         if self.output_interval_s is not None and not 0 <= self.output_interval_s <= 1:
             raise ValueError(f"output_interval_s must be between 0 and 1, not {self.output_interval_s!r}")
         if self.max_batch_sequences > self.max_batch_tokens:

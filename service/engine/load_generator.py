@@ -21,7 +21,7 @@ from service.engine.model_source import architecture_of, choose_num_threads, fin
 from service.engine.models.progress import load_progress
 from service.engine.models.text_part import text_config
 from service.engine.prompt_drafter import PromptDrafter
-from service.engine.recipe import Made
+from service.engine.recipe import Beside, Made
 from service.engine.speculation import Speculation
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
@@ -72,7 +72,9 @@ def load_generator(
         speculation=Speculation(loaded.drafter) if loaded.drafter else None,
     )
     description = GeneratorDescription(loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids)
-    return Made(core, description, again={"config": loaded.config})
+    backend = loaded.runner.backend
+    beside = backend if isinstance(backend, Beside) else None
+    return Made(core, description, again={"config": loaded.config}, beside=beside)
 
 
 def load_model(
@@ -91,8 +93,9 @@ def load_model(
     plan = plan_model(model, config, compute_dtype, device)
     folder, spec, chosen = plan.folder, plan.spec, plan.backend
     model_config, checkpoint, max_model_len, target = spec.config, spec.checkpoint, spec.max_positions, spec.device
-    num_threads = config.num_threads or choose_num_threads(checkpoint, target)
-    with load_progress(model, checkpoint.num_bytes) as on_read:
+    num_ranks = config.tensor_parallel
+    num_threads = config.num_threads or max(1, choose_num_threads(checkpoint, target) // num_ranks)
+    with load_progress(model, checkpoint.num_bytes // num_ranks) as on_read:
         checkpoint.on_read = on_read
         backend = chosen.load(spec)
     room = int(cache_bytes(target) * cache_share)
@@ -132,7 +135,7 @@ def load_model(
                 checkpoint,
                 weight_type,
                 *(folder / name for name in _DECIDING if (folder / name).is_file()),
-                backend=f"{chosen.name} {chosen.arithmetic(spec)}",
+                backend=f"{chosen.name} {chosen.arithmetic(spec)}{f' {num_ranks} ranks' if num_ranks > 1 else ''}",
             ),
         ),
         folder=folder,

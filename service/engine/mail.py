@@ -59,7 +59,14 @@ class Stop:
     """Compute no further step, and end."""
 
 
-Mail: TypeAlias = Add | Compile | Abort | Check | Stop
+@dataclass(frozen=True, slots=True)
+class Order:
+    """To an engine's side that follows another one: what to do next."""
+
+    work: Any
+
+
+Mail: TypeAlias = Add | Compile | Abort | Check | Stop | Order
 
 
 class Done(NamedTuple):

@@ -10,10 +10,9 @@ from service.engine.description import ComputeDtype
 from service.engine.model_folder import find_folder
 from service.engine.model_source import choose_device, choose_max_model_len, num_cores
 from service.engine.models.backends import BackendRow, ModelSpec, choose_backend
-from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.compute_dtype import choose_compute_dtype
 from service.engine.models.model_config import read_model_config
-from service.engine.models.text_part import text_config, text_tensor
+from service.engine.models.text_part import open_checkpoint, text_config
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
@@ -38,7 +37,7 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
     vocab_size = text_config(model_config).vocab_size
     if tokenizer.vocab_size > vocab_size:
         raise ModelLoadError(f"{folder}: the tokenizer has {tokenizer.vocab_size} ids, the model only {vocab_size}")
-    checkpoint = Checkpoint(folder, text_tensor if getattr(model_config, "is_part", False) else None)
+    checkpoint = open_checkpoint(folder, model_config)
     if config.quantization and compute_dtype == "float32":
         raise ModelLoadError(f"{folder}: with engine.quantization {config.quantization}, dtype can't be float32")
     dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
@@ -51,5 +50,6 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
         config.block_size,
         config.quantization,
         config.num_threads or num_cores(),
+        config.tensor_parallel,
     )
     return ModelPlan(folder, spec, choose_backend(spec, config.backend), tokenizer)

@@ -5,9 +5,20 @@ from __future__ import annotations
 import importlib
 from collections import abc
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from service.engine.loop import Core
+
+
+@runtime_checkable
+class Beside(Protocol):
+    """Processes that a core computes with, and can't do without."""
+
+    def watch(self, on_death: abc.Callable[[str], None]) -> None:
+        """Call `on_death` with the reason, on any thread, when one of them has ended by itself."""
+
+    def close(self) -> None:
+        """End them; returns when they have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +26,13 @@ class Made:
     """An engine's side, and what is to be known of it.
 
     `description` can be pickled. `again` are arguments that make the same once more, where others would decide anew.
+    `beside` are other processes that it computes with.
     """
 
     core: Core
     description: Any
     again: abc.Mapping[str, Any] = field(default_factory=dict)
+    beside: Beside | None = None
 
 
 @dataclass(frozen=True, slots=True)

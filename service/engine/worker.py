@@ -17,11 +17,12 @@ import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
 
 from service.engine import wire
 from service.engine.launch import Died, Launch, LoadFailed, Ready
 from service.engine.loop import Mailbox, run
-from service.engine.mail import Abort, Add, Check, Compile, Report, Stop
+from service.engine.mail import Abort, Add, Check, Compile, Order, Report, Stop
 from service.engine.outbox import Outbox
 from service.engine.settle import settle
 from service.generation.errors import ModelLoadError, SequenceError
@@ -37,6 +38,7 @@ class Worker:
         self._mailbox: Mailbox = queue.SimpleQueue()
         self._launch: queue.SimpleQueue[Launch] = queue.SimpleQueue()
         self._outbox = Outbox(parent)
+        self._ending = threading.Lock()
         threading.Thread(target=self._read, name="reader", daemon=True).start()
 
     def run(self, imports: str) -> int:
@@ -54,19 +56,34 @@ class Worker:
                 made = loader.submit(launch.recipe.make).result()
             settle()
             self._outbox.put(Ready(made.description, made.again))
+            if made.beside is not None:
+                made.beside.watch(self._fail)
             run(made.core, self._mailbox, self._outbox.put, beat_s=launch.beat_s)
+            if made.beside is not None:
+                made.beside.close()
             status = 0
         except ModelLoadError as error:
             self._outbox.put(LoadFailed(error))
         except BaseException as error:  # noqa: BLE001 - whatever it is, such as a panic in Rust, callers must be told
-            _log.exception("the engine has failed")
-            self._outbox.put(Died(f"{type(error).__name__}: {error}"))
+            self._fail(f"{type(error).__name__}: {error}", error)
         self._outbox.close()
         return status
 
+    def _fail(self, reason: str, error: BaseException | None = None) -> NoReturn:
+        """Tell the parent why, once, and end the process, whatever its threads are at."""
+        self._ending.acquire()  # for good: another thread that fails, too, waits here for the end
+        if error is None:
+            _log.error("the engine has failed: %s", reason)
+        else:
+            _log.error("the engine has failed", exc_info=error)
+        self._outbox.put(Died(reason))
+        self._outbox.close()
+        sys.stderr.flush()
+        os._exit(1)
+
     def _read(self) -> None:
         for message in wire.receive(self._parent, wire.Unpacker()):
-            if isinstance(message, Add | Compile | Abort | Check | Stop):
+            if isinstance(message, Add | Compile | Abort | Check | Stop | Order):
                 self._mailbox.put(message)
             elif isinstance(message, Launch):
                 self._launch.put(message)

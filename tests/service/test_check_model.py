@@ -47,7 +47,7 @@ def test_command_ends_with_one_line_and_a_code() -> None:
     done = subprocess.run([*command, str(DEMO_FOLDER), "--json"], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["cache_bytes_per_token"] == 2560
     shown = subprocess.run([*command, str(DEMO_FOLDER)], capture_output=True, text=True, check=True)
-    assert "architecture          Qwen3ForCausalLM\n" in shown.stdout
+    assert "architecture                  Qwen3ForCausalLM\n" in shown.stdout
     unknown = subprocess.run(
         [*command, str(DEMO_FOLDER), "--dtype", "float16"], capture_output=True, text=True, check=False
     )
@@ -55,3 +55,17 @@ def test_command_ends_with_one_line_and_a_code() -> None:
     wrong = subprocess.run([*command, "/nowhere"], capture_output=True, text=True, check=False)
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert wrong.stderr == "sluice: the model folder /nowhere does not exist\n"
+
+
+def test_ranks_are_told_what_each_of_them_holds() -> None:
+    """Half of the heads, of the inner units and of the vocabulary, and all of the norms, of the bundled model."""
+    told = check_model(str(DEMO_FOLDER), EngineConfig(tensor_parallel=2), "float32", "cpu")
+    alone = check_model(str(DEMO_FOLDER), EngineConfig(backend="torch"), "float32", "cpu")
+    norms = 4 * (5 * (2 * 256 + 2 * 64) + 256)
+    assert told["ranks"] == 2
+    assert told["weight_bytes_by_rank"] == (alone["weight_bytes"] - norms) // 2 + norms
+    assert told["cache_bytes_per_token_by_rank"] == alone["cache_bytes_per_token"] // 2
+    command = [sys.executable, "-m", "service.check_model", str(DEMO_FOLDER), "--tensor-parallel", "0"]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert refused.stderr == "sluice: tensor_parallel must be a whole number of at least 1, not 0\n"

@@ -12,6 +12,7 @@ from service.engine.models.backend import Backend, Sampler
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.decoder_shape import lean_refusal
 from service.engine.models.native_backend import QUANTIZATIONS, load_native, native_arithmetic, native_refusal
+from service.engine.models.share import parallel_refusal
 from service.engine.watermark import Watermark
 from service.generation.errors import ModelLoadError
 
@@ -32,6 +33,7 @@ class ModelSpec:
     block_size: int = 16  # tokens a cache block
     quantization: str | None = None  # int8 or int4: to round the weights to as they are loaded
     most_threads: int = 1  # for steps that are long enough
+    tensor_parallel: int = 1  # processes that share weights and cache
 
 
 # What follows imports late: torch takes a second, transformers' modelling another, most models need neither, and the
@@ -66,7 +68,8 @@ class BackendRow:
     while a model is loaded is a ModelLoadError of `load`. `sampler` makes what samples from the backend's logits.
     `arithmetic` names what decides the logits' bits beside the weights, their type and torch.
     With `is_invariant` a row of its logits has the same bits whatever else is in the step.
-    `quantizations` are those that it has.
+    `quantizations` are those that it has. `parallel_refusal` says why it can't share the model out to
+    `tensor_parallel` processes.
     """
 
     name: str
@@ -76,11 +79,26 @@ class BackendRow:
     arithmetic: Callable[[ModelSpec], str] = _torch_arithmetic
     is_invariant: bool = False
     quantizations: frozenset[str] = frozenset()
+    parallel_refusal: Callable[[ModelSpec], str | None] = lambda _: "it has no tensor parallelism"
+
+
+def _parallel_refusal(spec: ModelSpec) -> str | None:
+    import torch  # noqa: PLC0415
+
+    if spec.device not in {"cpu", "cuda"}:
+        return f"with engine.tensor_parallel the device is cpu or cuda, not {spec.device}"
+    if spec.device == "cuda" and torch.cuda.device_count() < spec.tensor_parallel:
+        return f"engine.tensor_parallel {spec.tensor_parallel} exceeds the GPUs here, {torch.cuda.device_count()}"
+    return parallel_refusal(spec.config, spec.tensor_parallel)
 
 
 def _load_decoder(spec: ModelSpec) -> Backend[Any]:
     import torch  # noqa: PLC0415
 
+    if spec.tensor_parallel > 1:
+        from service.engine.models.parallel_backend import load_parallel  # noqa: PLC0415
+
+        return load_parallel(spec)
     from service.engine.models.load_decoder import load_decoder  # noqa: PLC0415
 
     dtype, device = getattr(torch, spec.dtype), torch.device(spec.device)
@@ -114,6 +132,7 @@ BACKENDS = (
         "torch",
         lambda spec: lean_refusal(spec.config),
         _load_decoder,
+        parallel_refusal=_parallel_refusal,
     ),
     BackendRow(
         "transformers",
@@ -135,12 +154,16 @@ def choose_backend(spec: ModelSpec, name: str = AUTO, table: Sequence[BackendRow
         raise ModelLoadError(f"engine.backend must be {AUTO} or one of {names}, not {name!r}")
     folder, refusals = spec.checkpoint.folder, []
     for row in named:
-        refusal = _quantization_refusal(row, spec) or row.refusal(spec)
+        refusal = _quantization_refusal(row, spec) or _refusal_to_share(row, spec) or row.refusal(spec)
         if refusal is None:
             return row
         _log.info("%s: not served by the backend %s: %s", folder, row.name, refusal)
         refusals.append(f"backend {row.name}: {refusal}")
     raise ModelLoadError(f"{folder}: the architecture {spec.config.model_type} can't be served: {'; '.join(refusals)}")
+
+
+def _refusal_to_share(row: BackendRow, spec: ModelSpec) -> str | None:
+    return None if spec.tensor_parallel == 1 else row.parallel_refusal(spec)
 
 
 def _quantization_refusal(row: BackendRow, spec: ModelSpec) -> str | None:

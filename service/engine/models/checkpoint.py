@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,15 @@ _NUM_SAMPLES, _SAMPLE_BYTES = 64, 4096
 _INDICES = "position_ids"  # what old encoders store beside their weights: 0, 1, 2, …
 _TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _ARRAY_TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Of a tensor, what lies from `start` up to `end` along `axis`, 0 or 1."""
+
+    axis: int
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +107,11 @@ class Checkpoint:
                     digest.update(file.read(_SAMPLE_BYTES))
         return digest.hexdigest()
 
-    def take(self, name: str, shape: Sequence[int]) -> npt.NDArray[Any]:
-        """Read one tensor, in the type it is stored in; bfloat16 as its bits, uint16."""
+    def take(self, name: str, shape: Sequence[int], part: Part | None = None) -> npt.NDArray[Any]:
+        """Read one tensor, or a part of it, in the type it is stored in; bfloat16 as its bits, uint16.
+
+        `shape` is the whole tensor's. Of a tensor that a part is taken of, nothing else is read.
+        """
         if name not in self._places:
             raise ModelLoadError(f"{self.folder}: the tensor {name} is missing")
         place = self._places[name]
@@ -106,17 +119,16 @@ class Checkpoint:
             raise ModelLoadError(
                 f"{place.file}: {name} has the shape {list(place.shape)}, the configuration asks for {list(shape)}"
             )
-        num_elements = math.prod(place.shape)
         try:
-            flat = np.fromfile(place.file, _ARRAY_TYPES[place.kind], num_elements, offset=place.offset)
+            tensor = _read(place, part)
         except (OSError, ValueError, KeyError) as error:
             raise ModelLoadError(f"{place.file}: {name} can't be read: {error}") from error
-        if flat.size < num_elements:
+        if tensor is None:
             raise ModelLoadError(f"{place.file}: {name} can't be read: the file has become shorter")
         self._taken.add(name)
         if self.on_read is not None:
-            self.on_read(flat.nbytes)
-        return flat.reshape(place.shape)
+            self.on_read(tensor.nbytes)
+        return tensor
 
     def require_all_taken(self, known: Iterable[str] = ()) -> None:
         """Raise ModelLoadError if a tensor was not taken, unless its name ends with one of `known`."""
@@ -125,6 +137,40 @@ class Checkpoint:
         if left:
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
             raise ModelLoadError(f"{self._places[left[0]].file}: the model has no use for the tensor {left[0]}{more}")
+
+
+def _read(place: _Place, part: Part | None) -> npt.NDArray[Any] | None:
+    """The tensor or its part; None if the file ends before it does."""
+    dtype = np.dtype(_ARRAY_TYPES[place.kind])
+    if part is None:
+        part = Part(0, 0, place.shape[0] if place.shape else 1)
+    shape = list(place.shape)
+    row_bytes = math.prod(shape[1:]) * dtype.itemsize
+    if part.axis == 0:
+        shape[:1] = [part.end - part.start][: len(shape)]
+        tensor = np.empty(shape, dtype)
+        pieces = [(tensor, part.start * row_bytes)]
+    else:
+        shape[1] = part.end - part.start
+        tensor = np.empty(shape, dtype)
+        first = part.start * (row_bytes // place.shape[1])
+        pieces = [(tensor[row], row * row_bytes + first) for row in range(shape[0])]
+    with place.file.open("rb", buffering=0) as file:
+        for piece, offset in pieces:
+            if not _fill(file.fileno(), piece, place.offset + offset):
+                return None
+    return tensor
+
+
+def _fill(descriptor: int, piece: npt.NDArray[Any], offset: int) -> bool:
+    """Read into the whole of a contiguous array; False if the file ends before."""
+    view = piece.reshape(-1).view(np.uint8).data
+    while view:
+        num_read = os.preadv(descriptor, [view], offset)
+        if num_read == 0:
+            return False
+        view, offset = view[num_read:], offset + num_read
+    return True
 
 
 def _places_in(file: Path) -> dict[str, _Place]:

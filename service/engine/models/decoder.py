@@ -15,6 +15,7 @@ from service.engine.models.decoder_shape import DecoderShape
 from service.engine.models.inputs import Inputs
 from service.engine.models.linear import Linear
 from service.engine.models.ops import rms_norm, rms_norm_, rotate_
+from service.engine.models.shared_layers import SharedEmbedding
 from service.engine.models.thread import prepare_thread
 
 
@@ -35,7 +36,7 @@ class Layer:
 class DecoderWeights:
     """All weights. The embedding stays in its stored type and is widened after the lookup."""
 
-    token_embedding: Tensor  # [vocabulary, hidden]
+    token_embedding: Tensor | SharedEmbedding  # [vocabulary, hidden]
     layers: tuple[Layer, ...]
     norm: Tensor  # [hidden]
     head: Linear  # hidden → vocabulary
@@ -74,7 +75,7 @@ class Decoder:
         inputs = Inputs.of(batch, self._cache.block_size, self._cache.device)
         rotation = weights.rotation.index_select(0, inputs.positions)
         attend = AttentionPlan(self._cache, batch, self._scale)
-        hidden = embedding(inputs.token_ids, weights.token_embedding).to(self._dtype)
+        hidden = self._embed(inputs.token_ids)
         for index, layer in enumerate(weights.layers):
             normed = rms_norm(hidden, layer.attention_norm, epsilon)
             heads = layer.qkv(normed).view(hidden.shape[0], -1, self._shape.head_dim)
@@ -86,6 +87,11 @@ class Decoder:
             hidden = layer.down.add_to(hidden, silu(gate).mul_(up))
         chosen = hidden.index_select(0, inputs.output_rows)
         return weights.head(rms_norm(chosen, weights.norm, epsilon)).float()
+
+    def _embed(self, token_ids: Tensor) -> Tensor:
+        table = self._weights.token_embedding
+        vectors = embedding(token_ids, table) if isinstance(table, Tensor) else table(token_ids)
+        return vectors.to(self._dtype)
 
     def _rotate(self, heads: Tensor, layer: Layer, rotation: Tensor) -> None:
         """Turn queries and keys, which come first in `heads` [tokens, heads + 2 * kv heads, head dim], in place."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
+
+from service.engine.models.checkpoint import Checkpoint
 
 # Models whose text alone is computed exactly as by the decoder of the second name; None: by the type that their
 # `text_config` says. Rotary positions of several axes are the usual ones where all axes count alike, as in text.
@@ -62,6 +65,11 @@ def text_tensor(name: str) -> str | None:
         if name.startswith(head):
             return f"lm_head.{name.removeprefix(head)}"
     return name if name.startswith(_BARE) else None
+
+
+def open_checkpoint(folder: Path, model_config: Any) -> Checkpoint:
+    """The tensors of `folder`, by the names that the decoder of `read_model_config` has for them."""
+    return Checkpoint(folder, text_tensor if getattr(model_config, "is_part", False) else None)
 
 
 def _of_one_axis(rope: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,93 @@
+"""A model on two ranks, in the whole product: its answers, the death of a rank, and the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from service.config import DEMO_FOLDER
+from tests.e2e.stack import Stack, child_pids, is_running
+
+ALONE, SHARED = "alone", "shared"
+
+
+@pytest.fixture(scope="module")
+def two_ranks() -> Iterator[Stack]:
+    """The bundled model twice: on one rank, and on two."""
+    models = [
+        {"name": ALONE, "path": str(DEMO_FOLDER), "engine": {"backend": "torch", "num_blocks": 256}},
+        {"name": SHARED, "path": str(DEMO_FOLDER), "engine": {"tensor_parallel": 2, "num_blocks": 256}},
+    ]
+    stack = Stack(
+        environment={"SLUICE_SERVICE_MODELS": json.dumps(models), "SLUICE_SERVICE_DTYPE": "float32"},
+    )
+    try:
+        stack.wait_for("sluice is ready.")
+        yield stack
+    finally:
+        stack.stop()
+
+
+def chat(stack: Stack, model: str, text: str) -> str:
+    """The greedy answer."""
+    body = {"model": model, "messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 60}
+    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=60)
+    assert answer.status_code == 200, answer.text
+    content: str = answer.json()["choices"][0]["message"]["content"]
+    return content
+
+
+def ranks(stack: Stack) -> dict[int, list[int]]:
+    """By the process of each engine, those of the other ranks."""
+    return {pid: [each for each in child_pids(pid) if is_running(each)] for pid in stack.workers()}
+
+
+def until(done: Callable[[], bool], timeout_s: float = 60) -> None:
+    end = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_two_ranks_answer_as_one_does(two_ranks: Stack) -> None:
+    """The same greedy text, of prompts of several lengths."""
+    for text in ("Tell me a story about a river.", "What is 3 + 4?", "Name three colours. " * 40):
+        assert chat(two_ranks, SHARED, text) == chat(two_ranks, ALONE, text)
+
+
+def test_a_rank_that_dies_restarts_the_engine(two_ranks: Stack) -> None:
+    """One error in the log, which names the rank; all ranks are new, and answer as before."""
+    before = chat(two_ranks, SHARED, "Tell me a story.")
+    (leader, (rank,)) = next((pid, others) for pid, others in ranks(two_ranks).items() if others)
+    os.kill(rank, signal.SIGKILL)
+    two_ranks.wait_for("was started again")
+    assert chat(two_ranks, SHARED, "Tell me a story.") == before
+    ((new, (other,)),) = ((pid, others) for pid, others in ranks(two_ranks).items() if others)
+    assert leader != new
+    assert rank != other
+    assert not is_running(leader)
+    assert two_ranks.output.count("the engine has failed") == 1
+    assert "rank 1 of 2 of tensor parallelism has ended: ended by SIGKILL" in two_ranks.output
+
+
+def test_a_leader_that_dies_takes_its_ranks_along(two_ranks: Stack) -> None:
+    """The engine comes back with others."""
+    (leader, (rank,)) = next((pid, others) for pid, others in ranks(two_ranks).items() if others)
+    os.kill(leader, signal.SIGKILL)
+    until(lambda: not is_running(rank))
+    until(lambda: two_ranks.output.count("was started again") == 2)
+    assert chat(two_ranks, SHARED, "Tell me a story.") == chat(two_ranks, ALONE, "Tell me a story.")
+
+
+def test_a_stop_leaves_no_rank(two_ranks: Stack) -> None:
+    """The last test of this stack: all of its processes end, and the exit code is 0."""
+    pids = [pid for leader, others in ranks(two_ranks).items() for pid in (leader, *others)]
+    assert len(pids) == 3
+    assert two_ranks.stop() == 0
+    assert not [pid for pid in pids if is_running(pid)]
