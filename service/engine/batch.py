@@ -11,8 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.step import ScheduledSequence
+from service.generation.image import PromptImage
 
 Int32s: TypeAlias = npt.NDArray[np.int32]
+
+
+class ImageRows(NamedTuple):
+    """An image in a batch: the `num_tokens` tokens of it from its token `offset` on are those at `row` and after it."""
+
+    image: PromptImage
+    sequence: int  # in the batch, from 0
+    row: int
+    offset: int
+    num_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,7 @@ class Batch:
     context_lengths: Int32s  # [sequences], tokens after the step: those in the cache and the new ones
     block_tables: Int32s  # [sequences, most blocks of a context], each filled up with the sequence's own first block
     output_rows: Int32s  # [rows], the tokens whose logits are wanted, in ascending order
+    images: abc.Sequence[ImageRows] = ()  # those with tokens among them, in the tokens' order
 
 
 class Part(NamedTuple):
@@ -38,6 +50,7 @@ class Part(NamedTuple):
     start: int
     block_table: array[int]  # covers them
     num_output_rows: int
+    images: abc.Sequence[PromptImage] = ()  # of the sequence
 
 
 def make_batch(items: abc.Sequence[ScheduledSequence], block_size: int) -> Batch:
@@ -66,6 +79,7 @@ def lay_out(parts: abc.Sequence[Part], block_size: int) -> Batch:
         context_lengths=lengths,
         block_tables=_block_tables(parts, context_lengths, block_size),
         output_rows=np.array(output_rows, np.int32),
+        images=_image_rows(parts, row_offsets),
     )
 
 
@@ -78,7 +92,18 @@ def _part(item: ScheduledSequence) -> Part:
     sequence = item.sequence
     start = sequence.num_computed_tokens
     token_ids = [*sequence.token_ids[start : start + item.num_new_tokens], *item.draft]
-    return Part(token_ids, start, sequence.block_table, num_output_rows(item))
+    return Part(token_ids, start, sequence.block_table, num_output_rows(item), sequence.request.images)
+
+
+def _image_rows(parts: abc.Sequence[Part], row_offsets: abc.Sequence[int]) -> tuple[ImageRows, ...]:
+    rows = []
+    for index, part in enumerate(parts):
+        for image in part.images:
+            start, end = max(image.start, part.start), min(image.end, part.start + len(part.token_ids))
+            if start < end:
+                row = row_offsets[index] + start - part.start
+                rows.append(ImageRows(image, index, row, start - image.start, end - start))
+    return tuple(rows)
 
 
 def _block_tables(parts: abc.Sequence[Part], context_lengths: list[int], block_size: int) -> Int32s:

@@ -12,17 +12,19 @@ from itertools import chain
 
 from service.engine.free_runs import FreeRuns
 from service.engine.sequence import Sequence
+from service.generation.image import PromptImage
 
 
 class BlockPool:
     """`num_blocks` blocks of `block_size` tokens.
 
     A block is in one of three states: held by one or more sequences; free but cached, that is, found again by a
-    sequence that begins alike; free with nothing in it. A full block's content is named by a 256-bit hash of all tokens
-    up to its end and of the salt, so equal hashes are taken for equal contents. Cached blocks go in the order in which
-    they were last held, a sequence's last block before its first, for a block is only found by way of those before it.
-    They go when empty ones run out, and before that to make up to a quarter of all blocks empty where a sequence would
-    otherwise be scattered: keys and values side by side can be read in place.
+    sequence that begins alike; free with nothing in it. A full block's content is named by a 256-bit hash of all
+    tokens up to its end, of the images that stand there, and of the salt, so equal hashes are taken for equal
+    contents. Cached blocks go in the order in which they were last held, a sequence's last block before its first,
+    for a block is only found by way of those before it. They go when empty ones run out, and before that to make up
+    to a quarter of all blocks empty where a sequence would otherwise be scattered: keys and values side by side can
+    be read in place.
     """
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
@@ -151,9 +153,13 @@ class BlockPool:
         while len(hashes) <= index:
             parent = hashes[-1] if hashes else hashlib.sha256(sequence.group.cache_salt.encode()).digest()
             start = len(hashes) * self.block_size
-            hashes.append(_chain(parent, sequence.token_ids[start : start + self.block_size]))
+            end = start + self.block_size
+            images = [each for each in sequence.request.images if each.overlaps(start, end)]
+            hashes.append(_chain(parent, sequence.token_ids[start:end], images))
         return hashes[index]
 
 
-def _chain(parent: bytes, token_ids: abc.Sequence[int]) -> bytes:
-    return hashlib.blake2b(parent + array("q", token_ids).tobytes(), digest_size=32).digest()
+def _chain(parent: bytes, token_ids: abc.Sequence[int], images: abc.Iterable[PromptImage]) -> bytes:
+    """Different images stand at the same tokens, and each of an image's tokens has seen all of it."""
+    seen = b"".join(array("q", [image.start, image.end]).tobytes() + image.digest for image in images)
+    return hashlib.blake2b(parent + array("q", token_ids).tobytes() + seen, digest_size=32).digest()

@@ -296,5 +296,14 @@ class Scheduler:
 
 
 def _share(sequence: Sequence, num_left: int) -> int:
-    """How many of the tokens that the sequence lacks it gets, if there is room for `num_left`."""
-    return min(sequence.num_lacking, num_left, _MAX_PROMPT_LOGPROBS if sequence.needs_prompt_logprobs else num_left)
+    """How many of the tokens that the sequence lacks it gets, if there is room for `num_left`.
+
+    The tokens of an image see each other, so a step has the rest of an image or nothing of it. An image that a step
+    begins with is computed though it be larger than the room: it would never fit where steps are kept short.
+    """
+    num_new = min(sequence.num_lacking, num_left, _MAX_PROMPT_LOGPROBS if sequence.needs_prompt_logprobs else num_left)
+    start, end = sequence.num_computed_tokens, sequence.num_computed_tokens + num_new
+    for image in sequence.request.images:
+        if num_new > 0 and image.start < end < image.end:
+            return image.start - start if image.start > start else image.end - start
+    return num_new

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from service.generation.constraint import Constraint
+from service.generation.image import PromptImage
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 
 
@@ -24,6 +25,7 @@ class GenerationRequest:
     `truncates_at_deadline` lets what the deadline cuts off end with LENGTH, in place of an error for all.
     `max_tokens_field` is what the caller calls the largest number of tokens, for errors.
     `cuts` are numbers of tokens in rising order, by choice: up to the last of them, outputs go from one to the next.
+    `images` are those of the prompt in its order, for a model that takes images.
     """
 
     request_id: str
@@ -46,3 +48,4 @@ class GenerationRequest:
     prompt_field: str = "prompt"
     max_tokens_field: str = "stopping.max_tokens"
     cuts: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    images: Sequence[PromptImage] = ()

@@ -10,6 +10,7 @@ import numpy as np
 from service.engine.batch import Batch, make_batch
 from service.engine.models.inputs import slots_of
 from service.engine.step import ScheduledSequence
+from service.generation.image import PromptImage
 from service.generation.parameters import LogprobsOptions
 from tests.engine.fakes import group_of, request
 
@@ -56,6 +57,19 @@ def test_batch_leaves_out_blocks_that_are_not_used_yet() -> None:
     assert batch.block_tables.tolist() == [[8]]
 
 
+def test_batch_says_where_images_are() -> None:
+    """Of two sequences' images, those with tokens among the new ones, and from which token on."""
+    pixels = np.zeros((3, 2, 2), np.uint8)
+    images = [PromptImage(1, 5, b"a", pixels), PromptImage(6, 9, b"b", pixels)]
+    text = item([7] * 4, 0, 4, [0])
+    group = group_of(request([7] * 10, images=images))
+    (sequence,) = group.sequences
+    sequence.num_computed_tokens = 3
+    sequence.block_table.extend([1, 2, 3])
+    batch = make_batch([text, ScheduledSequence(sequence, 6, samples=False)], BLOCK_SIZE)
+    assert [tuple(rows) for rows in batch.images] == [(images[0], 1, 4, 2, 2), (images[1], 1, 7, 0, 3)]
+
+
 def test_batch_of_random_steps_says_where_every_token_is() -> None:
     """All arrays are contiguous int32, and each token's slot lies in its sequence's block for its position."""
     draw = random.Random(3)
@@ -70,6 +84,8 @@ def test_batch_of_random_steps_says_where_every_token_is() -> None:
             items.append(item(prompt, start, num_new, blocks, samples=start + num_new == length))
         batch = make_batch(items, BLOCK_SIZE)
         for each in fields(Batch):
+            if each.name == "images":
+                continue  # of which these sequences have none
             array = getattr(batch, each.name)
             assert array.dtype == np.int32
             assert array.flags.c_contiguous

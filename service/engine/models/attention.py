@@ -43,12 +43,18 @@ class _QueryRows:
     num_queries: int  # its new tokens
     context_length: int
     block_ids: Int32s  # of the blocks that hold its context
+    images: tuple[slice, ...] = ()  # places of images whose tokens see each other, those among the new tokens
 
     @classmethod
     def of(cls, batch: Batch, index: int, block_size: int) -> _QueryRows:
         first, end = batch.row_offsets[index : index + 2].tolist()
         length = batch.context_lengths[index].item()
-        return cls(first, end - first, length, batch.block_tables[index, : -(-length // block_size)])
+        images = tuple(
+            slice(rows.image.start, rows.image.start + rows.offset + rows.num_tokens)
+            for rows in batch.images
+            if rows.sequence == index
+        )
+        return cls(first, end - first, length, batch.block_tables[index, : -(-length // block_size)], images)
 
 
 class AttentionPlan:
@@ -187,11 +193,13 @@ def _visibility(
     reaches_back = window is not None and mine.context_length > window
     if mine.num_queries == 1 and not reaches_back:
         return None, False
-    if mine.num_queries == mine.context_length and not reaches_back:
+    if mine.num_queries == mine.context_length and not reaches_back and not mine.images:
         return None, True
     rows = torch.arange(mine.context_length - mine.num_queries, mine.context_length, device=device)[:, None]
     places = torch.arange(mine.context_length, device=device)
     hidden = places > rows
+    for image in mine.images:
+        hidden[(rows[:, 0] >= image.start) & (rows[:, 0] < image.stop), image] = False
     if window is not None:
         hidden |= places <= rows - window
     mask = torch.zeros(hidden.shape, dtype=dtype, device=device)

@@ -68,8 +68,8 @@ class BackendRow:
     while a model is loaded is a ModelLoadError of `load`. `sampler` makes what samples from the backend's logits.
     `arithmetic` names what decides the logits' bits beside the weights, their type and torch.
     With `is_invariant` a row of its logits has the same bits whatever else is in the step.
-    `quantizations` are those that it has. `parallel_refusal` says why it can't share the model out to
-    `tensor_parallel` processes.
+    `quantizations` are those that it has. With `takes_images` it reads a batch's images. `parallel_refusal` says why
+    it can't share the model out to `tensor_parallel` processes.
     """
 
     name: str
@@ -79,6 +79,7 @@ class BackendRow:
     arithmetic: Callable[[ModelSpec], str] = _torch_arithmetic
     is_invariant: bool = False
     quantizations: frozenset[str] = frozenset()
+    takes_images: bool = False
     parallel_refusal: Callable[[ModelSpec], str | None] = lambda _: "it has no tensor parallelism"
 
 
@@ -117,6 +118,18 @@ def _load_modules(spec: ModelSpec) -> Backend[Any]:
     return load_modules(spec.config, spec.checkpoint.folder, spec.dtype, spec.device)
 
 
+def _vision_refusal(spec: ModelSpec) -> str | None:
+    from service.engine.models.load_vision import vision_refusal  # noqa: PLC0415
+
+    return vision_refusal(spec.config, spec.checkpoint.folder)
+
+
+def _load_vision(spec: ModelSpec) -> Backend[Any]:
+    from service.engine.models.load_vision import load_vision  # noqa: PLC0415
+
+    return load_vision(spec.config, spec.checkpoint.folder, spec.dtype, spec.device)
+
+
 # The first that can serve a model does.
 BACKENDS = (
     BackendRow(
@@ -133,6 +146,13 @@ BACKENDS = (
         lambda spec: lean_refusal(spec.config),
         _load_decoder,
         parallel_refusal=_parallel_refusal,
+    ),
+    BackendRow(
+        "vision",
+        _vision_refusal,
+        _load_vision,
+        arithmetic=lambda spec: f"{_torch_arithmetic(spec)} {version('transformers')}",
+        takes_images=True,
     ),
     BackendRow(
         "transformers",

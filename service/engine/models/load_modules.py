@@ -49,10 +49,15 @@ def load_modules(config: Any, folder: Path, dtype: str, device: str) -> ModulesB
         model, report = loaded
     except Exception as error:  # many kinds, none of which a caller could act upon differently
         raise ModelLoadError(f"{folder} can't be loaded: {error}") from error
+    check_report(report, folder)
+    return ModulesBackend(model.to(device))
+
+
+def check_report(report: dict[str, Any], folder: Path) -> None:
+    """Raise ModelLoadError if transformers' report of a load tells of tensors that don't fit."""
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if report[kind]:
             raise ModelLoadError(f"{folder}: {kind.replace('_keys', '')} tensors: {sorted(map(str, report[kind]))[:5]}")
-    return ModulesBackend(model.to(device))
 
 
 def _class_of(config: Any) -> Any:

@@ -55,13 +55,18 @@ class ModulesBackend:
         inputs = Inputs.of(batch, self._cache.block_size, self._cache.device)
         rows = {"logits_to_keep": inputs.output_rows} if self._takes_rows else {}
         logits: Tensor = self._model(
-            input_ids=inputs.token_ids[None],
+            **self._words(batch, inputs),
             position_ids=inputs.positions[None],
             use_cache=False,
             paged_step=_PagedStep(self._cache, batch, inputs.slots),
             **rows,
         ).logits[0]
         return (logits if self._takes_rows else logits.index_select(0, inputs.output_rows)).float()
+
+    def _words(self, batch: Batch, inputs: Inputs) -> dict[str, Tensor]:
+        """What the model reads in the batch's places, by the name that its forward has for it."""
+        del batch
+        return {"input_ids": inputs.token_ids[None]}
 
 
 class _PagedStep:

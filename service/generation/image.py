@@ -1,0 +1,26 @@
+"""Images of prompts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class PromptImage:
+    """An image, and where in its prompt it stands: at the tokens `start` up to, not including, `end`.
+
+    `digest` names what is seen, as a hash of 32 bytes: equal ones are taken for the same image. `pixels`
+    [channels, height, width] have the size that the model sees, in the range 0 to 255.
+    """
+
+    start: int
+    end: int
+    digest: bytes
+    pixels: npt.NDArray[np.uint8] = field(repr=False, compare=False)
+
+    def overlaps(self, start: int, end: int) -> bool:
+        """Whether any of its tokens is at `start` or after, and before `end`."""
+        return self.start < end and start < self.end

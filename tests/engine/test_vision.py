@@ -1,0 +1,183 @@
+"""A model that takes images gives transformers' own tokens, however its prompts are cut, mixed, kept and computed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.engine.block_pool import BlockPool
+from service.engine.config import EngineConfig
+from service.engine.core import EngineCore
+from service.engine.model_runner import ModelRunner
+from service.engine.models.backends import choose_backend
+from service.engine.models.vision_backend import VisionBackend
+from service.engine.sampler.torch_sampler import TorchSampler
+from service.engine.scheduler import Scheduler
+from service.generation.output import GenerationOutput
+from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.request import GenerationRequest
+from tests.engine.driving import drive
+from tests.engine.fakes import group_of
+from tests.engine.tiny_models import spec
+from tests.engine.vision_models import MAX_POSITIONS, NUM_IMAGE_TOKENS, expected, picture, prompt_of, save_vision_model
+
+NUM_TOKENS = 10
+CAT, DOG = picture(1), picture(2, (20, 90))
+PROMPTS: dict[str, tuple[Any, ...]] = {
+    "text": (23,),
+    "image": (5, CAT, 9),
+    "two images": (3, CAT, 4, DOG, 6),
+    "images side by side": (7, DOG, CAT, 2),
+    "image first": (CAT, 12),
+    "image last": (6, DOG),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("vision")
+
+
+@pytest.fixture(scope="module")
+def answers(folder: Path) -> dict[str, list[int]]:
+    """What transformers generates from each prompt."""
+    model = save_vision_model(folder)
+    return {
+        name: expected(model, folder, prompt_of(folder, *parts)[0], parts, NUM_TOKENS)
+        for name, parts in PROMPTS.items()
+    }
+
+
+class Product:
+    """An engine's core on the model of `folder`."""
+
+    def __init__(self, folder: Path, *, num_blocks: int = 200, **sizes: Any) -> None:
+        config = EngineConfig(
+            block_size=4, num_blocks=num_blocks, max_model_len=MAX_POSITIONS, max_queue_wait_s=math.inf, **sizes
+        )
+        source = spec(folder)
+        row = choose_backend(source)
+        assert row.takes_images
+        backend = row.load(source)
+        assert isinstance(backend, VisionBackend)
+        self.scheduler = Scheduler(config, BlockPool(num_blocks, 4))
+        self.core = EngineCore(self.scheduler, ModelRunner(backend, TorchSampler(), num_blocks, 4))
+
+    def run(self, *requests: GenerationRequest) -> list[list[GenerationOutput]]:
+        """The outputs of requests that run together."""
+        outputs, errors = drive(self.core, [group_of(request, max_model_len=MAX_POSITIONS) for request in requests])
+        assert not errors
+        return outputs
+
+    def answers(self, *requests: GenerationRequest) -> list[list[int]]:
+        """The tokens of each request's first choice."""
+        return [tokens_of(outputs) for outputs in self.run(*requests)]
+
+
+def tokens_of(outputs: list[GenerationOutput], choice: int = 0) -> list[int]:
+    return [token for output in outputs if output.choice_index == choice for token in output.token_ids]
+
+
+def asked(folder: Path, name: str, **fields: Any) -> GenerationRequest:
+    token_ids, images = prompt_of(folder, *PROMPTS[name])
+    stopping = StopParams(max_tokens=NUM_TOKENS, ignore_eos=True)
+    return GenerationRequest(name, token_ids, SamplingParams(temperature=0), stopping, images=images, **fields)
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_answers_are_the_references(folder: Path, answers: dict[str, list[int]], name: str) -> None:
+    """Alone, each prompt is answered as transformers answers it."""
+    assert Product(folder).answers(asked(folder, name)) == [answers[name]]
+
+
+def test_an_image_decides_the_answer(answers: dict[str, list[int]]) -> None:
+    """Otherwise the other tests here would say nothing."""
+    assert len({tuple(answer) for answer in answers.values()}) == len(PROMPTS)
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 16, 40])
+def test_a_mixed_batch_in_chunks_of_any_size_gives_the_same(
+    folder: Path, answers: dict[str, list[int]], chunk: int
+) -> None:
+    """Prompts with and without images, in one batch, cut where their images allow."""
+    product = Product(folder, max_batch_tokens=max(chunk, 8), max_prefill_chunk=chunk, max_batch_sequences=6)
+    assert product.answers(*(asked(folder, name) for name in PROMPTS)) == list(answers.values())
+
+
+def test_a_step_has_the_rest_of_an_image_or_nothing_of_it(folder: Path) -> None:
+    """However few tokens a step may have: the tokens of an image see each other."""
+    product = Product(folder, max_batch_tokens=8, max_prefill_chunk=8, max_batch_sequences=2)
+    request = asked(folder, "two images")
+    group = group_of(request, max_model_len=MAX_POSITIONS)
+    product.scheduler.add(group)
+    ends = []
+    while group.sequences[0].num_lacking:
+        step = product.scheduler.schedule(0)
+        assert step is not None
+        product.scheduler.advance(group.sequences[0], step.items[0].num_new_tokens)
+        ends.append(group.sequences[0].num_computed_tokens)
+    first, second = request.images
+    for image in (first, second):
+        assert not any(image.start < end < image.end for end in ends)
+        assert image.start in ends or image.end in ends
+    assert max(b - a for a, b in zip([0, *ends], ends, strict=False)) == NUM_IMAGE_TOKENS
+
+
+def test_the_same_image_is_found_in_the_cache_and_another_is_not(folder: Path, answers: dict[str, list[int]]) -> None:
+    """Prompts of the very same tokens share blocks up to the first image that differs."""
+    product = Product(folder)
+    stopping = StopParams(max_tokens=NUM_TOKENS, ignore_eos=True)
+    found = {}
+    for name, parts in {"first": (7, CAT, 4), "again": (7, CAT, 4), "other": (7, DOG, 4)}.items():
+        token_ids, images = prompt_of(folder, *parts)
+        request = GenerationRequest(name, token_ids, SamplingParams(temperature=0), stopping, images=images)
+        found[name] = product.run(request)[0]
+    cached = {name: outputs[0].num_cached_tokens for name, outputs in found.items()}
+    before = 7 + 1  # words and what begins a text: two blocks of four
+    assert cached == {"first": 0, "again": 28, "other": before}
+    assert tokens_of(found["first"]) == tokens_of(found["again"]) != tokens_of(found["other"])
+    assert product.answers(asked(folder, "image")) == [answers["image"]]
+
+
+def test_a_prompt_goes_on_within_an_image_that_the_cache_has_the_beginning_of(
+    folder: Path, answers: dict[str, list[int]]
+) -> None:
+    """Where blocks end in the middle of an image, its other tokens still see those before."""
+    product = Product(folder, num_blocks=20)  # so few that the last blocks of a prompt are taken by the next
+    num_cached = []
+    for name in ("two images", "text", "two images", "image", "two images"):
+        (outputs,) = product.run(asked(folder, name))
+        assert tokens_of(outputs) == answers[name]
+        num_cached.append(outputs[0].num_cached_tokens)
+    image = asked(folder, "two images").images[1]
+    assert [image.start < number < image.end for number in num_cached] == [False, False, True, False, True]
+
+
+def test_preempted_prompts_are_computed_again_with_their_images(folder: Path, answers: dict[str, list[int]]) -> None:
+    """With too few blocks for all, some give theirs back and begin anew."""
+    product = Product(folder, num_blocks=23, prefix_caching=False)
+    names = ["two images", "image", "images side by side"]
+    assert product.answers(*(asked(folder, name) for name in names)) == [answers[name] for name in names]
+    assert product.scheduler.num_preemptions > 0
+
+
+def test_choices_share_the_prompt_and_its_images(folder: Path, answers: dict[str, list[int]]) -> None:
+    """Each choice of a greedy request is the reference's answer."""
+    (outputs,) = Product(folder).run(asked(folder, "two images", n=3))
+    assert [tokens_of(outputs, choice) for choice in range(3)] == [answers["two images"]] * 3
+
+
+def test_logprobs_of_prompts_with_images_are_told(folder: Path, answers: dict[str, list[int]]) -> None:
+    """One for each token of the prompt but the first, and for each of the answer, whatever the step's size."""
+    options = LogprobsOptions()
+    outputs = [
+        Product(folder, **sizes).run(asked(folder, "image", logprobs=options, prompt_logprobs=options))[0]
+        for sizes in ({}, {"max_batch_tokens": 8, "max_prefill_chunk": 8, "max_batch_sequences": 2})
+    ]
+    whole, cut = ([each.logprob for each in answer[0].prompt_logprobs] for answer in outputs)
+    assert len(whole) == len(prompt_of(folder, *PROMPTS["image"])[0]) - 1
+    assert whole == pytest.approx(cut, abs=1e-4)
+    assert tokens_of(outputs[0]) == tokens_of(outputs[1]) == answers["image"]
