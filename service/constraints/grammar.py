@@ -57,5 +57,8 @@ def _json_grammar(schema: Any, field: str, *, strict: bool) -> Grammar:
 
 def marked_content(content: Grammar, opening: str, closing: str, token_ids: Mapping[str, int]) -> Grammar:
     """The grammar of an answer that is `content` between the markers that its family puts around answers."""
-    start = f"start: {literal(opening, token_ids)} marked {literal(closing, token_ids)}\n"
-    return replace(content, text=start + content.text.replace("start:", "marked:", 1))
+    text = (
+        f"start: {literal(opening, token_ids)} marked {literal(closing, token_ids)}\n"
+        f"marked: %lark {{\n{content.text}\n}}\n"  # with names of its own, which may refer to its start
+    )
+    return replace(content, text=text, texts=())

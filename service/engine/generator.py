@@ -246,7 +246,8 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         compiling: list[tuple[Constraint, int, Errand]] = []
         try:
             constraint_serials = [
-                self._compile(request.constraint, compiling) if request.constraint else None for request in requests
+                self._compile(request.constraint, request.caller_id, compiling) if request.constraint else None
+                for request in requests
             ]
             deadline = min((each.deadline for each in requests if each.deadline is not None), default=None)
             for constraint, _, errand in compiling:
@@ -260,12 +261,12 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         finally:
             self._leave(*(serial for _, serial, _ in compiling))
 
-    def _compile(self, constraint: Constraint, compiling: list[tuple[Constraint, int, Errand]]) -> int:
+    def _compile(self, constraint: Constraint, caller_id: str, compiling: list[tuple[Constraint, int, Errand]]) -> int:
         for other, serial, _ in compiling:
             if other == constraint:
                 return serial
         errand = Errand(repr(constraint))
-        serial = self._open(errand, partial(Compile, constraint=constraint))
+        serial = self._open(errand, partial(Compile, constraint=constraint, caller_id=caller_id))
         compiling.append((constraint, serial, errand))
         return serial
 

@@ -73,8 +73,8 @@ class GeneratorCore:
         match mail:
             case Add():
                 self._add(mail)
-            case Compile(serial, constraint):
-                self._compilations.begin(serial, constraint)
+            case Compile(serial, constraint, caller_id):
+                self._compilations.begin(serial, constraint, caller_id)
             case Abort(serial):
                 self._core.abort(serial)
                 self._compilations.forget(serial)

@@ -38,6 +38,7 @@ class Compile:
 
     serial: int
     constraint: Constraint
+    caller_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 
 import pytest
 
@@ -86,8 +87,24 @@ async def test_compilation_that_takes_too_long_is_refused_by_its_field(start: St
         assert refusal.value.field == "output.schema"
 
 
+async def test_slow_compilations_of_one_caller_leave_a_thread_to_others(start: Starter) -> None:
+    """Whatever the one asks for: two of its constraints are compiled at a time, and one of another's beside."""
+    async with start.started("abab", max_compile_s=0.5) as (engine, script):
+        script.compile_slowly()
+        flood = [
+            asyncio.create_task(generate(engine, request(constraint=constraint(t), caller_id="a"))) for t in "cdef"
+        ]
+        await until(lambda: script.num_compiling() == 2)
+        other = asyncio.create_task(generate(engine, request(constraint=constraint("ab"), caller_id="b")))
+        await until(lambda: script.num_compiling() == 3)
+        results = await asyncio.gather(*flood, other, return_exceptions=True)
+        assert Counter(type(each) for each in results) == {UnsupportedConstraint: 3, EngineOverloaded: 2}
+        script.compile_again()
+        await generate(engine, request(constraint=constraint("ab"), caller_id="a", max_tokens=4))
+
+
 async def test_compilation_that_finds_no_thread_is_not_the_requests_fault(start: Starter) -> None:
-    """While two are compiled the next one waits for a thread, and not for ever."""
+    """While two are compiled the next one of the same caller waits for a thread, and not for ever."""
     async with start.started(max_compile_s=0.2) as (engine, script):
         script.compile_slowly()
         compiling = [asyncio.create_task(generate(engine, request(constraint=constraint(text)))) for text in ("a", "b")]

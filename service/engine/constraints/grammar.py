@@ -21,6 +21,10 @@ from service.generation.errors import ConstraintFailed, UnsupportedConstraint
 _SILENT = 0
 _NUM_TRIAL_TOKENS = 4
 
+# Items that the parser may look at for one token, on the engine's thread: 10,000 take it about 60 ms. A grammar that
+# needs more is ambiguous in hundreds of ways; an object of 500 optional properties needs more than 5,000.
+_MAX_ITEMS, _MAX_ITEMS_OF_SCHEMAS = 5_000, 10_000
+
 _Key: TypeAlias = tuple[str, frozenset[str]]  # a grammar's text, and its lenient schemas
 
 
@@ -152,7 +156,6 @@ class GrammarCompiler:
         if ends_in_time:
             with suppress(ValueError):  # a vocabulary of fewer tokens than there are bytes
                 self._bytes = ByteVocabulary(tokenizer, self._tokenizer, control_token_ids.values(), eos_token_ids)
-        self._limits = llguidance.LLParserLimits(verbose_errors=False)
         self._max_grammar_characters = max_grammar_characters
         self._max_cached_grammars = max_cached_grammars
         self._max_cached_characters = max_cached_characters
@@ -194,19 +197,19 @@ class GrammarCompiler:
 
     def _can_enforce(self, schema: str) -> bool:
         try:
-            self._made(Grammar(f"start: %json {schema}\n", ""))
+            self._made(Grammar(f"start: %json {schema}\n", "", schemas={"": schema}))
         except UnsupportedConstraint:
             return False
         return True
 
     def _made(self, grammar: Grammar, *, ends_in_time: bool = False) -> GrammarConstraint:
-        matcher = llguidance.LLMatcher(self._tokenizer, grammar.text, log_level=_SILENT, limits=self._limits)
+        matcher = _matcher(self._tokenizer, grammar.text, grammar.schemas)
         if matcher.is_error():
             raise self._refusal(grammar, matcher.get_error())
         constraint = GrammarConstraint(matcher, self._tokenizer, self._num_words)
         self._try(grammar, constraint)
         if ends_in_time and self._bytes is not None:
-            of_bytes = llguidance.LLMatcher(self._bytes.tokenizer, grammar.text, log_level=_SILENT, limits=self._limits)
+            of_bytes = _matcher(self._bytes.tokenizer, grammar.text, grammar.schemas)
             ending = Ending.first(self._bytes, of_bytes, grammar.texts)
             return GrammarConstraint(matcher, self._tokenizer, self._num_words, ending)
         return constraint
@@ -230,7 +233,7 @@ class GrammarCompiler:
     def _refusal(self, grammar: Grammar, error: str) -> UnsupportedConstraint:
         for field, schema in grammar.schemas.items():
             text = llguidance.LLMatcher.grammar_from_json_schema(schema)
-            matcher = llguidance.LLMatcher(self._tokenizer, text, log_level=_SILENT, limits=self._limits)
+            matcher = _matcher(self._tokenizer, text, [field])
             if matcher.is_error():
                 return UnsupportedConstraint(field, blame(schema, matcher.get_error()))
         return UnsupportedConstraint(grammar.field, error.strip() or "the constraint can't be compiled")
@@ -245,3 +248,11 @@ class GrammarCompiler:
             ):
                 oldest, _ = self._cache.popitem(last=False)
                 self._num_cached_characters -= len(oldest[0])
+
+
+def _matcher(tokenizer: Any, text: str, schemas: abc.Collection[str]) -> Any:
+    """A grammar's first state; `schemas` are the fields of those that it was made out of, if it was."""
+    limits = llguidance.LLParserLimits(
+        step_max_items=_MAX_ITEMS_OF_SCHEMAS if schemas else _MAX_ITEMS, verbose_errors=False
+    )
+    return llguidance.LLMatcher(tokenizer, text, log_level=_SILENT, limits=limits)

@@ -149,6 +149,24 @@ def test_schema_too_complex_for_a_mask_is_refused() -> None:
     assert refusal.value.field == "schema"
 
 
+def test_grammar_that_is_ambiguous_in_hundreds_of_ways_is_refused() -> None:
+    """The parser would look at all of them for each token, on the thread that computes everybody's."""
+    rules = [f'r{i}: "a" r{i} | "a" r{(7 * i + 1) % 400} | "b"' for i in range(400)]
+    start = " | ".join(f"r{i}" for i in range(400))
+    with pytest.raises(UnsupportedConstraint, match="too complex") as refusal:
+        COMPILER.compile(Grammar("\n".join([f"start: {start}", *rules, ""]), "grammar"))
+    assert refusal.value.field == "grammar"
+
+
+def test_schema_of_hundreds_of_optional_properties_is_taken() -> None:
+    """Which makes the parser look at thousands of items, and takes it a millisecond."""
+    properties = {f"p{i}": {"type": "string"} for i in range(500)}
+    schema = json.dumps({"type": "object", "properties": properties, "additionalProperties": False})
+    constraint = COMPILER.compile(Grammar(f"start: %json {schema}\n", "schema", schemas={"schema": schema}))
+    assert constraint.follow(b'{"p1": "a", "p499": "b"}')
+    assert constraint.is_accepting()
+
+
 @pytest.mark.parametrize("regex", ["a[^\\s\\S]", "[^\\s\\S]"])
 def test_constraint_that_nothing_matches_is_refused(regex: str) -> None:
     """An empty set of texts is no constraint to generate by."""

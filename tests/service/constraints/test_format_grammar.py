@@ -8,12 +8,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from service.constraints.grammar import format_grammar
+from service.constraints.grammar import format_grammar, marked_content
 from service.generation.constraint import Grammar
 from service.generation.errors import InvalidRequest, UnsupportedConstraint
-from service.generation.output_format import JsonObject, JsonSchema, Regex, TextChoice, TextGrammar
+from service.generation.output_format import JsonObject, JsonSchema, OutputFormat, Regex, TextChoice, TextGrammar
 from tests.engine.constraints.fakes import ADDED, tokenizer_of
-from tests.service.constraints.fakes import accepts, said_under
+from tests.service.constraints.fakes import accepts, compiler_of, said_under
 
 TOKENIZER = tokenizer_of(*ADDED)
 FIELD = "output_constraint.json_schema.schema"
@@ -138,3 +138,27 @@ def test_what_is_no_grammar_is_refused_by_its_field(text: str, error: type[Inval
     with pytest.raises(error) as refusal:
         said(format_grammar(TextGrammar(text, "f")), 0)
     assert refusal.value.field == "f"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "inner"),
+    [
+        (TextGrammar(LARK, "f"), "[yes,[no]]"),
+        (TextGrammar('// start: "q"\nrestart: "x" | "{" restart "}"\nstart: restart\n', "f"), "{{x}}"),
+        (TextChoice(["yes", "no"], "f"), "no"),
+        (JsonSchema('{"type": "array", "items": {"type": "null"}}', True, "f"), "[null]"),
+        (Regex("[0-9]{2}", "f"), "42"),
+    ],
+    ids=["recursive", "like names", "choice", "schema", "regex"],
+)
+def test_markers_stand_once_around_what_was_asked_for(wanted: OutputFormat, inner: str) -> None:
+    """Whatever names a caller's grammar has, and wherever it comes back to its start."""
+    grammar = marked_content(format_grammar(wanted), "<answer>", "</answer>", {})
+    assert accepts(grammar, TOKENIZER, f"<answer>{inner}</answer>")
+    assert not accepts(grammar, TOKENIZER, inner)
+    assert not accepts(grammar, TOKENIZER, f"<answer><answer>{inner}")
+    state = compiler_of(TOKENIZER).compile(grammar)
+    assert state.shortest() is not None
+    for token in TOKENIZER.encode(f"<answer>{inner}</answer>"):
+        state.accept(token)
+    assert state.is_accepting()
