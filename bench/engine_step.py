@@ -23,6 +23,7 @@ from service.engine.load_generator import LoadedModel, load_model
 from service.engine.models.attention import AttentionPlan
 from service.engine.models.inputs import Inputs
 from service.engine.models.model_config import read_model_config
+from service.engine.models.scores import Scores
 from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.step import ScheduledSequence, Step
 from service.generation.parameters import SamplingParams
@@ -74,7 +75,9 @@ def measure_input(built: LoadedModel, num_decodes: int, context: int) -> str:
     blocks_each = context // 16 + 4
     config: Any = read_model_config(built.folder)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    shape = CacheShape(config.num_hidden_layers, config.num_key_value_heads, head_dim, getattr(torch, built.info.dtype))
+    shape = CacheShape(
+        config.num_hidden_layers, config.num_key_value_heads, head_dim, head_dim, getattr(torch, built.info.dtype)
+    )
     cache = KVCache(shape, num_decodes * blocks_each, 16, torch.device("cpu"))
     items = []
     for index in range(num_decodes):
@@ -87,7 +90,7 @@ def measure_input(built: LoadedModel, num_decodes: int, context: int) -> str:
         batch = make_batch(items, 16)
         made = time.perf_counter()
         Inputs.of(batch, 16, cache.device)
-        AttentionPlan(cache, batch, 1.0)
+        AttentionPlan(cache, batch, Scores(1.0))
         arrays_s.append(made - began)
         inputs_s.append(time.perf_counter() - made)
     return (

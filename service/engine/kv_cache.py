@@ -17,13 +17,19 @@ class CacheShape:
 
     num_layers: int
     num_kv_heads: int
-    head_dim: int
+    head_dim: int  # of keys
+    value_dim: int
     dtype: torch.dtype
 
     @property
     def bytes_per_slot(self) -> int:
         """Bytes of one token's keys and values in all layers."""
-        return self.num_layers * 2 * self.num_kv_heads * self.head_dim * self.dtype.itemsize
+        return self.num_layers * self.num_kv_heads * (self.head_dim + self.value_dim) * self.dtype.itemsize
+
+    @property
+    def pair_dim(self) -> int:
+        """The dimension of [tokens, kv heads, dim] along which keys and values are laid behind one another."""
+        return 1 if self.head_dim == self.value_dim else 2
 
 
 class KVCache:
@@ -31,8 +37,9 @@ class KVCache:
 
     The tensor has the shape [layers, 2 * kv heads, slots, head dim], keys first: one write stores keys and values, one
     read collects both, and a head's run of slots is contiguous in memory, which attention reads up to three times
-    faster than slots that hold all heads (8 heads of 128, 2,048 slots). It begins as zeros, because a batch of unequal
-    contexts reads past the shorter ones, and a masked value must still be a number.
+    faster than slots that hold all heads (8 heads of 128, 2,048 slots). Where a value is longer or shorter than a key,
+    the two of a slot stand side by side instead: [layers, kv heads, slots, head dim + value dim]. It begins as zeros,
+    because a batch of unequal contexts reads past the shorter ones, and a masked value must still be a number.
     """
 
     def __init__(self, shape: CacheShape, num_blocks: int, block_size: int, device: torch.device) -> None:
@@ -40,34 +47,42 @@ class KVCache:
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.device = device
-        num_heads, num_slots = 2 * shape.num_kv_heads, num_blocks * block_size
-        self._slots = torch.zeros(
-            shape.num_layers, num_heads, num_slots, shape.head_dim, dtype=shape.dtype, device=device
-        )
+        num_heads, width, num_slots = shape.num_kv_heads, shape.head_dim, num_blocks * block_size
+        if shape.pair_dim == 1:
+            num_heads *= 2
+        else:
+            width += shape.value_dim
+        self._slots = torch.zeros(shape.num_layers, num_heads, num_slots, width, dtype=shape.dtype, device=device)
         self._slots_by_layer = self._slots.unbind(0)
         self._blocks_by_layer = self._slots.view(shape.num_layers, num_heads, num_blocks, -1).unbind(0)
 
     def write(self, layer: int, slots: Tensor, keys_values: Tensor) -> None:
-        """Store `keys_values` [tokens, 2 * kv heads, head dim] at `slots` [tokens]."""
+        """Store `keys_values` [tokens, 2 * kv heads, head dim], or joined in `pair_dim`, at `slots` [tokens]."""
         self._slots_by_layer[layer].index_copy_(1, slots, keys_values.transpose(0, 1))
 
     def view(self, first_block: int, num_slots: int) -> list[tuple[Tensor, Tensor]]:
         """Keys and values of the run of slots that begins with `first_block`, for each layer, without a copy.
 
-        Each tensor has the shape [1, kv heads, num_slots, head dim].
+        Each tensor has the shape [1, kv heads, num_slots, head or value dim].
         """
         run = self._slots.narrow(2, first_block * self.block_size, num_slots).unsqueeze(1)
-        keys, values = run.chunk(2, dim=2)
+        keys, values = self._apart(run, 1)
         return list(zip(keys.unbind(0), values.unbind(0), strict=True))
 
     def gather(self, layer: int, block_ids: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
         """Copy whole blocks, `num_rows` equal rows of them laid flat in `block_ids`.
 
-        Each tensor has the shape [num_rows, kv heads, slots of a row, head dim].
+        Each tensor has the shape [num_rows, kv heads, slots of a row, head or value dim].
         """
         blocks = self._blocks_by_layer[layer].index_select(1, block_ids)
-        rows = blocks.view(2 * self.shape.num_kv_heads, num_rows, -1, self.shape.head_dim).transpose(0, 1)
-        keys, values = rows.chunk(2, dim=1)
+        rows = blocks.view(blocks.shape[0], num_rows, -1, self._slots.shape[3]).transpose(0, 1)
+        return self._apart(rows, 0)
+
+    def _apart(self, pairs: Tensor, num_leading: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of [(leading,) rows, heads, slots, dim]."""
+        dim = num_leading + (1 if self.shape.pair_dim == 1 else 3)
+        first = self.shape.num_kv_heads if self.shape.pair_dim == 1 else self.shape.head_dim
+        keys, values = pairs.tensor_split((first,), dim)
         return keys, values
 
 

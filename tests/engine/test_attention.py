@@ -11,6 +11,7 @@ from torch import Tensor
 from service.engine.kv_cache import CacheShape, KVCache
 from service.engine.models.attention import AttentionPlan
 from service.engine.models.inputs import Inputs
+from service.engine.models.scores import Scores
 from tests.engine.tiny_models import BLOCK_SIZE, NUM_BLOCKS, Part, batch_of
 
 NUM_HEADS, NUM_KV_HEADS = 4, 2
@@ -43,7 +44,7 @@ def expected(queries: Tensor, keys: Tensor, values: Tensor, start: int, window: 
 def test_attention_equals_softmax(case: Any, head_dim: int, window: int | None) -> None:
     """Decodes padded together or read one by one, adjacent blocks or scattered ones, with a window or without."""
     torch.manual_seed(0)
-    cache = KVCache(CacheShape(1, NUM_KV_HEADS, head_dim, torch.float32), NUM_BLOCKS, BLOCK_SIZE, CPU)
+    cache = KVCache(CacheShape(1, NUM_KV_HEADS, head_dim, head_dim, torch.float32), NUM_BLOCKS, BLOCK_SIZE, CPU)
     batch = batch_of([Part([0] * end, start, end, table) for start, end, table in case])
     stored = []
     for _, end, table in case:
@@ -51,7 +52,7 @@ def test_attention_equals_softmax(case: Any, head_dim: int, window: int | None) 
         stored.append(torch.randn(end, 2 * NUM_KV_HEADS, head_dim) / head_dim**0.5)
         cache.write(0, whole.slots, stored[-1])
     queries = torch.randn(len(batch.token_ids), NUM_HEADS, head_dim)
-    attended = AttentionPlan(cache, batch, 0.1, window)(0, queries)
+    attended = AttentionPlan(cache, batch, Scores(0.1), window)(0, queries)
     first = 0
     for (start, end, _), each in zip(case, stored, strict=True):
         mine = slice(first, first + end - start)

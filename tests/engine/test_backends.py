@@ -48,7 +48,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda: config("bloom", vocab_size=VOCAB_SIZE, hidden_size=32, n_layer=2, n_head=4),
         "attention can't be replaced",
     ),
-    "gemma2": (lambda: config("gemma2", **_SMALL, num_key_value_heads=2, head_dim=8), "uses softcap"),
     "llama": (
         lambda: config("llama", **_SMALL, rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
         "dynamic rotary positions",

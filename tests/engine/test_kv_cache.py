@@ -9,7 +9,7 @@ from torch import Tensor
 
 from service.engine.kv_cache import CacheShape, KVCache, is_run
 
-SHAPE = CacheShape(num_layers=2, num_kv_heads=3, head_dim=4, dtype=torch.float32)
+SHAPE = CacheShape(num_layers=2, num_kv_heads=3, head_dim=4, value_dim=4, dtype=torch.float32)
 BLOCK_SIZE = 8
 
 

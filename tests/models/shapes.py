@@ -85,7 +85,15 @@ _SMALL_PART: dict[str, Any] = {
 }
 # What the sizes above don't suit.
 _AXES: dict[str, Any] = {"rope_theta": 10_000.0, "rope_type": "default", "mrope_section": [2, 3, 3]}
+_UNGROUPED: dict[str, Any] = {"num_key_value_heads": 4}
 _MORE: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(
+        (
+            *("axk1", "axk2", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots3_note_text", "glm4_moe_lite"),
+            *("glm_moe_dsa", "longcat_flash", "minicpm3", "youtu", "kimi_linear", "hy_v4", "bailing_hybrid"),
+        ),
+        _UNGROUPED,
+    ),
     "qwen2_5_vl_text": {"rope_parameters": _AXES},
     "qwen2_vl_text": {"rope_parameters": _AXES},
     "qwen3_vl_text": {"rope_parameters": {**_AXES, "mrope_interleaved": True}},

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
 from service.engine.batch import Batch, Int32s
 from service.engine.kv_cache import KVCache, is_run
+from service.engine.models.scores import Scores
 
 _MAX_GROUPED_QUERIES = 8  # of one sequence
 _MAX_PADDED_BYTES = 256 * 1024  # of one sequence's keys and values in one layer
@@ -32,7 +32,7 @@ class _Reader(Protocol):
 
     rows: slice | Tensor
 
-    def __call__(self, layer: int, queries: Tensor) -> Tensor: ...
+    def __call__(self, layer: int, queries: Tensor, sinks: Tensor | None) -> Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,34 +58,38 @@ class _QueryRows:
 
 
 class AttentionPlan:
-    """How each row of one batch attends. `scale` multiplies the scores; `window` limits how far back a row sees."""
+    """How each row of one batch attends. `window` limits how far back a row sees."""
 
-    def __init__(self, cache: KVCache, batch: Batch, scale: float, window: int | None = None) -> None:
-        self._readers = _plan(cache, batch, scale, window)
+    def __init__(self, cache: KVCache, batch: Batch, scores: Scores, window: int | None = None) -> None:
+        self._num_values = cache.shape.value_dim
+        self._readers = _plan(cache, batch, scores, window)
 
-    def __call__(self, layer: int, queries: Tensor) -> Tensor:
-        """Attend with `queries` [tokens, heads, head dim]; the result has the same shape."""
+    def __call__(self, layer: int, queries: Tensor, sinks: Tensor | None = None) -> Tensor:
+        """Attend with `queries` [tokens, heads, head dim]; the result has the shape [tokens, heads, value dim].
+
+        `sinks` [heads] are the layer's, as `Scores` has them.
+        """
         if len(self._readers) == 1:
-            return self._readers[0](layer, queries)
-        result = torch.empty_like(queries)
+            return self._readers[0](layer, queries, sinks)
+        result = queries.new_empty(*queries.shape[:2], self._num_values)
         for reader in self._readers:
-            result[reader.rows] = reader(layer, queries)
+            result[reader.rows] = reader(layer, queries, sinks)
         return result
 
 
-def _plan(cache: KVCache, batch: Batch, scale: float, window: int | None) -> list[_Reader]:
+def _plan(cache: KVCache, batch: Batch, scores: Scores, window: int | None) -> list[_Reader]:
     bytes_per_slot = cache.shape.bytes_per_slot // cache.shape.num_layers
     max_padded = _MAX_PADDED_BYTES // bytes_per_slot if cache.device.type == "cpu" else np.iinfo(np.int32).max
     is_padded = (np.diff(batch.row_offsets) == 1) & (batch.context_lengths <= max_padded)
     padded = np.flatnonzero(is_padded)
     readers: list[_Reader] = []
     if len(padded) > 1:
-        readers.append(_PaddedDecodes(cache, batch, padded, scale, window))
+        readers.append(_PaddedDecodes(cache, batch, padded, scores, window))
         others = np.flatnonzero(~is_padded).tolist()
     else:
         others = list(range(len(is_padded)))
     mine = (_QueryRows.of(batch, index, cache.block_size) for index in others)
-    readers.extend(_OneSequence(cache, each, scale, window) for each in mine)
+    readers.extend(_OneSequence(cache, each, scores, window) for each in mine)
     return readers
 
 
@@ -110,11 +114,11 @@ class _PaddedDecodes:
     """One new token each of several sequences, over a copy of their contexts padded to the longest."""
 
     def __init__(
-        self, cache: KVCache, batch: Batch, sequences: npt.NDArray[np.intp], scale: float, window: int | None
+        self, cache: KVCache, batch: Batch, sequences: npt.NDArray[np.intp], scores: Scores, window: int | None
     ) -> None:
         self._cache = cache
         self._num_rows = len(sequences)
-        self._scale = scale
+        self._scores = scores
         lengths = batch.context_lengths[sequences]
         num_blocks = -(-int(lengths.max()) // cache.block_size)
         block_ids = batch.block_tables[sequences, :num_blocks].astype(np.int64)
@@ -128,11 +132,11 @@ class _PaddedDecodes:
         self._mask = self._mask.masked_fill_(hidden, -torch.inf)[:, None, None]
         self.rows: slice | Tensor = _rows(batch.row_offsets[sequences], cache.device)
 
-    def __call__(self, layer: int, queries: Tensor) -> Tensor:
+    def __call__(self, layer: int, queries: Tensor, sinks: Tensor | None) -> Tensor:
         keys, values = self._cache.gather(layer, self._block_ids, self._num_rows)
         mine = _split_heads(queries[self.rows], keys.shape[1])
-        attended = scaled_dot_product_attention(mine, keys, values, attn_mask=self._mask, scale=self._scale)
-        return attended.reshape(self._num_rows, queries.shape[1], queries.shape[2])
+        attended = self._scores.attend(mine, keys, values, self._mask, sinks=sinks)
+        return attended.reshape(self._num_rows, queries.shape[1], values.shape[3])
 
 
 def _rows(starts: Int32s, device: torch.device) -> slice | Tensor:
@@ -145,9 +149,9 @@ def _rows(starts: Int32s, device: torch.device) -> slice | Tensor:
 class _OneSequence:
     """The new tokens of one sequence, over its blocks in place if they are a run, over a copy otherwise."""
 
-    def __init__(self, cache: KVCache, mine: _QueryRows, scale: float, window: int | None) -> None:
+    def __init__(self, cache: KVCache, mine: _QueryRows, scores: Scores, window: int | None) -> None:
         self._cache = cache
-        self._scale = scale
+        self._scores = scores
         self._num_slots = mine.context_length
         self._num_queries = mine.num_queries
         self.rows: slice | Tensor = slice(mine.first, mine.first + mine.num_queries)
@@ -159,7 +163,7 @@ class _OneSequence:
         self._mask, self._is_causal = _visibility(mine, window, cache.shape.dtype, cache.device)
         self._is_grouped = mine.num_queries <= _MAX_GROUPED_QUERIES and not self._is_causal
 
-    def __call__(self, layer: int, queries: Tensor) -> Tensor:
+    def __call__(self, layer: int, queries: Tensor, sinks: Tensor | None) -> Tensor:
         if self._views is not None:
             keys, values = self._views[layer]
         else:
@@ -172,17 +176,10 @@ class _OneSequence:
             num_heads_each = grouped.shape[2] // self._num_queries
             if self._mask is not None and len(self._mask) == self._num_queries:  # in the first layer
                 self._mask = self._mask.repeat_interleave(num_heads_each, 0)
-            attended = scaled_dot_product_attention(grouped, keys, values, attn_mask=self._mask, scale=self._scale)
+            attended = self._scores.attend(grouped, keys, values, self._mask, sinks=sinks)
             return _ungroup_heads(attended, self._num_queries)
-        attended = scaled_dot_product_attention(
-            mine.transpose(0, 1).unsqueeze(0),
-            keys,
-            values,
-            attn_mask=self._mask,
-            is_causal=self._is_causal,
-            scale=self._scale,
-            enable_gqa=keys.shape[1] != mine.shape[1],
-        )
+        alone = mine.transpose(0, 1).unsqueeze(0)
+        attended = self._scores.attend(alone, keys, values, self._mask, is_causal=self._is_causal, sinks=sinks)
         return attended[0].transpose(0, 1)
 
 

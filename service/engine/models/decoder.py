@@ -15,6 +15,7 @@ from service.engine.models.decoder_shape import DecoderShape
 from service.engine.models.inputs import Inputs
 from service.engine.models.linear import Linear
 from service.engine.models.ops import rms_norm, rms_norm_, rotate_
+from service.engine.models.scores import Scores
 from service.engine.models.shared_layers import SharedEmbedding
 from service.engine.models.thread import prepare_thread
 
@@ -51,7 +52,7 @@ class Decoder:
         self._weights = weights
         self._dtype = dtype
         self._scale = shape.head_dim**-0.5
-        self._cache_shape = CacheShape(shape.num_layers, shape.num_kv_heads, shape.head_dim, dtype)
+        self._cache_shape = CacheShape(shape.num_layers, shape.num_kv_heads, shape.head_dim, shape.head_dim, dtype)
         self._cache: KVCache | None = None
 
     def bytes_per_block(self, block_size: int) -> int:
@@ -74,7 +75,7 @@ class Decoder:
         weights, epsilon = self._weights, self._shape.norm_epsilon
         inputs = Inputs.of(batch, self._cache.block_size, self._cache.device)
         rotation = weights.rotation.index_select(0, inputs.positions)
-        attend = AttentionPlan(self._cache, batch, self._scale)
+        attend = AttentionPlan(self._cache, batch, Scores(self._scale))
         hidden = self._embed(inputs.token_ids)
         for index, layer in enumerate(weights.layers):
             normed = rms_norm(hidden, layer.attention_norm, epsilon)

@@ -9,7 +9,8 @@ import torch
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
 
 from service.engine.models.model_config import DecoderConfig, read_transformers_config
-from service.engine.models.modules_backend import ATTENTION, ModulesBackend, register_attention
+from service.engine.models.modules_backend import ModulesBackend
+from service.engine.models.paged_attention import ATTENTION, register_attention
 from service.engine.models.text_part import text_config
 from service.generation.errors import ModelLoadError
 

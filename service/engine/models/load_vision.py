@@ -9,7 +9,7 @@ import torch
 from transformers import AutoImageProcessor, AutoModelForImageTextToText
 
 from service.engine.models.load_modules import check_report
-from service.engine.models.modules_backend import ATTENTION, register_attention
+from service.engine.models.paged_attention import ATTENTION, register_attention
 from service.engine.models.vision_backend import VisionBackend
 from service.generation.errors import ModelLoadError
 

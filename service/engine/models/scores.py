@@ -1,0 +1,60 @@
+"""Attention from scores to values: torch's kernel, or step by step where a model does more to its scores than scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """`scale` multiplies them; `softcap`, where there is one, bounds them smoothly on both sides (Gemma 2)."""
+
+    scale: float
+    softcap: float | None = None
+
+    def attend(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None = None,
+        *,
+        is_causal: bool = False,
+        sinks: Tensor | None = None,
+    ) -> Tensor:
+        """Attend with `query` [rows, heads, queries, dim] to `keys` and `values` [rows, kv heads, slots, dim].
+
+        `mask` [queries, slots] is added. The heads of a kv head may stand side by side as its queries, the last first
+        to change. `sinks` [all heads] are scores of a place that every query sees and that has no value (gpt-oss).
+        """
+        is_shared = keys.shape[1] != query.shape[1]
+        if self.softcap is None and sinks is None:
+            return scaled_dot_product_attention(
+                query, keys, values, attn_mask=mask, is_causal=is_causal, scale=self.scale, enable_gqa=is_shared
+            )
+        if is_shared:
+            keys, values = (each.repeat_interleave(query.shape[1] // keys.shape[1], 1) for each in (keys, values))
+        scores = query @ keys.transpose(-1, -2) * self.scale
+        if self.softcap is not None:
+            scores = torch.tanh(scores / self.softcap) * self.softcap
+        if is_causal:
+            mask = torch.full(scores.shape[-2:], -torch.inf, dtype=scores.dtype, device=scores.device).triu_(1)
+        if mask is not None:
+            scores = scores + mask
+        num_slots = scores.shape[-1]
+        if sinks is not None:
+            scores = torch.cat((scores, _in_rows(sinks, scores).to(scores.dtype)), -1)
+        weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
+        return weights[..., :num_slots] @ values
+
+
+def _in_rows(sinks: Tensor, scores: Tensor) -> Tensor:
+    """The sink of each query's head: [rows, heads, queries, 1]."""
+    num_rows, num_heads, num_queries, _ = scores.shape
+    heads_each = len(sinks) // num_heads
+    of_heads = sinks.view(1, num_heads, 1, heads_each)
+    return of_heads.expand(num_rows, -1, num_queries // heads_each, -1).reshape(num_rows, num_heads, num_queries, 1)
