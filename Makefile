@@ -4,13 +4,13 @@ BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 MINUTES ?= 30
 
-.PHONY: help run test test-fast test-clients test-languages soak fuzz check sanitize generate pins audit envoy-filter release-contract bench dist clean
+.PHONY: help run test test-fast test-clients test-languages soak fuzz check docs sanitize generate pins audit envoy-filter release-contract bench dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
 	@tools/install.sh run && { tools/install.sh native || true; } && exec $(PY) -m runner $(if $(TLS),--tls=$(TLS))
 test:  ## run all tests
-	@tools/install.sh dev native npm validate clients examples browser redis && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal && $(PY) -m pytest -m slow
+	@tools/install.sh dev native npm validate clients examples browser redis docs && $(PY) -m tools.docs_site && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal && $(PY) -m pytest -m slow
 test-fast:  ## run the tests that need neither npm nor a browser nor the whole product, in three minutes
 	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
 test-languages:  ## install the toolchains of examples/, run all of them, and count the languages that do all they should
@@ -23,10 +23,12 @@ fuzz:  ## try random bodies and messages against the whole product, EXAMPLES (30
 	@tools/install.sh dev native && FUZZ_EXAMPLES=$(or $(EXAMPLES),300) $(PY) -m pytest tests/e2e/test_fuzz.py
 check:  ## lint, types, import contracts, protobuf contract, generated code, Envoy's configuration, scripts
 	@tools/install.sh dev npm validate shell && BASE=$(BASE) tools/check.sh
+docs:  ## build the documentation's pages, which the gateway then serves at /docs/
+	@tools/install.sh run docs && $(PY) -m tools.docs_site
 sanitize:  ## run the native step's fuzzer with sanitizers of memory, undefined behaviour and threads
 	@tools/install.sh cmake && for kind in memory threads; do PATH="$$PWD/.venv/bin:$$PATH" native/sanitize.sh $$kind || exit; done
-generate:  ## make generated/ from proto/
-	@tools/install.sh dev npm validate && $(BUF) format -w proto && $(BUF) generate --config buf.rules.yaml && $(PY) tools/python_client.py && $(PY) -m tools.contract_reference
+generate:  ## make generated/ from proto/, and the pages of fields and settings
+	@tools/install.sh dev npm validate && $(BUF) format -w proto && $(BUF) generate --config buf.rules.yaml && $(PY) tools/python_client.py && $(PY) -m tools.contract_reference && $(PY) -m tools.settings_reference
 release-contract:  ## keep the contract of this version, which later ones must not break
 	@tools/install.sh dev npm validate && tools/release_contract.sh
 bench:  ## measure against llama.cpp's server and transformers serve, then the parts; see bench/README.md
@@ -38,6 +40,6 @@ audit:  ## look for known vulnerabilities in what is pinned
 envoy-filter:  ## build envoy/connections_by_address.c into envoy/envoy.yaml
 	@tools/install.sh run zig && $(PY) tools/envoy_filter.py .cache/zig/ziglang/zig
 dist:  ## build a release into dist/ and try it: packages, the contract in both forms, SBOM, checksums
-	@tools/install.sh dev native npm validate dist && ls dist
+	@tools/install.sh dev native npm validate docs dist && ls dist
 clean:  ## remove all that was installed or built
-	rm -rf .venv .venvs .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build native/build dist *.egg-info examples/node_modules examples/*/build
+	rm -rf .venv .venvs .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build gateway/page/site native/build dist *.egg-info examples/node_modules examples/*/build

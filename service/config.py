@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-from pydantic.dataclasses import dataclass
 from pydantic_settings import SettingsConfigDict
 
 from process.loopback import is_loopback
 from process.settings import Port, ProcessSettings
 from service.auth.grant import LimitsEntry
 from service.auth.settings import AuthSettings
-from service.engine.config import EngineConfig
-from service.engine.watermark import Watermark
+from service.engine_settings import EngineSettings
 from service.rank_settings import RankSettings
 
 PROGRAM = "sluice-service"
@@ -71,18 +69,6 @@ ModelName: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
 PlainName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,256}$")]
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
-class WatermarkSettings(Watermark):
-    """The watermark's own parameters, with types checked and unknown names refused. Keep the key a secret."""
-
-
-@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
-class EngineSettings(EngineConfig):
-    """The engine's own sizes, with types checked and unknown names refused."""
-
-    watermark: WatermarkSettings = field(default_factory=WatermarkSettings)
-
-
 class ChatSettings(BaseModel):
     """How one model chats. Markup that is None is found in its chat template."""
 
@@ -131,18 +117,20 @@ class ModelSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: ModelName
+    name: ModelName = Field(description="what callers pick it by")
     path: str = Field(min_length=1, description="a folder, or an id on the model hub")
     version: str = Field("1", min_length=1, max_length=64, description="shown to callers, who may ask for it")
-    dtype: Dtype | None = None
-    device: str | None = None
+    dtype: Dtype | None = Field(None, description="as the service's setting of that name; null: that one")
+    device: str | None = Field(None, description="as the service's setting of that name; null: that one")
     cache_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None,
         description="share of the cache memory that the models before it leave; null: an equal share with those after",
     )
-    engine: EngineSettings | None = None
-    chat: ChatSettings = ChatSettings()
-    embedding: EmbeddingSettings = EmbeddingSettings()
+    engine: EngineSettings | None = Field(
+        None, description="sizes of its engine, all of them: what is not given has its default; null: the service's"
+    )
+    chat: ChatSettings = Field(ChatSettings(), description="how it chats")
+    embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="what its vectors are good for")
     rank: RankSettings | None = Field(
         None, description="how a model that generates, or one with a classifier, ranks by a prompt; null: it doesn't"
     )
@@ -153,9 +141,9 @@ class EntitySettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: PlainName
-    model: ModelName
-    traffic_percentage: Annotated[int, Field(ge=0, le=100)]
+    name: PlainName = Field(description="unique in its endpoint; requests can pick it by that")
+    model: ModelName = Field(description="a served model's name")
+    traffic_percentage: Annotated[int, Field(ge=0, le=100)] = Field(description="of an endpoint's all, 100 together")
 
 
 class EndpointSettings(BaseModel):
@@ -163,8 +151,8 @@ class EndpointSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: PlainName
-    entities: list[EntitySettings] = Field(min_length=1, max_length=16)
+    name: PlainName = Field(description="what callers pick it by; no model's")
+    entities: list[EntitySettings] = Field(min_length=1, max_length=16, description="the models behind it")
 
     @field_validator("entities")
     @classmethod

@@ -17,6 +17,7 @@
 #   shell     shellcheck
 #   pins      what makes the pins anew
 #   audit     what looks for known vulnerabilities
+#   docs      what builds the documentation's pages
 #   zig       PyPI's C compiler, for Envoy's filter
 #   redis     Redis' server, for the tests of limits that replicas share
 # A part that is installed already is skipped, until a file that pins its versions changes.
@@ -98,7 +99,7 @@ zig_part() {
     touch .cache/zig/.installed
 }
 
-tool_part() {  # tool_part EXTRA: a tool in an environment of its own, for `make pins` and `make audit`
+tool_part() {  # tool_part EXTRA: a tool in an environment of its own, for the target of its name
     local folder=.venvs/tool-$1
     [ "$folder/.installed" -nt constraints.txt ] && return
     say "installing $1 into $folder"
@@ -250,8 +251,8 @@ for part in "$@"; do
         browser) browser_part ;;
         shell) shell_part ;;
         zig) zig_part ;;
-        pins | audit) tool_part "$part" ;;
+        pins | audit | docs) tool_part "$part" ;;
         redis) redis_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients large-clients examples languages browser shell redis zig pins audit" ;;
+        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients large-clients examples languages browser shell redis zig pins audit docs" ;;
     esac
 done

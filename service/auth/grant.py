@@ -8,6 +8,7 @@ from typing import Annotated, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from process.describe import describe
 from service.generation.caller import Caller, Limits, Scope
 
 Pattern: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
@@ -25,6 +26,19 @@ class LimitsEntry(Limits):
             if value is not None and value < 1:
                 raise ValueError(f"{field.name} must be at least 1, not {value}; leave it out for no limit")
         return self
+
+
+describe(
+    LimitsEntry,
+    {
+        "requests_per_minute": "requests let in a minute",
+        "input_tokens_per_minute": "tokens of prompts a minute",
+        "output_tokens_per_minute": "tokens of answers a minute",
+        "concurrent_requests": "requests in progress at a time",
+        "max_tokens": "largest max_tokens of a request",
+        "max_n": "largest n of a request",
+    },
+)
 
 
 class Grant(BaseModel):

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from service.config import DEMO_FOLDER, ChatSettings, EngineSettings, ModelSettings
+from service.config import DEMO_FOLDER, ChatSettings, ModelSettings
+from service.engine_settings import EngineSettings
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation, Function, Message, Role, TextPart, ToolChoice, ToolMode
 from service.generation.errors import ModelLoadError, UnsupportedTask
