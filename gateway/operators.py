@@ -1,4 +1,4 @@
-"""What operators have: metrics, the status page with its numbers, and the API's description."""
+"""What operators have: metrics, the status page with its numbers, the API's description, and the documentation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.refusal import Refusal
 from gateway.metrics_gate import MetricsGate
 from gateway.openapi.routes import docs_routes
-from gateway.page.routes import status_page_routes
+from gateway.page.routes import documentation_routes, status_page_routes
 from gateway.reply import challenges
 from gateway.routes.surfaces import SURFACES
 from gateway.status import StatusReader
@@ -49,6 +49,7 @@ def operator_routes(
 
     return [
         *docs_routes(SURFACES),
+        *documentation_routes(),
         *status_page_routes(),
         Route("/status.json", status),
         Route("/metrics", metrics),

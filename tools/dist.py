@@ -26,7 +26,7 @@ from typing import Any
 
 from grpc_tools import protoc
 
-from tools import typescript_client
+from tools import docs_site, typescript_client
 from tools.pins import needed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -175,6 +175,7 @@ def main() -> None:
     of = version()
     shutil.rmtree(DIST, ignore_errors=True)
     DIST.mkdir()
+    docs_site.build()  # the wheel has its pages
     _write_packages(DIST)
     write_protos(DIST, of)
     _write_sbom(DIST, of)
@@ -184,5 +185,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (ReleaseError, subprocess.CalledProcessError) as error:
+    except (ReleaseError, docs_site.SiteError, subprocess.CalledProcessError) as error:
         raise SystemExit(f"dist: {error}") from None

@@ -1,0 +1,19 @@
+// What the generator's theme lacks for the keyboard and for screen readers: whatever scrolls by itself can be reached,
+// and each block of code has a name of its own.
+const reach = () => {
+  for (const each of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code")) {
+    if (each.scrollWidth > each.clientWidth) {
+      each.tabIndex = 0;
+      each.role = "region";
+    } else {
+      each.removeAttribute("tabindex");
+      each.removeAttribute("role");
+    }
+  }
+  document.querySelectorAll(".md-typeset__scrollwrap").forEach((each, at) => (each.ariaLabel = `Table ${at + 1}`));
+  document.querySelectorAll(".md-typeset pre > code").forEach((each, at) => (each.ariaLabel = `Code ${at + 1}`));
+  document.querySelectorAll(".md-code__nav").forEach((each, at) => (each.ariaLabel = `What to do with code ${at + 1}`));
+};
+new MutationObserver(reach).observe(document.querySelector("article"), { childList: true, subtree: true });
+addEventListener("resize", reach);
+reach();

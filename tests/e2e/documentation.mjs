@@ -1,0 +1,77 @@
+// A reader of the documentation: does what one scenario says in a browser, and prints as JSON what was seen.
+// Usage: node documentation.mjs URL BROWSER NODE_MODULES SCENARIO [FOLDER FOR SCREENSHOTS]
+import { createRequire } from "node:module";
+
+const [url, executablePath, modules, scenario, pictures] = process.argv.slice(2);
+const require = createRequire(modules + "/");
+const { chromium } = require("playwright-core");
+
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const open = async (path, options = {}) => {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  page.errors = [];
+  page.asked = [];
+  page.on("request", (request) => page.asked.push(request.url()));
+  // A page that is left before its search was read has asked in vain.
+  page.on("requestfailed", (request) => request.failure().errorText === "net::ERR_ABORTED" || page.errors.push(`${request.url()}: ${request.failure().errorText}`));
+  page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()));
+  page.on("pageerror", (error) => page.errors.push(String(error)));
+  await page.goto(`${url}${path}`);
+  return page;
+};
+const picture = async (page, name) => pictures && (await page.screenshot({ path: `${pictures}/docs-${name}.png` }));
+const isWide = (page) => page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+
+const scenarios = {
+  /** Every page that the navigation names, by its links. */
+  async pages() {
+    const page = await open("docs/");
+    const links = await page.locator(".md-nav--primary a[href]").evaluateAll((found) => found.map((each) => each.href));
+    const pages = [...new Set(links.map((each) => each.split("#")[0]))];
+    const headings = {};
+    for (const link of pages) {
+      const answer = await page.goto(link);
+      headings[new URL(link).pathname] = [answer.status(), (await page.locator("h1").first().textContent()).replace("¶", "").trim()];
+    }
+    return { headings, asked: page.asked, errors: page.errors };
+  },
+  /** By keys alone: the search opens, finds a word that stands on few pages, and leads there. */
+  async search() {
+    const page = await open("docs/");
+    await page.keyboard.press("/");
+    await page.keyboard.type("watermark");
+    const first = page.locator(".md-search__output a, [role=option], .md-search-result__link").first();
+    await first.waitFor();
+    await picture(page, "search");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/\.html/);
+    return { found: await page.locator("article").textContent(), asked: page.asked, errors: page.errors };
+  },
+  async access() {
+    const axe = require.resolve("axe-core/axe.min.js");
+    const violations = {};
+    const phone = { viewport: { width: 375, height: 700 }, hasTouch: true };
+    for (const [name, options] of Object.entries({ light: { colorScheme: "light" }, dark: { colorScheme: "dark" }, phone })) {
+      for (const path of ["docs/", "docs/api/openai.html", "docs/settings.html", "docs/performance.html"]) {
+        const page = await open(path, { ...options, bypassCSP: true });
+        await page.locator("h1").first().waitFor();
+        await picture(page, `${name}-${path.replaceAll("/", "-")}`);
+        const wide = await isWide(page);
+        await page.addScriptTag({ path: axe });
+        const found = await page.evaluate(() => globalThis.axe.run());
+        const told = found.violations.map((each) => `${each.id}: ${each.nodes.slice(0, 4).map((node) => node.html.slice(0, 300)).join(" ")}`);
+        violations[`${name} ${path}`] = wide ? [...told, "the page is wider than the screen"] : told;
+        await page.context().close();
+      }
+    }
+    return { violations };
+  },
+};
+
+try {
+  console.log(JSON.stringify(await scenarios[scenario]()));
+} finally {
+  await browser.close();
+}
