@@ -40,6 +40,9 @@ _ENGINE: Final = {
     "draft_model": "folder or hub id of a cheaper model of the same vocabulary that guesses; null: the text's own past",
     "draft_quantization": "what the draft model's weights are rounded to",
     "num_threads": "threads that compute; null: as many as suit the model's size",
+    "tensor_parallel": "processes that share the model's weights and cache, each on an accelerator of its own",
+    "max_adapters": "adapters that are held at a time, for which memory is kept free; null: as many as are named",
+    "max_adapter_rank": "largest rank of an adapter",
     "watermark": "the mark of answers whose request asks for one",
 }
 
