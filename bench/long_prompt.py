@@ -32,8 +32,8 @@ from sluice.v1 import sampling_pb2, text_generation_pb2, text_generation_pb2_grp
 from tokenizers import Tokenizer
 
 from bench import shapes
-from bench.serving.requests import WORDS
 from bench.serving.servers import START_TIMEOUT_S, free_port, running
+from cli.bench.prompts import WORDS
 
 MODELS = {"24m": shapes.long_24m, "demo": lambda: shapes.DEMO, "0.5b": shapes.qwen2_5_0_5b}
 PREFIX_TOKENS = 1_000

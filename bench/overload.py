@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from bench import shapes
-from bench.serving.requests import LOAD, WORDS
+from bench.serving.requests import LOAD
 from bench.serving.servers import ROOT, Server, command_of, serving
+from cli.bench.prompts import WORDS
 
 MODELS: dict[str, abc.Callable[[], Path]] = {
     "demo": shapes.demo_without_end,
@@ -33,7 +34,7 @@ MODELS: dict[str, abc.Callable[[], Path]] = {
 PROMPT_WORDS = 24
 WAIT = "engine.max_queue_wait_s"
 BOUNDS = (WAIT, "engine.max_decode_slowdown")
-CLOSED = "reset"  # as the load tells it
+CLOSED = "connection lost"  # as the load tells it
 LATE = 2.0  # times the unloaded time, after which an answer is none
 
 
@@ -58,7 +59,7 @@ class Bench:
     def send(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """What came of each."""
         job = json.dumps({"port": self._server.command.port, "requests": requests})
-        done = subprocess.run([sys.executable, str(LOAD)], input=job, capture_output=True, text=True, check=True)
+        done = subprocess.run(LOAD, input=job, capture_output=True, text=True, check=True, cwd=ROOT)
         answers: list[dict[str, Any]] = json.loads(done.stdout)
         return answers
 
@@ -99,9 +100,9 @@ def refusals(answers: abc.Iterable[dict[str, Any]]) -> list[float]:
 
     Without those whose connection Envoy closed, one above what an address may have open.
     """
-    refused = [answer for answer in answers if not is_whole(answer) and answer["error"] != CLOSED]
+    refused = [answer for answer in answers if not is_whole(answer) and not answer["error"].startswith(CLOSED)]
     for answer in refused:
-        if not answer["error"].startswith("HTTP/1.1 429") or "retry-after:" not in answer["error"].lower():
+        if not answer["error"].startswith("HTTP 429") or not answer["retry_after"]:
             sys.exit(answer["error"])
     return [took(answer) for answer in refused]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from bench import shapes
 from bench.overload import Bench, make_keys
-from bench.serving.requests import WORDS
 from bench.serving.servers import command_of, serving
+from cli.bench.prompts import WORDS
 
 NUM_WORDS = 600
 TOKENS = 2

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cli import certs, chat, generate, keys, look, programs
+from cli.bench.command import bench
 
 APP = typer.Typer(
     name="sluice",
@@ -17,7 +18,7 @@ APP = typer.Typer(
     rich_markup_mode=None,
 )
 programs.add_to(APP)
-for command in (chat.chat, generate.complete, generate.embed, look.models, look.endpoints, look.status):
+for command in (chat.chat, generate.complete, generate.embed, look.models, look.endpoints, look.status, bench):
     APP.command()(command)
 APP.add_typer(keys.APP, name="keys")
 APP.add_typer(certs.APP, name="certs")

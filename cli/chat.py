@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.answer import Answer, read_answer
-from cli.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, connected, fail, print_json, say
+from cli.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, connected, fail, named_value, print_json, say
 from cli.server import Server, ServerError
 from process.terminal import plain
 
@@ -79,15 +79,10 @@ class Conversation:
 
     def set(self, text: str) -> None:
         """Take NAME=VALUE, the value as JSON or else as text; an empty one unsets. Raises ValueError."""
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise ValueError(f"{text!r} is not NAME=VALUE")
-        self.parameters.pop(name.strip(), None)
-        if value.strip():
-            try:
-                self.parameters[name.strip()] = json.loads(value)
-            except ValueError:
-                self.parameters[name.strip()] = value.strip()
+        name, value = named_value(text)
+        self.parameters.pop(name, None)
+        if value is not None:
+            self.parameters[name] = value
 
     def undo(self) -> str:
         """Take the last question and what came after it back; the question, empty if there is none."""

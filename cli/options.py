@@ -41,6 +41,17 @@ def connected(url: str, key: str, ca_file: str) -> Iterator[Server]:
         raise typer.Exit(1) from None
 
 
+def named_value(text: str) -> tuple[str, Any]:
+    """NAME=VALUE, the value as JSON or else as text; None for an empty one. Raises ValueError."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise ValueError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name.strip(), json.loads(value) if value.strip() else None
+    except ValueError:
+        return name.strip(), value.strip()
+
+
 def fail(text: str) -> NoReturn:
     """End the command with one line. Raises typer.Exit."""
     say(f"sluice: {text}", err=True)

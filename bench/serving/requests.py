@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-from bench.serving.servers import Server
+from bench.serving.servers import ROOT, Server
+from cli.bench.prompts import Prompts
 
-LOAD = Path(__file__).with_name("load.py")
-# Each is one token after a space, in the bundled tokenizer and in any other that was trained on English.
-WORDS = "the and of in to with that this your they what when here only are was can has for not you".split()  # noqa: SIM905 it reads as a sentence
+LOAD = [sys.executable, "-m", "bench.serving.load"]
 
 
 class Load:
@@ -22,14 +19,14 @@ class Load:
     def __init__(self, server: Server, seed: int) -> None:
         self.server = server
         self.seed = seed
-        self._draw = random.Random(seed)
+        self._prompts = Prompts(seed)
         num_words = 20
         answer = self.send([self.request(self.words(num_words), 8)])[0]
         self._num_around: int = answer["prompt_tokens"] - num_words  # of the chat template, as this server counts
 
     def words(self, num: int) -> str:
         """So many random words, each with the space before it."""
-        return "".join(f" {word}" for word in self._draw.choices(WORDS, k=num))
+        return self._prompts.words(num)
 
     def prompt(self, num_tokens: int) -> str:
         """A content whose chat has that many tokens."""
@@ -47,7 +44,7 @@ class Load:
     def send(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """What came of each of them. Exits if one failed."""
         job = json.dumps({"port": self.server.command.port, "requests": requests})
-        done = subprocess.run([sys.executable, str(LOAD)], input=job, capture_output=True, text=True, check=False)
+        done = subprocess.run(LOAD, input=job, capture_output=True, text=True, check=False, cwd=ROOT)
         if done.returncode:
             sys.exit(done.stderr)
         answers: list[dict[str, Any]] = json.loads(done.stdout)

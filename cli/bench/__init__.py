@@ -1,0 +1,1 @@
+"""`sluice bench`: what a running server does under load."""

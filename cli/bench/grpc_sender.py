@@ -1,0 +1,78 @@
+"""Sends chats over gRPC, by the Python client."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cli.bench.dialects import Ask
+from cli.bench.record import Record
+
+_IN_A_CHECKOUT: Final = Path(__file__).parents[2] / "clients" / "python" / "src"
+
+
+@dataclass(slots=True)
+class Call:
+    """One that has ended."""
+
+    told: Record
+    num_bytes: int = 0
+
+    def record(self) -> Record:
+        """What came of it."""
+        return self.told
+
+
+class GrpcSender:
+    """Asks a server of this project. Nothing is tried again, and no broken stream taken up: failures are counted."""
+
+    def __init__(self, url: str, key: str, ca_file: str, timeout_s: float) -> None:
+        """Raises ValueError where there is no client, or for what is no address."""
+        if importlib.util.find_spec("sluice_client") is None:
+            if not _IN_A_CHECKOUT.is_dir():
+                raise ValueError("--dialect grpc needs the Python client: pip install sluice-client")
+            sys.path.append(str(_IN_A_CHECKOUT))
+        import sluice_client  # noqa: PLC0415  gRPC takes long to load, and HTTP needs none of it
+
+        self._error = sluice_client.SluiceError
+        tls = sluice_client.Tls(authorities=ca_file or None) if url.startswith("https") else None
+        self._client = sluice_client.AsyncClient(
+            url, key=key or None, timeout=timeout_s, resume_timeout=0, tls=tls, options=[("grpc.enable_retries", 0)]
+        )
+
+    async def send(self, ask: Ask) -> Call:
+        """A chat, when it has ended."""
+        ends: dict[str, Any] = {"ignore_eos": True} if ask.ignores_end else {}
+        options: dict[str, Any] = {"model": ask.model, "max_tokens": ask.max_tokens, **ends, **ask.parameters}
+        record = Record(time.perf_counter())
+        try:
+            async with self._client.stream_chat(ask.prompt, **options) as stream:
+                async for event in stream:
+                    self._note(event, record)
+        except self._error as error:
+            record.fail(error.code.name, str(error))
+        except (TypeError, ValueError, AttributeError) as error:
+            record.fail("no such request", str(error))
+        record.ended = time.perf_counter()
+        return Call(record)
+
+    async def close(self) -> None:
+        """End all calls."""
+        await asyncio.shield(self._client.close())
+
+    @staticmethod
+    def _note(event: Any, record: Record) -> None:
+        match event.WhichOneof("event"):
+            case "content_delta" if event.content_delta.text:
+                record.received.append(time.perf_counter())
+            case "reasoning_delta" if event.reasoning_delta.text:
+                record.received.append(time.perf_counter())
+            case "usage":
+                record.prompt_tokens, record.tokens = event.usage.prompt_tokens, event.usage.completion_tokens
+            case "completed":
+                record.is_finished = True

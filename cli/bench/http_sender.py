@@ -1,0 +1,190 @@
+"""Sends requests over HTTP/1.1 and notes when each piece of their streams came.
+
+Whoever measures often shares its cores with the server, so nothing is parsed while answers come: a piece costs some
+microseconds, its time and its bytes are kept, and `Exchange.record` reads them later. Every request has a connection of
+its own, which is opened before its time begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import h11
+
+from cli.bench.dialects import Ask, Dialect
+from cli.bench.record import Record
+
+Note = Callable[[dict[str, Any], Record], bool]
+_LAST_CHUNK = b"0\r\n\r\n"  # JSON and SSE have no carriage returns
+_PORTS = {"http": 80, "https": 443}
+
+
+class Address:
+    """Where a server is: the parts of its base URL. Raises ValueError for what is none."""
+
+    def __init__(self, url: str, ca_file: str = "") -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in _PORTS or not parts.hostname:
+            raise ValueError(f"{url} is not a URL that begins with http:// or https://")
+        self.host = parts.hostname
+        self.port = parts.port or _PORTS[parts.scheme]
+        self.name = parts.netloc.rpartition("@")[2]
+        self.prefix = parts.path.rstrip("/")
+        self.context = ssl.create_default_context(cafile=ca_file or None) if parts.scheme == "https" else None
+
+
+class Exchange(asyncio.Protocol):
+    """One request and what came of it."""
+
+    def __init__(self, address: Address, path: str, headers: Mapping[str, str], body: Any, note: Note) -> None:
+        """`note` reads the events of the dialect."""
+        self._note = note
+        data = json.dumps(body).encode()
+        every = {"host": address.name, **headers, "connection": "close", "content-length": str(len(data))}
+        self._http = h11.Connection(h11.CLIENT)
+        self._message = self._http.send(
+            h11.Request(method="POST", target=address.prefix + path, headers=list(every.items()))
+        )
+        self._message = (self._message or b"") + (self._http.send(h11.Data(data)) or b"")
+        self._http.send(h11.EndOfMessage())
+        self._address = address
+        self._pieces: list[tuple[float, bytes]] = []
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._failure = ("", "")
+        self.sent = self.ended = 0.0
+
+    @property
+    def num_bytes(self) -> int:
+        """Kept of the answer."""
+        return sum(len(data) for _, data in self._pieces)
+
+    async def connect(self) -> asyncio.Transport:
+        """Open the connection. Raises OSError."""
+        transport, _ = await asyncio.get_running_loop().create_connection(
+            lambda: self, self._address.host, self._address.port, ssl=self._address.context
+        )
+        return transport
+
+    async def run(self, timeout_s: float, transport: asyncio.Transport | None = None) -> None:
+        """Send it, and return when its answer has ended or the time is over; cancelled, it hangs up."""
+        self.sent = self.ended = time.perf_counter()
+        try:
+            transport = transport or await self.connect()
+        except OSError as error:
+            self._failure = ("no connection", str(error))
+            return
+        try:
+            self.sent = time.perf_counter()
+            transport.write(self._message)
+            await asyncio.wait_for(self._done, timeout_s)
+        except TimeoutError:
+            self._failure = ("no end in time", f"after {timeout_s:g} s")
+        finally:
+            self.ended = self._pieces[-1][0] if self._pieces and self._done.done() else time.perf_counter()
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Keep it."""
+        self._pieces.append((time.perf_counter(), data))
+        if data.endswith(_LAST_CHUNK):
+            self._end()
+
+    def eof_received(self) -> None:
+        """The server has said all."""
+        self._end()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """As above, or it has hung up."""
+        if error is not None:
+            self._failure = ("connection lost", str(error) or type(error).__name__)
+        self._end()
+
+    def _end(self) -> None:
+        if not self._done.done():
+            self._done.set_result(None)
+
+    def record(self) -> Record:
+        """What its bytes say. To be asked once."""
+        record = Record(self.sent, ended=self.ended)
+        text = b""
+        try:
+            for moment, data in self._body(record):
+                *lines, text = [text + data] if record.error else (text + data).split(b"\n")
+                for line in lines:
+                    if line.startswith(b"data:") and line[5:].strip().startswith(b"{"):
+                        _take(json.loads(line[5:]), moment, record, self._note)
+        except h11.RemoteProtocolError as error:
+            record.fail(*(self._failure if self._failure[0] else self._broken(str(error))))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            record.fail("no such stream", str(error))
+        if record.error:
+            record.detail = record.detail or _reason(text)
+        elif self._failure[0]:
+            record.fail(*self._failure)
+        elif not record.is_finished:
+            record.fail("broken stream", "it ended without its last event")
+        return record
+
+    def _broken(self, detail: str) -> tuple[str, str]:
+        """Why there is no whole answer, where nobody says so."""
+        return ("broken stream", detail) if self._pieces else ("connection lost", "closed without an answer")
+
+    def _body(self, record: Record) -> Iterator[tuple[float, bytes]]:
+        """(when it came, data) of the answer's body."""
+        for moment, piece in [*self._pieces, (self.ended, b"")]:
+            self._http.receive_data(piece)
+            while not isinstance(event := self._http.next_event(), type) and not isinstance(event, h11.EndOfMessage):
+                if isinstance(event, h11.Response) and event.status_code != 200:
+                    record.error = f"HTTP {event.status_code}"
+                    record.retry_after = dict(event.headers).get(b"retry-after", b"").decode()
+                elif isinstance(event, h11.Data):
+                    yield moment, bytes(event.data)
+            if isinstance(event, h11.EndOfMessage):
+                return
+
+
+def _take(event: dict[str, Any], moment: float, record: Record, note: Note) -> None:
+    if event.get("error"):
+        record.fail("error in the stream", _words(event["error"]))
+    elif note(event, record):
+        record.received.append(moment)
+
+
+def _reason(body: bytes) -> str:
+    """An error's own words."""
+    text = body.decode(errors="replace")
+    try:
+        told = json.loads(text)
+        return " ".join(_words(told.get("error", told)).split())[:300]
+    except (ValueError, AttributeError):
+        return " ".join(text.split())[:300]
+
+
+def _words(error: Any) -> str:
+    return str(error.get("message", error)) if isinstance(error, dict) else str(error)
+
+
+class HttpSender:
+    """Asks a server in one dialect."""
+
+    def __init__(self, address: Address, dialect: Dialect, key: str, timeout_s: float) -> None:
+        self._address = address
+        self._dialect = dialect
+        self._head = dialect.head(key)
+        self._timeout_s = timeout_s
+
+    async def send(self, ask: Ask) -> Exchange:
+        """Its exchange, when that has ended."""
+        path = self._dialect.path.format(model=quote(ask.model, safe=""))
+        exchange = Exchange(self._address, path, self._head, self._dialect.body(ask), self._dialect.note)
+        await exchange.run(self._timeout_s)
+        return exchange
+
+    async def close(self) -> None:
+        """Nothing is open."""
