@@ -4,7 +4,7 @@ BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 MINUTES ?= 30
 
-.PHONY: help run test test-fast test-clients test-languages soak fuzz check docs sanitize generate pins audit envoy-filter release-contract bench dist clean
+.PHONY: help run test test-fast test-cluster test-clients test-languages soak fuzz check docs sanitize generate pins audit envoy-filter release-contract bench dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
@@ -13,6 +13,8 @@ test:  ## run all tests
 	@tools/install.sh dev native npm validate clients examples browser redis docs && $(PY) -m tools.docs_site && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal && $(PY) -m pytest -m slow
 test-fast:  ## run the tests that need neither npm nor a browser nor the whole product, in three minutes
 	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
+test-cluster:  ## replace every process of a fleet under load: three services, two gateways, Envoy
+	@tools/install.sh dev native redis && $(PY) -m pytest -m cluster tests
 test-languages:  ## install the toolchains of examples/, run all of them, and count the languages that do all they should
 	@tools/install.sh dev native npm clients examples languages && $(PY) -m tests.languages && $(MAKE) -s -C examples/csharp
 test-clients:  ## run the tests of all clients, those too large for `make test` too: benchmarks, lm-eval, frameworks

@@ -1,4 +1,4 @@
-"""Two services and two gateways behind one Envoy, each a process that can be stopped and started by itself."""
+"""Services and gateways behind Envoy as a fleet has them, each a process that can be stopped and started by itself."""
 
 from __future__ import annotations
 
@@ -9,24 +9,31 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import yaml
 
-from runner.envoy_config import Addresses, envoy_config
+from runner.fleet import Fleet
+from runner.production import production_config
 from tests.e2e.stack import ROOT, free_ports
-
-NAMES = ("service-1", "service-2", "gateway-1", "gateway-2")
 
 
 class Replicas:
-    """The processes by name, until the end of the block. The gateways reach the services through Envoy, too."""
+    """The processes by name (`service-1`, `gateway-1`, …, `envoy`), until the end of the block.
 
-    def __init__(self) -> None:
-        self._ports = dict(zip((*NAMES, "envoy", "admin"), free_ports(len(NAMES) + 2), strict=True))
+    The gateways reach the services through Envoy's inner listener. `options` are services' flags.
+    """
+
+    def __init__(self, num_services: int = 2, num_gateways: int = 2, options: Sequence[str] = ()) -> None:
+        self.services = [f"service-{number + 1}" for number in range(num_services)]
+        self.gateways = [f"gateway-{number + 1}" for number in range(num_gateways)]
+        self._options = options
+        names = [*self.services, *self.gateways, *(f"{name}-metrics" for name in self.services)]
+        names += ["envoy", "inner", "admin", "next-admin"]
+        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -34,17 +41,15 @@ class Replicas:
         """The front door's base URL."""
         return f"http://127.0.0.1:{self._ports['envoy']}"
 
+    def address(self, name: str) -> str:
+        """Where one listens; `-metrics` after a service's name: its page of metrics."""
+        return f"127.0.0.1:{self._ports[name]}"
+
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="sluice-replicas-")
-        for name in NAMES:
+        for name in (*self.services, *self.gateways, "envoy"):
             self.start(name)
-        path = Path(self._folder.name) / "envoy.yaml"
-        path.write_text(yaml.safe_dump(self._envoy_config()))
-        envoy = [str(Path(sys.executable).with_name("envoy")), "-c", str(path), "--concurrency", "1", "-l", "error"]
-        admin = f"127.0.0.1:{self._ports['admin']}"
-        door = [sys.executable, "-m", "runner.front_door", admin, "--", *envoy, "--disable-hot-restart"]
-        self._run("envoy", door)
-        for name in NAMES:
+        for name in (*self.services, *self.gateways):
             self.until_healthy(name)
         return self
 
@@ -62,12 +67,15 @@ class Replicas:
         self._folder.cleanup()
 
     def start(self, name: str) -> None:
-        """Start a replica, which takes some time to be healthy."""
+        """Start a process, which takes some time to be healthy."""
+        if name == "envoy":
+            self._run(name, self._envoy())
+            return
         command = [sys.executable, "-m", name.partition("-")[0], f"--port={self._ports[name]}"]
-        if name.startswith("service"):
-            command += ["--metrics-port=0"]
+        if name in self.services:
+            command += [f"--metrics-port={self._ports[f'{name}-metrics']}", *self._options]
         else:
-            command += [f"--target=127.0.0.1:{self._ports['envoy']}"]
+            command += [f"--target={self.address('inner')}"]
         self._run(name, command)
 
     def stop(self, name: str) -> int:
@@ -82,10 +90,20 @@ class Replicas:
         self.until_healthy(name)
         return code
 
+    def replace_envoy(self) -> int:
+        """Start another Envoy on the same ports, and then stop the one that was there. Its exit code."""
+        old = self._processes["envoy"]
+        self._ports["admin"], self._ports["next-admin"] = self._ports["next-admin"], self._ports["admin"]
+        self.start("envoy")
+        for name in (*self.services, *self.gateways):
+            self.until_healthy(name)
+        old.send_signal(signal.SIGTERM)
+        return old.wait(60)
+
     def until_healthy(self, name: str, timeout_s: float = 60) -> None:
-        """Return when Envoy finds a replica healthy."""
+        """Return when Envoy finds a replica healthy, in all that lead to it."""
         deadline = time.monotonic() + timeout_s
-        while self._health().get(self._ports[name]) != "HEALTHY":
+        while self._health().get(self._ports[name]) != {"HEALTHY"}:
             assert time.monotonic() < deadline, f"{name} is not healthy"
             time.sleep(0.1)
 
@@ -93,30 +111,34 @@ class Replicas:
         with (Path(self._folder.name) / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
 
-    def _health(self) -> Mapping[int, str]:
-        """Envoy's opinion of each port."""
+    def _health(self) -> Mapping[int, set[str]]:
+        """Envoy's opinions of each port."""
         try:
-            with urllib.request.urlopen(
-                f"http://127.0.0.1:{self._ports['admin']}/clusters?format=json", timeout=5
-            ) as page:
+            with urllib.request.urlopen(f"http://{self.address('admin')}/clusters?format=json", timeout=5) as page:
                 clusters = json.load(page)["cluster_statuses"]
         except OSError:
             return {}
-        hosts = [host for cluster in clusters for host in cluster.get("host_statuses", [])]
-        return {host["address"]["socket_address"]["port_value"]: _opinion(host["health_status"]) for host in hosts}
+        found: dict[int, set[str]] = {}
+        for host in (host for cluster in clusters for host in cluster.get("host_statuses", [])):
+            port = host["address"]["socket_address"]["port_value"]
+            found.setdefault(port, set()).add(_opinion(host["health_status"]))
+        return found
 
-    def _envoy_config(self) -> dict[str, Any]:
-        addresses = Addresses(
-            envoy_port=self._ports["envoy"],
-            envoy_admin_port=self._ports["admin"],
-            gateway_port=self._ports["gateway-1"],
-            service_port=self._ports["service-1"],
-        )
-        config = envoy_config(addresses)
-        for cluster in config["static_resources"]["clusters"]:
-            address = {"socket_address": {"address": "127.0.0.1", "port_value": self._ports[f"{cluster['name']}-2"]}}
-            cluster["load_assignment"]["endpoints"][0]["lb_endpoints"].append({"endpoint": {"address": address}})
-        return config
+    def _envoy(self) -> list[str]:
+        """The command line of Envoy's keeper, by a configuration that is written for it."""
+        fleet = {
+            "listen": self.address("envoy"),
+            "inner": self.address("inner"),
+            "admin": self.address("admin"),
+            "gateways": [self.address(name) for name in self.gateways],
+            "services": [{"hosts": [self.address(name) for name in self.services]}],
+        }
+        path = Path(self._folder.name) / f"envoy-{self._ports['admin']}.yaml"
+        path.write_text(yaml.safe_dump(production_config(Fleet.model_validate(fleet))))
+        envoy = [str(Path(sys.executable).with_name("envoy")), "-c", str(path), "--concurrency", "1", "-l", "error"]
+        return [
+            sys.executable, "-m", "runner.front_door", self.address("admin"), "--", *envoy, "--disable-hot-restart",
+        ]  # fmt: skip
 
 
 def _opinion(status: Mapping[str, Any]) -> str:

@@ -72,6 +72,25 @@ async def test_replicas_are_restarted_without_a_loss(num_rounds: int) -> None:
             for pair in (("gateway-1", "service-1"), ("gateway-2", "service-2")) * num_rounds:
                 codes = await asyncio.gather(*(asyncio.to_thread(replicas.restart, name) for name in pair))
                 assert codes == [0, 0]
+    check_all_done(load)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(600)
+async def test_everything_is_restarted_without_a_loss() -> None:
+    """Each of three services, two gateways and Envoy is replaced under load, one after the other; nothing is lost."""
+    with Replicas(num_services=3) as replicas:
+        load = Load(replicas.door, num_callers=12)
+        async with under(load):
+            for name in (*replicas.services, *replicas.gateways):
+                assert await asyncio.to_thread(replicas.restart, name) == 0
+            assert await asyncio.to_thread(replicas.replace_envoy) == 0
+            await until_num(load, 4 * load.num_callers)
+    check_all_done(load)
+
+
+def check_all_done(load: Load) -> None:
+    """Nothing is lost, nor refused but a little for want of room."""
     print(f"{load.outcomes.total()} requests")  # noqa: T201 a figure of docs/reliability.md
     crowded = load.num("refused 429") + load.num("refused RESOURCE_EXHAUSTED")
     assert load.num(DONE) + crowded == load.outcomes.total(), load.outcomes
