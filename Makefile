@@ -34,7 +34,7 @@ generate:  ## make generated/ from proto/, and the pages of fields and settings
 release-contract:  ## keep the contract of this version, which later ones must not break
 	@tools/install.sh dev npm validate && tools/release_contract.sh
 bench:  ## measure against llama.cpp's server and transformers serve, then the parts; see bench/README.md
-	@tools/install.sh bench native llama redis && for part in serving engine_step step_overhead long_prompt native_step speculation start quantization load_memory sampler_rows engine_worker gateway_stream way_out client quota overload private_prefix; do $(PY) -m bench.$$part || exit; done
+	@tools/install.sh bench native llama redis && for part in serving engine_step step_overhead long_prompt native_step speculation start quantization load_memory sampler_rows engine_worker gateway_stream way_out client quota overload private_prefix affinity inner_hop; do $(PY) -m bench.$$part || exit; done
 pins:  ## make constraints.txt, the clients' and npm's pins anew; versions that fit stay
 	@tools/install.sh dev npm pins && $(PY) tools/pins.py lock .venvs/tool-pins/bin/uv
 audit:  ## look for known vulnerabilities in what is pinned

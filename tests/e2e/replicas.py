@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,19 +18,29 @@ import yaml
 
 from runner.fleet import Fleet
 from runner.production import production_config
-from tests.e2e.stack import ROOT, free_ports
+from tests.e2e.stack import ROOT, child_pids, free_ports
 
 
 class Replicas:
     """The processes by name (`service-1`, `gateway-1`, …, `envoy`), until the end of the block.
 
-    The gateways reach the services through Envoy's inner listener. `options` are services' flags.
+    The gateways reach the services through Envoy's inner listener. `options` are services' flags; `change` is done to
+    Envoy's configuration. `targets` are services that gateways call by themselves, without Envoy.
     """
 
-    def __init__(self, num_services: int = 2, num_gateways: int = 2, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        num_services: int = 2,
+        num_gateways: int = 2,
+        options: Sequence[str] = (),
+        change: Callable[[dict[str, Any]], None] = lambda config: None,
+        targets: Mapping[str, str] | None = None,
+    ) -> None:
         self.services = [f"service-{number + 1}" for number in range(num_services)]
         self.gateways = [f"gateway-{number + 1}" for number in range(num_gateways)]
         self._options = options
+        self._change = change
+        self._targets = targets or {}
         names = [*self.services, *self.gateways, *(f"{name}-metrics" for name in self.services)]
         names += ["envoy", "inner", "admin", "next-admin"]
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))
@@ -75,7 +85,7 @@ class Replicas:
         if name in self.services:
             command += [f"--metrics-port={self._ports[f'{name}-metrics']}", *self._options]
         else:
-            command += [f"--target={self.address('inner')}"]
+            command += [f"--target={self.address(self._targets.get(name, 'inner'))}"]
         self._run(name, command)
 
     def stop(self, name: str) -> int:
@@ -111,18 +121,35 @@ class Replicas:
         with (Path(self._folder.name) / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
 
+    def pids(self) -> list[int]:
+        """The processes, those of engines and Envoy itself among them."""
+        own = [process.pid for process in self._processes.values()]
+        return [*own, *(child for pid in own for child in child_pids(pid))]
+
+    def num_calls(self) -> Mapping[str, int]:
+        """How many requests Envoy has sent to each replica."""
+        found = dict.fromkeys((*self.services, *self.gateways), 0)
+        names = {self._ports[name]: name for name in found}
+        for port, host in self._hosts():
+            found[names[port]] += sum(int(each.get("value", 0)) for each in host["stats"] if each["name"] == "rq_total")
+        return found
+
     def _health(self) -> Mapping[int, set[str]]:
         """Envoy's opinions of each port."""
+        found: dict[int, set[str]] = {}
+        for port, host in self._hosts():
+            found.setdefault(port, set()).add(_opinion(host["health_status"]))
+        return found
+
+    def _hosts(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """What Envoy tells of each replica in each cluster, with its port; nothing while it doesn't listen."""
         try:
             with urllib.request.urlopen(f"http://{self.address('admin')}/clusters?format=json", timeout=5) as page:
                 clusters = json.load(page)["cluster_statuses"]
         except OSError:
-            return {}
-        found: dict[int, set[str]] = {}
+            return
         for host in (host for cluster in clusters for host in cluster.get("host_statuses", [])):
-            port = host["address"]["socket_address"]["port_value"]
-            found.setdefault(port, set()).add(_opinion(host["health_status"]))
-        return found
+            yield host["address"]["socket_address"]["port_value"], host
 
     def _envoy(self) -> list[str]:
         """The command line of Envoy's keeper, by a configuration that is written for it."""
@@ -134,7 +161,9 @@ class Replicas:
             "services": [{"hosts": [self.address(name) for name in self.services]}],
         }
         path = Path(self._folder.name) / f"envoy-{self._ports['admin']}.yaml"
-        path.write_text(yaml.safe_dump(production_config(Fleet.model_validate(fleet))))
+        config = production_config(Fleet.model_validate(fleet))
+        self._change(config)
+        path.write_text(yaml.safe_dump(config))
         envoy = [str(Path(sys.executable).with_name("envoy")), "-c", str(path), "--concurrency", "1", "-l", "error"]
         return [
             sys.executable, "-m", "runner.front_door", self.address("admin"), "--", *envoy, "--disable-hot-restart",
