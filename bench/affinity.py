@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx
 
-from bench.serving.requests import WORDS
+from cli.bench.prompts import WORDS
 from runner.envoy_config import connection_manager
 from tests.e2e.replicas import Replicas
 
