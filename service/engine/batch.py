@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -41,6 +41,19 @@ class Batch:
     block_tables: Int32s  # [sequences, most blocks of a context], each filled up with the sequence's own first block
     output_rows: Int32s  # [rows], the tokens whose logits are wanted, in ascending order
     images: abc.Sequence[ImageRows] = ()  # those with tokens among them, in the tokens' order
+    adapters: Int32s | None = None  # [sequences], the place of each one's adapter, -1 for none; None if none has any
+
+    @property
+    def adapter_rows(self) -> dict[int, Int32s]:
+        """The tokens of each adapter that is asked for, in ascending order, by the adapter's place."""
+        if self.adapters is None:
+            return {}
+        of_token = np.repeat(self.adapters, np.diff(self.row_offsets))
+        return {
+            int(place): np.flatnonzero(of_token == place).astype(np.int32)
+            for place in np.unique(self.adapters)
+            if place >= 0
+        }
 
 
 class Part(NamedTuple):
@@ -53,9 +66,18 @@ class Part(NamedTuple):
     images: abc.Sequence[PromptImage] = ()  # of the sequence
 
 
-def make_batch(items: abc.Sequence[ScheduledSequence], block_size: int) -> Batch:
-    """Lay the items' tokens flat, in their order. There must be at least one item."""
-    return lay_out([_part(item) for item in items], block_size)
+def make_batch(
+    items: abc.Sequence[ScheduledSequence], block_size: int, places: abc.Mapping[str, int] | None = None
+) -> Batch:
+    """Lay the items' tokens flat, in their order. There must be at least one item.
+
+    `places` are those of the adapters, by their names.
+    """
+    batch = lay_out([_part(item) for item in items], block_size)
+    names = [item.sequence.request.adapter for item in items] if places else []
+    if places is None or not any(names):
+        return batch
+    return replace(batch, adapters=np.array([places[name] if name else -1 for name in names], np.int32))
 
 
 def lay_out(parts: abc.Sequence[Part], block_size: int) -> Batch:

@@ -45,6 +45,7 @@ class EngineConfig:
     `prefix_caching` False keeps requests from sharing cached prompts; the choices of one request share theirs all the
     same. `draft_model`, a folder or a hub id, is a cheaper one of the same vocabulary, whose guesses take the place of
     those from a text's own past; `draft_quantization` is for its weights.
+    `max_adapters` None is as many as the service's settings name for the model, and 4 more where callers may load some.
     """
 
     backend: str = "auto"
@@ -69,6 +70,8 @@ class EngineConfig:
     draft_quantization: Literal["int8", "int4"] | None = None
     num_threads: int | None = None
     tensor_parallel: int = 1  # processes that share a model's weights and cache, each on an accelerator of its own
+    max_adapters: int | None = None  # that are held at a time; their memory is kept free
+    max_adapter_rank: int = 64
     watermark: Watermark = field(default_factory=Watermark)  # of the requests that ask for one
 
     def __post_init__(self) -> None:
@@ -91,6 +94,8 @@ class EngineConfig:
     def _check_numbers(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
+            if each.name == "max_adapters" and value == 0:
+                continue
             if each.name in _OTHER_KINDS or (value is None and each.default is None):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:

@@ -173,25 +173,13 @@ class EngineFront(Generic[OpenedT]):
     async def check(self) -> None:
         """Raise EngineError if the engine has lost a cache block, or has given one to two."""
         self._refuse_if_lost()
-        errand = Errand()
-        serial = self._open(errand, Check)
-        try:
-            await errand.done
-        finally:
-            self._leave(serial)
+        await self._ask(Check)
 
     async def drain(self, timeout_s: float) -> None:
         """Refuse new requests, wait until all callers have left, then end what is left with EngineClosed."""
         self._is_closed = True
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self._opened:
-                    self._left.clear()
-                    await self._left.wait()
-        except TimeoutError:
-            for serial, opened in self._opened.items():
-                self._link.send(Abort(serial))
-                opened.end(EngineClosed("the engine was stopped before the request was complete"))
+        error = EngineClosed("the engine was stopped before the request was complete")
+        await self._end_after(timeout_s, error, lambda _: True)
 
     async def close(self) -> None:
         """End all requests and the engine; returns when the step in progress, if any, is done."""
@@ -267,6 +255,32 @@ class EngineFront(Generic[OpenedT]):
         self._link.send(mail(serial))
         self._opened[serial] = opened
         return serial
+
+    async def _end_after(
+        self, timeout_s: float, error: EngineError, fits: abc.Callable[[OpenedT | Errand], bool]
+    ) -> None:
+        """Wait until the callers of all requests that fit have left, then end with `error` what is left of them."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while any(map(fits, self._opened.values())):
+                    self._left.clear()
+                    await self._left.wait()
+        except TimeoutError:
+            for serial, opened in self._opened.items():
+                if fits(opened):
+                    self._link.send(Abort(serial))
+                    opened.end(error)
+
+    def _ask(self, mail: abc.Callable[[int], Mail]) -> abc.Awaitable[Output]:
+        """Send what `mail` makes of a new serial, at once, and wait for what comes of it."""
+        errand = Errand()
+        return self._brought(self._open(errand, mail), errand)
+
+    async def _brought(self, serial: int, errand: Errand) -> Output:
+        try:
+            return await errand.done
+        finally:
+            self._leave(serial)
 
     def _leave(self, *serials: int) -> None:
         """Forget what the serials name, and let the engine's side forget it."""

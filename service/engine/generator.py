@@ -8,27 +8,31 @@ from collections import abc
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
+from service.engine.adapters import Adapters
 from service.engine.config import EngineConfig
 from service.engine.front import EngineFront, Errand
 from service.engine.limits import max_sequence_len
 from service.engine.link import Link
-from service.engine.mail import Add, Compile, Compiled, Output, Report
+from service.engine.mail import Add, Compile, Compiled, Report
+from service.engine.open_generation import OpenGeneration, words_of
 from service.engine.output_stream import OutputStream
 from service.engine.port import Outputs, StepObserver
 from service.engine.request_check import check_limit, check_request
 from service.engine.retry import retry_after_s
 from service.engine.turnover import Part, Turnover
 from service.engine.wakes import Wakes
+from service.generation.adapter import AdapterLoaded
 from service.generation.constraint import Constraint
 from service.generation.errors import (
     DeadlineExceeded,
+    EngineClosed,
     EngineError,
     EngineOverloaded,
     UnsupportedConstraint,
 )
-from service.generation.output import GenerationOutput
 from service.generation.parameters import Ranges
 from service.generation.request import GenerationRequest
 
@@ -36,57 +40,6 @@ MAX_COMPILE_S = 5.0
 _Brought = TypeVar("_Brought")
 
 _DEADLINE_PART = 0.5  # of the time until a deadline, in which a request is to begin
-
-
-class OpenGeneration:
-    """One request behind a stream, which may have several."""
-
-    def __init__(
-        self,
-        request: GenerationRequest,
-        stream: OutputStream,
-        arrived: float,
-        turnover: Turnover,
-        clock: abc.Callable[[], float],
-    ) -> None:
-        self.request = request
-        self.arrived = arrived
-        self.is_waiting = True
-        self.began = arrived  # until it has, unknown
-        self.num_running = 0  # choices that have begun, as far as is known here, and not ended
-        self._stream = stream
-        self._turnover = turnover
-        self._clock = clock
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all requests of the stream have ended."""
-        return self._stream.is_complete
-
-    def words(self) -> str | None:
-        """The request, if it isn't done."""
-        return None if self.is_complete else words_of(self.request)
-
-    def start(self) -> None:
-        """Its first step was computed."""
-        self.is_waiting = False
-        self.began = self._clock()
-        self.num_running = self.request.n
-        self._stream.start()
-
-    def put(self, output: Output) -> None:
-        """A step has added something."""
-        if isinstance(output, GenerationOutput):
-            if output.finish_reason is not None and self.num_running:
-                self.num_running -= 1
-                self._turnover.ended(self._clock() - self.began)
-            self._stream.put(output)
-
-    def end(self, error: EngineError) -> None:
-        """It has failed, and the stream with it."""
-        self.is_waiting = False
-        self.num_running = 0
-        self._stream.end(error)
 
 
 class GeneratorFront(EngineFront[OpenGeneration]):
@@ -115,6 +68,31 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         self._max_compile_s = max_compile_s
         self._turnover = Turnover()
         self._wakes = Wakes()
+        self._adapters = Adapters(config, self._ask)
+
+    async def load_adapter(self, name: str, folder: Path) -> AdapterLoaded:
+        """Hold an adapter for requests that name it.
+
+        Raises AdapterRefused or TooManyAdapters, and what keeps any request from being served.
+        """
+        self._refuse_if_away()
+        return await self._adapters.load(name, folder)
+
+    async def drop_adapter(self, name: str, timeout_s: float) -> None:
+        """Forget an adapter once its requests have ended; those that haven't by then end with EngineClosed.
+
+        Nobody may begin a request with it any more.
+        """
+        error = EngineClosed("the adapter was unloaded before the request was complete")
+        await self._end_after(
+            timeout_s, error, lambda each: isinstance(each, OpenGeneration) and each.request.adapter == name
+        )
+        await self._adapters.drop(name, is_away=self.is_restarting)
+
+    def on_return(self) -> None:
+        """New requests are served again, with the adapters that there were."""
+        super().on_return()
+        self._adapters.load_again()
 
     def on_report(self, report: Report) -> None:
         """As for any engine; how fast requests begin is learnt beside."""
@@ -171,6 +149,7 @@ class GeneratorFront(EngineFront[OpenGeneration]):
             max_model_len=self.max_model_len,
             max_choices=self._config.max_batch_sequences,
         )
+        self._adapters.check(request.adapter)
         if self._suspects:
             self._check_suspicion(request)
 
@@ -295,13 +274,3 @@ class GeneratorFront(EngineFront[OpenGeneration]):
                 return await work
         except TimeoutError:
             raise error from None
-
-
-def words_of(request: GenerationRequest) -> str:
-    """What makes a request the same when it is asked again, by whomever and with whatever seed."""
-    sampling = replace(request.sampling, seed=None)
-    same = replace(
-        request, request_id="", caller_id="", weight=1, priority=0, deadline=None, sampling=sampling, cuts={},
-        prompt_token_ids=[],
-    )  # fmt: skip
-    return f"{same!r} {list(request.prompt_token_ids)!r}"

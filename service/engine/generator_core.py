@@ -7,18 +7,31 @@ import secrets
 import time
 from collections import abc
 
+from service.engine.adapter_table import AdapterTable
 from service.engine.block_pool import BlockPool
 from service.engine.compilation import Compilations, CompileConstraint
 from service.engine.config import EngineConfig
 from service.engine.constraint_state import ConstraintState
 from service.engine.core import EngineCore, Runner
 from service.engine.limits import max_sequence_len
-from service.engine.mail import Abort, Add, Check, Compile, Done, Mail, Report, Tell
+from service.engine.mail import (
+    Abort,
+    Add,
+    Check,
+    Compile,
+    Done,
+    DropAdapter,
+    LoadAdapter,
+    Mail,
+    Output,
+    Report,
+    Tell,
+)
 from service.engine.scheduler import Scheduler
 from service.engine.sequence import SequenceGroup
 from service.engine.speculation import Speculation
 from service.engine.tokenizer import Tokenizer
-from service.generation.errors import EngineError, SequenceError
+from service.generation.errors import AdapterRefused, EngineError, SequenceError
 from service.generation.request import GenerationRequest
 
 _log = logging.getLogger(__name__)
@@ -36,12 +49,14 @@ class GeneratorCore:
         eos_token_ids: abc.Collection[int],
         compile_constraint: CompileConstraint | None = None,
         speculation: Speculation | None = None,
+        adapters: AdapterTable | None = None,
         clock: abc.Callable[[], float] = time.monotonic,
     ) -> None:
         """`config` must have its `num_blocks` and `max_model_len`; ValueError otherwise.
 
         `compile_constraint` is called on threads of its own; None for a model that no constraint can be compiled for.
-        `speculation` needs a runner whose tokens don't depend on what else is in a step.
+        `speculation` needs a runner whose tokens don't depend on what else is in a step. `adapters` are those that the
+        runner computes with; None for a runner that can't.
         """
         self._max_model_len = max_sequence_len(config)
         assert config.num_blocks is not None  # noqa: S101  or there would be no such length
@@ -52,6 +67,7 @@ class GeneratorCore:
         self._output_interval_s = config.output_interval_s or 0.0
         self._eos_token_ids = frozenset(eos_token_ids)
         self._compilations = Compilations(compile_constraint)
+        self._adapters = adapters
 
     @property
     def has_work(self) -> bool:
@@ -80,6 +96,8 @@ class GeneratorCore:
                 self._compilations.forget(serial)
             case Check(serial):
                 self._check(serial)
+            case LoadAdapter() | DropAdapter():
+                self._change_adapters(mail)
 
     def step(self) -> Report:
         """Compute one step."""
@@ -106,7 +124,9 @@ class GeneratorCore:
     def _group(self, mail: Add, request: GenerationRequest, constraint: ConstraintState | None) -> SequenceGroup:
         seed = request.sampling.seed
         # Without prefix caching each request has a name space of its own, where only its choices meet.
-        shared = f"shared {(request.cache_group, request.adapter, request.cache_salt)!r}"
+        # An adapter is known by what it computes: a name may come to mean another.
+        adapter = self._adapters.digest(request.adapter) if self._adapters else ""
+        shared = f"shared {(request.cache_group, adapter, request.cache_salt)!r}"
         alone = f"alone {mail.serial}"
         return SequenceGroup(
             request,
@@ -120,6 +140,23 @@ class GeneratorCore:
             request_index=mail.request_index,
             constraint=constraint,
         )
+
+    def _change_adapters(self, mail: LoadAdapter | DropAdapter) -> None:
+        try:
+            if self._adapters is None:
+                raise AdapterRefused("the model takes no adapters; engine.max_adapters is 0")  # noqa: TRY301
+            if isinstance(mail, LoadAdapter):
+                done: Output = self._adapters.load(mail.name, mail.folder)
+            else:
+                self._adapters.drop(mail.name)
+                done = Done()
+        except EngineError as error:
+            self._tell(Report(errors=[(mail.serial, error)]))
+        except Exception as error:  # noqa: BLE001  one adapter must not end the engine
+            _log.exception("an adapter could not be loaded")
+            self._tell(Report(errors=[(mail.serial, AdapterRefused(f"it can't be loaded: {error}"))]))
+        else:
+            self._tell(Report(outputs=[(mail.serial, done)]))
 
     def _check(self, serial: int) -> None:
         try:

@@ -59,6 +59,7 @@ def load_draft_model(model: str, config: EngineConfig, spec: ModelSpec, tokenize
         dtype=choose_compute_dtype("auto", checkpoint.dtype, spec.device),
         max_positions=choose_max_model_len(model_config, None, folder),
         quantization=config.draft_quantization,
+        max_adapters=0,  # it guesses for all alike
     )
     return DraftModel(choose_backend(draft, "native").load(draft), draft.max_positions)
 

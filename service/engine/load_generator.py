@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from service.engine.adapter_table import AdapterTable
 from service.engine.config import EngineConfig
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.description import ComputeDtype, GeneratorDescription, ModelInfo
@@ -18,12 +19,16 @@ from service.engine.memory import cache_bytes
 from service.engine.model_plan import plan_model
 from service.engine.model_runner import ModelRunner
 from service.engine.model_source import architecture_of, choose_num_threads, fingerprint
+from service.engine.models.adapter_files import read_adapter
+from service.engine.models.backend import Backend
+from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.progress import load_progress
 from service.engine.models.text_part import text_config
 from service.engine.prompt_drafter import PromptDrafter
 from service.engine.recipe import Beside, Made
 from service.engine.speculation import Speculation
 from service.engine.tokenizer import FastTokenizer
+from service.generation.adapter import AdapterLoaded
 from service.generation.errors import ModelLoadError
 
 # Files of a model, beside its weights, that decide which tokens a request gets.
@@ -42,6 +47,7 @@ class LoadedModel:
     folder: Path
     eos_token_ids: frozenset[int]
     drafter: Drafter | None  # with speculation
+    adapters: AdapterTable | None  # where the model takes any
 
 
 def load_generator(
@@ -70,6 +76,7 @@ def load_generator(
             else None
         ),
         speculation=Speculation(loaded.drafter) if loaded.drafter else None,
+        adapters=loaded.adapters,
     )
     description = GeneratorDescription(loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids)
     backend = loaded.runner.backend
@@ -98,7 +105,8 @@ def load_model(
     with load_progress(model, checkpoint.num_bytes // num_ranks) as on_read:
         checkpoint.on_read = on_read
         backend = chosen.load(spec)
-    room = int(cache_bytes(target) * cache_share)
+    adapters = _adapter_table(backend, config)
+    room = int(cache_bytes(target) * cache_share) - _adapter_bytes(checkpoint, config)
     bytes_per_block = backend.bytes_per_block(config.block_size)
     draft_model = None
     if config.draft_model is not None:
@@ -114,9 +122,17 @@ def load_model(
         num_threads=num_threads,
         output_interval_s=_output_interval_s(config, target),
         speculation=config.speculation and chosen.is_invariant,
+        max_adapters=config.max_adapters or 0,
     )
     sampler = chosen.sampler(backend, config.watermark)
-    runner = ModelRunner(backend, sampler, num_blocks, config.block_size, num_threads=num_threads)
+    runner = ModelRunner(
+        backend,
+        sampler,
+        num_blocks,
+        config.block_size,
+        num_threads=num_threads,
+        adapter_places=adapters.places if adapters else None,
+    )
     eos_token_ids = _eos_token_ids(folder, model_config)
     weight_type = config.quantization or spec.dtype
     return LoadedModel(
@@ -141,7 +157,26 @@ def load_model(
         folder=folder,
         eos_token_ids=eos_token_ids,
         drafter=_drafter(draft_model, sampler, resolved),
+        adapters=adapters,
     )
+
+
+def _adapter_table(backend: Backend[Any], config: EngineConfig) -> AdapterTable | None:
+    if not config.max_adapters:
+        return None
+
+    def put(place: int, folder: Path) -> AdapterLoaded:
+        adapter = read_adapter(folder, config.max_adapter_rank)
+        backend.put_adapter(place, adapter)
+        return AdapterLoaded(adapter.rank, adapter.num_parameters, adapter.digest)
+
+    return AdapterTable(put, backend.drop_adapter, config.max_adapters)
+
+
+def _adapter_bytes(checkpoint: Checkpoint, config: EngineConfig) -> int:
+    """What as many adapters as there may be take at most, as float32 on every matrix."""
+    sides = sum(sum(shape) for _, shape, _ in checkpoint.describe() if len(shape) == 2)
+    return 4 * sides * config.max_adapter_rank * (config.max_adapters or 0)
 
 
 def _output_interval_s(config: EngineConfig, device: str) -> float:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import abc
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from service.generation.adapter import AdapterLoaded
 from service.generation.constraint import Constraint
 from service.generation.embedding import EmbeddingRequest, Vector
 from service.generation.errors import EngineError
@@ -56,6 +58,23 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadAdapter:
+    """Read an adapter's folder, between two steps, and hold it under a name. Answered with `AdapterLoaded`."""
+
+    serial: int
+    name: str
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class DropAdapter:
+    """Forget an adapter, whose requests have ended or were aborted before. Answered with `Done`."""
+
+    serial: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Compute no further step, and end."""
 
@@ -67,7 +86,7 @@ class Order:
     work: Any
 
 
-Mail: TypeAlias = Add | Compile | Abort | Check | Stop | Order
+Mail: TypeAlias = Add | Compile | Abort | Check | LoadAdapter | DropAdapter | Stop | Order
 
 
 class Done(NamedTuple):
@@ -89,7 +108,7 @@ class InputVector(NamedTuple):
     compute_s: float = 0.0
 
 
-Output: TypeAlias = GenerationOutput | InputVector | Compiled | Done
+Output: TypeAlias = GenerationOutput | InputVector | Compiled | AdapterLoaded | Done
 
 
 @dataclass(slots=True)

@@ -51,5 +51,6 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
         config.quantization,
         config.num_threads or num_cores(),
         config.tensor_parallel,
+        config.max_adapters or 0,
     )
     return ModelPlan(folder, spec, choose_backend(spec, config.backend), tokenizer)

@@ -27,8 +27,9 @@ class ModelRunner(Generic[Logits]):
         block_size: int,
         *,
         num_threads: int | None = None,
+        adapter_places: abc.Mapping[str, int] | None = None,
     ) -> None:
-        """`num_threads` None leaves it to the backend's library."""
+        """`num_threads` None leaves it to the backend's library. `adapter_places` are where requests' adapters are."""
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.backend = backend
@@ -37,6 +38,7 @@ class ModelRunner(Generic[Logits]):
         self._next_rows: dict[Sequence, int] = {}  # and the row behind the one that a sequence was sampled from
         self._prompt_logprobs: dict[Sequence, list[TokenLogprob]] = {}  # of prompts that are not yet computed whole
         self._num_threads = num_threads
+        self._adapter_places = adapter_places
         self._thread_is_ready = False
         backend.allocate(num_blocks, block_size)
 
@@ -46,7 +48,7 @@ class ModelRunner(Generic[Logits]):
             self.backend.prepare_thread(self._num_threads)
             self._thread_is_ready = True
         self._logits, self._next_rows = None, {}
-        logits = self.backend.forward(make_batch(step.items, self.block_size))
+        logits = self.backend.forward(make_batch(step.items, self.block_size, self._adapter_places))
         rows = None
         if any(item.draft or item.sequence.needs_prompt_logprobs for item in step.items):
             rows = self._take_prompt_logprobs(logits, step.items)

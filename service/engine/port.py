@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Protocol
 
+from service.generation.adapter import AdapterLoaded
 from service.generation.embedding import EmbeddingOutput, EmbeddingRequest
 from service.generation.output import GenerationOutput
 from service.generation.request import GenerationRequest
@@ -90,6 +92,18 @@ class Generator(Engine, Protocol):
 
     def refuse_if_busy(self, caller_id: str, weight: float, deadline: float | None = None) -> None:
         """Raise EngineOverloaded if a request of that key would have to wait too long: before it costs anything."""
+
+    async def load_adapter(self, name: str, folder: Path) -> AdapterLoaded:
+        """Hold an adapter for requests that name it.
+
+        Raises AdapterRefused or TooManyAdapters, and what keeps any request from being served.
+        """
+
+    async def drop_adapter(self, name: str, timeout_s: float) -> None:
+        """Forget an adapter once its requests have ended; those that haven't by then end with EngineClosed.
+
+        Nobody may begin a request with it any more.
+        """
 
     def generate(self, *requests: GenerationRequest) -> AbstractAsyncContextManager[Outputs]:
         """Open the stream of all outputs of one request or several; leaving the context ends what is left of them.

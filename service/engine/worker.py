@@ -22,7 +22,7 @@ from typing import NoReturn
 from service.engine import wire
 from service.engine.launch import Died, Launch, LoadFailed, Ready
 from service.engine.loop import Mailbox, run
-from service.engine.mail import Abort, Add, Check, Compile, Order, Report, Stop
+from service.engine.mail import Mail, Report
 from service.engine.outbox import Outbox
 from service.engine.settle import settle
 from service.generation.errors import ModelLoadError, SequenceError
@@ -83,7 +83,7 @@ class Worker:
 
     def _read(self) -> None:
         for message in wire.receive(self._parent, wire.Unpacker()):
-            if isinstance(message, Add | Compile | Abort | Check | Stop | Order):
+            if isinstance(message, Mail):
                 self._mailbox.put(message)
             elif isinstance(message, Launch):
                 self._launch.put(message)

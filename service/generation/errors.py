@@ -120,5 +120,17 @@ class CannotResume(EngineError):
     """A stream that broke can't go on here: it isn't sure that its tokens would be the same."""
 
 
+class AdapterRefused(EngineError):
+    """An adapter can't be served; the message names the file, the field and what is allowed."""
+
+
+class TooManyAdapters(EngineError):
+    """A model holds as many adapters as it may."""
+
+
+class AdapterLost(EngineError):
+    """An adapter could not be loaded again after the engine's process had died."""
+
+
 class ModelLoadError(EngineError):
     """A model can't be loaded; the message names the folder or file and the reason."""

@@ -38,6 +38,9 @@ SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
         "TokenService/DetokenizeText": {Scope.TOKENIZE},
         "TokenService/CountTokens": {Scope.TOKENIZE},
         "WatermarkService/DetectWatermark": {Scope.GENERATE},  # those who may have text marked may look for the mark
+        "AdapterService/LoadAdapter": {Scope.ADMIN},
+        "AdapterService/UnloadAdapter": {Scope.ADMIN},
+        "AdapterService/ListAdapters": {Scope.ADMIN},
         "ModelService/ListModels": set[Scope](),
         "ModelService/GetModel": set[Scope](),
         "ModelService/GetLoad": {Scope.METRICS},

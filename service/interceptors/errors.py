@@ -32,6 +32,8 @@ from service.auth.errors import (
 from service.call import current_call
 from service.errors import Draining, InvalidMessage, ReaderStalled, Starting, TooManyCalls
 from service.generation.errors import (
+    AdapterLost,
+    AdapterRefused,
     CannotResume,
     ConstraintFailed,
     DeadlineExceeded,
@@ -42,6 +44,7 @@ from service.generation.errors import (
     InvalidRequest,
     PromptTooLong,
     TemplateRefused,
+    TooManyAdapters,
     UnsupportedConstraint,
     UnsupportedFeature,
     UnsupportedModality,
@@ -50,6 +53,9 @@ from service.generation.errors import (
 from service.interceptors.policy import Behaviour, Context, Policy
 from service.quota.errors import ConcurrencyLimited, LimitExceeded, LimitReached, QuotaUnavailable, RateLimited
 from service.registry.errors import (
+    AdapterExists,
+    AdapterNotFound,
+    AdaptersOff,
     DeploymentNotFound,
     EndpointExists,
     EndpointNotAllowed,
@@ -112,6 +118,12 @@ TABLE = (
     Row(EndpointExists, Code.ALREADY_EXISTS, "ENDPOINT_EXISTS"),
     Row(EndpointReadOnly, Code.FAILED_PRECONDITION, "ENDPOINT_READ_ONLY"),
     Row(TooManyEndpoints, Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS"),
+    Row(AdapterRefused, Code.INVALID_ARGUMENT, "ADAPTER_REFUSED"),
+    Row(AdapterNotFound, Code.NOT_FOUND, "ADAPTER_NOT_FOUND"),
+    Row(AdapterExists, Code.ALREADY_EXISTS, "ADAPTER_EXISTS"),
+    Row(AdaptersOff, Code.FAILED_PRECONDITION, "ADAPTERS_OFF"),
+    Row(TooManyAdapters, Code.FAILED_PRECONDITION, "TOO_MANY_ADAPTERS"),
+    Row(AdapterLost, Code.UNAVAILABLE, "ADAPTER_LOST"),
     Row(EngineOverloaded, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
     Row(TooManyCalls, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
     Row(RateLimited, Code.RESOURCE_EXHAUSTED, "RATE_LIMITED"),
@@ -233,7 +245,7 @@ def _values(error: Exception) -> Iterator[tuple[str, str]]:
             yield "num_prompt_tokens", str(error.num_prompt_tokens)
         case LimitExceeded() | LimitReached():
             yield "quota_metric", error.limit.measure.value
-        case ModelNotFound() | VersionNotFound() | DeploymentNotFound():
+        case ModelNotFound() | VersionNotFound() | DeploymentNotFound() | AdapterNotFound() | AdapterExists():
             yield from vars(error).items()
         case EndpointNotFound() | EndpointNotAllowed() | EndpointExists() | EndpointReadOnly():
             yield "endpoint", error.endpoint

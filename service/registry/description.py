@@ -35,6 +35,7 @@ class ModelDescription:
     version: str = ""
     embedding_dimensions: int = 0
     supports_resume: bool = False
+    parent: str = ""  # of an adapter: the model that it adapts
 
 
 @dataclass(frozen=True, slots=True)

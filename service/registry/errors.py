@@ -74,3 +74,27 @@ class TooManyEndpoints(RegistryError):
     def __init__(self, max_endpoints: int) -> None:
         super().__init__(f"there are {max_endpoints} endpoints; that is the limit")
         self.max_endpoints = max_endpoints
+
+
+class AdapterNotFound(RegistryError):
+    """A model has no adapter of that name."""
+
+    def __init__(self, model: str, adapter: str) -> None:
+        super().__init__(f"the model {model!r} has no adapter named {adapter!r}")
+        self.model = model
+        self.adapter = adapter
+
+
+class AdapterExists(RegistryError):
+    """An adapter is to have a name that another one of its model, another model or an endpoint has."""
+
+    def __init__(self, adapter: str) -> None:
+        super().__init__(f"the name {adapter!r} is taken")
+        self.adapter = adapter
+
+
+class AdaptersOff(RegistryError):
+    """Callers may load no adapters."""
+
+    def __init__(self) -> None:
+        super().__init__("adapters can't be loaded: the setting adapters_root names no folder to load them from")

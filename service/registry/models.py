@@ -5,8 +5,9 @@ The registry belongs to the event loop. It loads nothing: the server adds each m
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from service.call import current_caller, route_call
@@ -36,10 +37,22 @@ class ServedGenerator:
     watermark: WatermarkDetector
     tokenizer: Tokenizer
     ranker: JudgeRanker | None = None  # if its settings say how it ranks
+    adapter: str = ""  # what makes it another model than the engine's own; its own name, without the model's
 
     @property
     def name(self) -> str:
         return self.description.name
+
+    def adapted(self, adapter: str, fingerprint: str) -> ServedGenerator:
+        """The same model with an adapter that its engine holds. It closes with the model."""
+        name = adapted_name(self.name, adapter)
+        tasks = [task for task in self.description.tasks if task is not Task.RANK]
+        description = replace(
+            self.description, name=name, parent=self.name, created_ns=time.time_ns(), tasks=tasks,
+            fingerprint=fingerprint,
+        )  # fmt: skip
+        preparation = self.preparation.with_adapter(name, adapter)
+        return replace(self, description=description, preparation=preparation, ranker=None, adapter=adapter)
 
     async def close(self) -> None:
         """End its engine and its threads."""
@@ -95,6 +108,11 @@ class ServedCrossEncoder:
 ServedModel: TypeAlias = ServedGenerator | ServedEncoder | ServedCrossEncoder
 
 
+def adapted_name(model: str, adapter: str) -> str:
+    """What requests call an adapter of a model; where no other model has one of the name, it alone will do."""
+    return f"{model}:{adapter}"
+
+
 @dataclass(frozen=True, slots=True)
 class RankingModel:
     """A model and what it ranks by."""
@@ -112,11 +130,35 @@ class Registry:
 
     def __init__(self) -> None:
         self._models: dict[str, ServedModel] = {}
+        self._adapted: dict[str, ServedGenerator] = {}  # by the models' names with the adapters'
         self.endpoints = EndpointTable()
 
     def add(self, model: ServedModel) -> None:
-        """Serve `model` from now on."""
-        self._models[model.name] = model
+        """Serve `model` from now on, which may be one with an adapter."""
+        if isinstance(model, ServedGenerator) and model.adapter:
+            self._adapted[model.name] = model
+        else:
+            self._models[model.name] = model
+
+    def remove(self, name: str) -> None:
+        """Serve the model of that name no more, nor its adapters; those who have it keep it."""
+        self._models.pop(name, None)
+        self._adapted = {
+            each: model for each, model in self._adapted.items() if name not in {each, model.description.parent}
+        }
+
+    @property
+    def loaded(self) -> Sequence[ServedModel]:
+        """The models with engines of their own, in the order in which they were added."""
+        return [*self._models.values()]
+
+    def adapters(self, model: str = "") -> Sequence[ServedGenerator]:
+        """The adapters of a model, or of all, that the caller may use."""
+        return [
+            each
+            for each in self._adapted.values()
+            if (not model or each.description.parent == model) and current_caller().may_use(each.name)
+        ]
 
     def get(self, name: str, deployment: str = "", began: str = "") -> ServedModel:
         """The model of that name, or one behind the endpoint of that name: `deployment`, or one by traffic.
@@ -144,12 +186,27 @@ class Registry:
         return self._behind(name, largest_entity(endpoint.entities))
 
     def find(self, name: str) -> ServedModel | None:
-        """The model of that name, if it is served."""
-        return self._models.get(name) if current_caller().may_use(name) else None
+        """The model of that name, if it is served.
+
+        A name alone is an adapter's, if nothing else has it and one model's adapter does.
+        """
+        found = self._models.get(name) or self._adapted.get(name)
+        if found is None and not self.endpoints.is_taken(name):
+            own = [each for each in self._adapted.values() if each.adapter == name]
+            found = own[0] if len(own) == 1 else None
+        return found if found is not None and current_caller().may_use(found.name) else None
 
     def is_taken(self, name: str) -> bool:
-        """Whether a model or an endpoint has that name, be it one that is kept from the caller."""
-        return name in self._models or self.endpoints.is_taken(name)
+        """Whether a model, an adapter or an endpoint has that name, be it one that is kept from the caller."""
+        adapters = {each.adapter for each in self._adapted.values()}
+        return name in self._models or name in self._adapted or name in adapters or self.endpoints.is_taken(name)
+
+    def is_taken_for_adapter(self, model: str, name: str) -> bool:
+        """Whether an adapter of a model can't have that name; those of two models may have the same."""
+        full = adapted_name(model, name)
+        return any(each in self._models or self.endpoints.is_taken(each) for each in (name, full)) or (
+            full in self._adapted
+        )
 
     def common_task(self, names: Sequence[str]) -> Task:
         """The first task that all those models serve; chat comes before completion.
@@ -204,6 +261,9 @@ class Registry:
         return model
 
     def __iter__(self) -> Iterator[ServedModel]:
-        """The models in the order in which they were added, those that generate first."""
-        found = [model for name in self._models if (model := self.find(name)) is not None]
+        """The models in the order in which they were added, those that generate first; each with its adapters."""
+        found: list[ServedModel] = []
+        for name in self._models:
+            found += [model] if (model := self.find(name)) is not None else []
+            found += self.adapters(name)
         return iter(sorted(found, key=lambda model: not isinstance(model, ServedGenerator)))

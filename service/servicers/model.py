@@ -28,7 +28,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         return model_pb2.GetModelResponse(model=model_message(self._registry.leading(request.model).description))
 
     async def GetLoad(self, request: load_pb2.GetLoadRequest, context: object) -> load_pb2.GetLoadResponse:  # noqa: ARG002, N802
-        stats = {model.name: model.engine.stats() for model in self._registry}
+        stats = {model.name: model.engine.stats() for model in self._registry.loaded if self._registry.find(model.name)}
         entities = list(self._registry.endpoints.loads())
         # Off the loop: all metrics are read, which may be thousands.
         samples = await asyncio.to_thread(self._telemetry.samples)

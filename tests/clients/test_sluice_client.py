@@ -87,5 +87,8 @@ def test_every_method_has_its_place() -> None:
     whole = {each["service"] for each in config["name"] if "method" not in each}
     single = {f"/{each['service']}/{each['method']}" for each in config["name"] if "method" in each}
     retried = {path for path in paths if path in single or path.split("/")[1] in whole}
-    changes = {f"/sluice.v1.EndpointService/{verb}Endpoint" for verb in ("Create", "Update", "Delete")}
+    changes = {
+        *(f"/sluice.v1.EndpointService/{verb}Endpoint" for verb in ("Create", "Update", "Delete")),
+        *(f"/sluice.v1.AdapterService/{verb}Adapter" for verb in ("Load", "Unload")),
+    }
     assert retried == paths - changes

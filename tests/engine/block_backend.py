@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from service.engine.batch import Batch
 from service.engine.core import SampledToken
+from service.engine.models.adapter_files import Adapter
 from service.engine.sequence import Sequence
 from service.generation.errors import SequenceError
 from service.generation.output import TokenLogprob
@@ -33,6 +34,12 @@ class BlockBackend:
 
     def prepare_thread(self, num_threads: int | None) -> None:
         self.prepared.append(num_threads)
+
+    def put_adapter(self, place: int, adapter: Adapter) -> None:
+        raise adapter.refuse("", "no adapters")
+
+    def drop_adapter(self, place: int) -> None:
+        raise KeyError(place)
 
     def forward(self, batch: Batch) -> Contexts:
         contexts: dict[int, list[int]] = {}

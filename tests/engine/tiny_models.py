@@ -153,6 +153,7 @@ class Part:
     start: int
     end: int
     table: list[int]
+    adapter: int = -1  # its place
 
 
 def batch_of(parts: abc.Sequence[Part], block_size: int = BLOCK_SIZE) -> Batch:
@@ -174,6 +175,7 @@ def batch_of(parts: abc.Sequence[Part], block_size: int = BLOCK_SIZE) -> Batch:
         context_lengths=int32s([part.end for part in parts]),
         block_tables=int32s(tables),
         output_rows=int32s(range(sum(counts))),
+        adapters=int32s([part.adapter for part in parts]) if any(part.adapter >= 0 for part in parts) else None,
     )
 
 

@@ -18,7 +18,10 @@ from tests.service.fakes import Running, running
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "grpc.md").read_text()
-CHANGING = {f"sluice.v1.EndpointService/{name}Endpoint" for name in ("Create", "Update", "Delete")}
+CHANGING = {
+    *(f"sluice.v1.EndpointService/{name}Endpoint" for name in ("Create", "Update", "Delete")),
+    *(f"sluice.v1.AdapterService/{name}Adapter" for name in ("Load", "Unload")),
+}
 
 
 @pytest.fixture

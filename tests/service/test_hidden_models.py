@@ -23,7 +23,7 @@ from tests.service.auth.key_files import write
 from tests.service.endpoint_fakes import serving
 from tests.service.fakes import Refusal, refused
 
-ALL = ["generate", "embed", "tokenize", "endpoints:read", "endpoints:write", "metrics"]
+ALL = ["generate", "embed", "tokenize", "endpoints:read", "endpoints:write", "metrics", "admin"]
 KEYS = {
     "team": {"scopes": ALL, "models": ["seen*", "encoder"], "endpoints": ["seen*", "hidn3", "nobd3"]},
     "operator": {"scopes": ALL},
@@ -67,6 +67,9 @@ BY_NAME: list[tuple[str, Any]] = [
     ("TokenService/CountTokens", lambda name: {"chat": message(name)}),
     ("WatermarkService/DetectWatermark", lambda name: {"model": name, "text": "a"}),
     ("ModelService/GetModel", lambda name: {"model": name}),
+    ("AdapterService/LoadAdapter", lambda name: {"model": name, "name": "a", "path": "a"}),
+    ("AdapterService/UnloadAdapter", lambda name: {"model": name, "name": "a"}),
+    ("AdapterService/ListAdapters", lambda name: {"model": name}),
     ("EndpointService/GetEndpoint", lambda name: {"name": name}),
     ("EndpointService/DeleteEndpoint", lambda name: {"name": name}),
     ("EndpointService/UpdateEndpoint", lambda name: {"name": name, "entities": entities("seen1")}),

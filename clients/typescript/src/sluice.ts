@@ -1,5 +1,6 @@
 // A client for each service of the contract, over any of Connect's transports.
 import { type Client, createClient, type Interceptor, type Transport } from "@connectrpc/connect";
+import { AdapterService } from "./gen/sluice/v1/adapter_pb.js";
 import { ChatService } from "./gen/sluice/v1/chat_pb.js";
 import { CompletionService } from "./gen/sluice/v1/completion_pb.js";
 import { EmbeddingService } from "./gen/sluice/v1/embedding_pb.js";
@@ -32,6 +33,7 @@ export interface Sluice {
   readonly tokens: Client<typeof TokenService>;
   readonly models: Client<typeof ModelService>;
   readonly endpoints: Client<typeof EndpointService>;
+  readonly adapters: Client<typeof AdapterService>;
   readonly watermarks: Client<typeof WatermarkService>;
 }
 
@@ -47,6 +49,7 @@ export function over(transport: Transport): Sluice {
     tokens: createClient(TokenService, transport),
     models: createClient(ModelService, transport),
     endpoints: createClient(EndpointService, transport),
+    adapters: createClient(AdapterService, transport),
     watermarks: createClient(WatermarkService, transport),
   };
 }

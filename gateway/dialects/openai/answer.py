@@ -15,6 +15,8 @@ class ModelAnswer(msgspec.Struct):
     object: Literal["model"]
     created: Annotated[int, Meta(ge=0)]
     owned_by: str
+    root: str | msgspec.UnsetType = msgspec.UNSET  # of an adapter, the model that it adapts; as `parent`
+    parent: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class ModelsAnswer(msgspec.Struct):

@@ -20,9 +20,11 @@ def to_model(model: Model) -> bytes:
 
 
 def _to_model(model: Model) -> dict[str, Any]:
+    adapts = {"root": model.parent, "parent": model.parent} if model.parent else {}
     return {
         "id": model.name,
         "object": "model",
         "created": model.created.seconds,
         "owned_by": "sluice",
+        **adapts,
     }

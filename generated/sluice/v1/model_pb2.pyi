@@ -48,7 +48,7 @@ class GetModelResponse(_message.Message):
     def __init__(self, model: _Optional[_Union[Model, _Mapping]] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("name", "created", "tasks", "architecture", "max_model_len", "vocab_size", "num_parameters", "dtype", "system_fingerprint", "supports_tools", "supports_reasoning", "version", "embedding_dimensions", "supports_resume")
+    __slots__ = ("name", "created", "tasks", "architecture", "max_model_len", "vocab_size", "num_parameters", "dtype", "system_fingerprint", "supports_tools", "supports_reasoning", "version", "embedding_dimensions", "supports_resume", "parent")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +63,7 @@ class Model(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
     SUPPORTS_RESUME_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
     name: str
     created: _timestamp_pb2.Timestamp
     tasks: _containers.RepeatedScalarFieldContainer[Task]
@@ -77,4 +78,5 @@ class Model(_message.Message):
     version: str
     embedding_dimensions: int
     supports_resume: bool
-    def __init__(self, name: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, str]]] = ..., architecture: _Optional[str] = ..., max_model_len: _Optional[int] = ..., vocab_size: _Optional[int] = ..., num_parameters: _Optional[int] = ..., dtype: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., supports_tools: _Optional[bool] = ..., supports_reasoning: _Optional[bool] = ..., version: _Optional[str] = ..., embedding_dimensions: _Optional[int] = ..., supports_resume: _Optional[bool] = ...) -> None: ...
+    parent: str
+    def __init__(self, name: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, str]]] = ..., architecture: _Optional[str] = ..., max_model_len: _Optional[int] = ..., vocab_size: _Optional[int] = ..., num_parameters: _Optional[int] = ..., dtype: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., supports_tools: _Optional[bool] = ..., supports_reasoning: _Optional[bool] = ..., version: _Optional[str] = ..., embedding_dimensions: _Optional[int] = ..., supports_resume: _Optional[bool] = ..., parent: _Optional[str] = ...) -> None: ...

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from service.engine.batch import Batch
 from service.engine.core import SampledToken
+from service.engine.models.adapter_files import Adapter
 from service.engine.sequence import Sequence
 from service.generation.errors import SequenceError
 from service.generation.output import TokenLogprob
@@ -31,6 +32,12 @@ class Backend(Protocol[Logits_co]):
 
     def prepare_thread(self, num_threads: int | None) -> None:
         """Set what the calling thread needs; `num_threads` to compute with, None for the library's own number."""
+
+    def put_adapter(self, place: int, adapter: Adapter) -> None:
+        """Hold an adapter for the sequences of batches that name its place, which is free. Raises AdapterRefused."""
+
+    def drop_adapter(self, place: int) -> None:
+        """Forget the adapter of a place, and give its memory back."""
 
     def forward(self, batch: Batch) -> Logits_co:
         """Store the batch's keys and values and compute a row of logits for each of its `output_rows`."""

@@ -34,6 +34,7 @@ class ModelSpec:
     quantization: str | None = None  # int8 or int4: to round the weights to as they are loaded
     most_threads: int = 1  # for steps that are long enough
     tensor_parallel: int = 1  # processes that share weights and cache
+    max_adapters: int = 0  # that it may come to hold
 
 
 # What follows imports late: torch takes a second, transformers' modelling another, most models need neither, and the
@@ -69,7 +70,7 @@ class BackendRow:
     `arithmetic` names what decides the logits' bits beside the weights, their type and torch.
     With `is_invariant` a row of its logits has the same bits whatever else is in the step.
     `quantizations` are those that it has. With `takes_images` it reads a batch's images. `parallel_refusal` says why
-    it can't share the model out to `tensor_parallel` processes.
+    it can't share the model out to `tensor_parallel` processes. With `takes_adapters` it computes with LoRA adapters.
     """
 
     name: str
@@ -80,6 +81,7 @@ class BackendRow:
     is_invariant: bool = False
     quantizations: frozenset[str] = frozenset()
     takes_images: bool = False
+    takes_adapters: bool = True
     parallel_refusal: Callable[[ModelSpec], str | None] = lambda _: "it has no tensor parallelism"
 
 
@@ -140,6 +142,7 @@ BACKENDS = (
         arithmetic=lambda _: native_arithmetic(),
         quantizations=QUANTIZATIONS,
         is_invariant=True,
+        takes_adapters=False,
     ),
     BackendRow(
         "torch",
@@ -174,7 +177,12 @@ def choose_backend(spec: ModelSpec, name: str = AUTO, table: Sequence[BackendRow
         raise ModelLoadError(f"engine.backend must be {AUTO} or one of {names}, not {name!r}")
     folder, refusals = spec.checkpoint.folder, []
     for row in named:
-        refusal = _quantization_refusal(row, spec) or _refusal_to_share(row, spec) or row.refusal(spec)
+        refusal = (
+            _quantization_refusal(row, spec)
+            or _refusal_to_share(row, spec)
+            or _adapter_refusal(row, spec)
+            or row.refusal(spec)
+        )
         if refusal is None:
             return row
         _log.info("%s: not served by the backend %s: %s", folder, row.name, refusal)
@@ -184,6 +192,14 @@ def choose_backend(spec: ModelSpec, name: str = AUTO, table: Sequence[BackendRow
 
 def _refusal_to_share(row: BackendRow, spec: ModelSpec) -> str | None:
     return None if spec.tensor_parallel == 1 else row.parallel_refusal(spec)
+
+
+def _adapter_refusal(row: BackendRow, spec: ModelSpec) -> str | None:
+    if not spec.max_adapters:
+        return None
+    if spec.tensor_parallel > 1:
+        return "adapters (engine.max_adapters) and engine.tensor_parallel don't go together"
+    return None if row.takes_adapters else "it has no adapters (engine.max_adapters)"
 
 
 def _quantization_refusal(row: BackendRow, spec: ModelSpec) -> str | None:

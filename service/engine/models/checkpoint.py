@@ -51,11 +51,16 @@ class _Place:
 class Checkpoint:
     """The tensors of a folder by name. Every error is a ModelLoadError that names the file, and the tensor if one."""
 
-    def __init__(self, folder: Path, names: Callable[[str], str | None] | None = None) -> None:
-        """`names` gives the name that a tensor is asked for by, None for one that is of no use; default: its own."""
+    def __init__(
+        self, folder: Path, names: Callable[[str], str | None] | None = None, files: Sequence[Path] | None = None
+    ) -> None:
+        """`names` gives the name that a tensor is asked for by, None for one that is of no use; default: its own.
+
+        `files` are all that counts; None for those of a model.
+        """
         self.folder = folder
         self.on_read: Callable[[int], None] | None = None  # called with the bytes of each tensor as it is taken
-        self._files = _files_of(folder)
+        self._files = _files_of(folder) if files is None else list(files)
         self._places: dict[str, _Place] = {}
         self._taken: set[str] = set()
         for file in self._files:

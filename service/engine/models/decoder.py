@@ -10,10 +10,13 @@ from torch.nn.functional import embedding, silu
 
 from service.engine.batch import Batch
 from service.engine.kv_cache import CacheShape, KVCache
+from service.engine.models.adapter_files import Adapter
 from service.engine.models.attention import AttentionPlan
 from service.engine.models.decoder_shape import DecoderShape
+from service.engine.models.fused_adapter import fused_sums
 from service.engine.models.inputs import Inputs
 from service.engine.models.linear import Linear
+from service.engine.models.low_rank import LowRankTable
 from service.engine.models.ops import rms_norm, rms_norm_, rotate_
 from service.engine.models.scores import Scores
 from service.engine.models.shared_layers import SharedEmbedding
@@ -54,6 +57,7 @@ class Decoder:
         self._scale = shape.head_dim**-0.5
         self._cache_shape = CacheShape(shape.num_layers, shape.num_kv_heads, shape.head_dim, shape.head_dim, dtype)
         self._cache: KVCache | None = None
+        self._adapters = LowRankTable()
 
     def bytes_per_block(self, block_size: int) -> int:
         """Bytes of cache for the keys and values of `block_size` tokens."""
@@ -62,6 +66,14 @@ class Decoder:
     def allocate(self, num_blocks: int, block_size: int) -> None:
         """Make the cache, once, before the first step."""
         self._cache = KVCache(self._cache_shape, num_blocks, block_size, self._weights.norm.device)
+
+    def put_adapter(self, place: int, adapter: Adapter) -> None:
+        """Hold an adapter for the sequences of batches that name its place. Raises AdapterRefused."""
+        self._adapters.put(place, fused_sums(adapter, self._shape, self._dtype, self._weights.norm.device))
+
+    def drop_adapter(self, place: int) -> None:
+        """Forget the adapter of a place."""
+        self._adapters.drop(place)
 
     def prepare_thread(self, num_threads: int | None) -> None:
         """Set what the calling thread needs; `num_threads` None leaves torch's own number."""
@@ -76,16 +88,25 @@ class Decoder:
         inputs = Inputs.of(batch, self._cache.block_size, self._cache.device)
         rotation = weights.rotation.index_select(0, inputs.positions)
         attend = AttentionPlan(self._cache, batch, Scores(self._scale))
+        added = self._adapters.for_batch(batch, self._cache.device)
         hidden = self._embed(inputs.token_ids)
         for index, layer in enumerate(weights.layers):
             normed = rms_norm(hidden, layer.attention_norm, epsilon)
-            heads = layer.qkv(normed).view(hidden.shape[0], -1, self._shape.head_dim)
+            heads = layer.qkv(normed)
+            added.add((index, "qkv"), normed, heads)
+            heads = heads.view(hidden.shape[0], -1, self._shape.head_dim)
             self._rotate(heads, layer, rotation)
             self._cache.write(index, inputs.slots, heads[:, self._shape.num_heads :])
             attended = attend(index, heads[:, : self._shape.num_heads]).flatten(1)
             hidden = layer.attention_output.add_to(hidden, attended)
-            gate, up = layer.gate_up(rms_norm(hidden, layer.mlp_norm, epsilon)).chunk(2, dim=-1)
-            hidden = layer.down.add_to(hidden, silu(gate).mul_(up))
+            added.add((index, "attention_output"), attended, hidden)
+            normed = rms_norm(hidden, layer.mlp_norm, epsilon)
+            both = layer.gate_up(normed)
+            added.add((index, "gate_up"), normed, both)
+            gate, up = both.chunk(2, dim=-1)
+            inner = silu(gate).mul_(up)
+            hidden = layer.down.add_to(hidden, inner)
+            added.add((index, "down"), inner, hidden)
         chosen = hidden.index_select(0, inputs.output_rows)
         return weights.head(rms_norm(chosen, weights.norm, epsilon)).float()
 

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from service.engine.batch import Batch
+from service.engine.models.adapter_files import Adapter
 from service.engine.models.inputs import Inputs
+from service.engine.models.module_adapters import ModuleAdapters
 from service.engine.models.paged_attention import LayeredCache, LayerShape, PagedStep, Trial
 from service.engine.models.text_part import text_config
 from service.engine.models.thread import prepare_thread
@@ -25,6 +27,7 @@ class ModulesBackend:
         self._takes_rows = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._shapes = _layer_shapes(model)
         self._cache: LayeredCache | None = None
+        self._adapters = ModuleAdapters(self._model)
 
     def bytes_per_block(self, block_size: int) -> int:
         """Bytes of cache for the keys and values of `block_size` tokens."""
@@ -34,6 +37,14 @@ class ModulesBackend:
     def allocate(self, num_blocks: int, block_size: int) -> None:
         """Make the cache, once, before the first step."""
         self._cache = LayeredCache(self._shapes, self._model.dtype, num_blocks, block_size, self._model.device)
+
+    def put_adapter(self, place: int, adapter: Adapter) -> None:
+        """Hold an adapter for the sequences of batches that name its place. Raises AdapterRefused."""
+        self._adapters.put(place, adapter)
+
+    def drop_adapter(self, place: int) -> None:
+        """Forget the adapter of a place."""
+        self._adapters.drop(place)
 
     def prepare_thread(self, num_threads: int | None) -> None:
         """Set what the calling thread needs; `num_threads` None leaves torch's own number."""
@@ -45,6 +56,7 @@ class ModulesBackend:
         if self._cache is None:
             raise RuntimeError("allocate() comes before forward()")
         inputs = Inputs.of(batch, self._cache.block_size, self._cache.device)
+        self._adapters.begin(batch)
         rows = {"logits_to_keep": inputs.output_rows} if self._takes_rows else {}
         logits: Tensor = self._model(
             **self._words(batch, inputs),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engine.batch import Batch
+from service.engine.models.adapter_files import Adapter
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.rope import rope_frequencies
 from service.generation.errors import ModelLoadError
@@ -52,6 +53,14 @@ class NativeBackend:
     def allocate(self, num_blocks: int, block_size: int) -> None:
         """Make the cache; its memory is given when it is written."""
         self._model.allocate(num_blocks, block_size)
+
+    def put_adapter(self, place: int, adapter: Adapter) -> None:
+        """Raises AdapterRefused: it has no adapters."""
+        raise adapter.refuse(f"place {place}", "the native step has no adapters")
+
+    def drop_adapter(self, place: int) -> None:
+        """Raises KeyError: it has no adapters."""
+        raise KeyError(place)
 
     def prepare_thread(self, num_threads: int | None) -> None:
         """Set how many threads compute."""

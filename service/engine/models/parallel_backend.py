@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from service.engine.batch import Batch
+from service.engine.models.adapter_files import Adapter
 from service.engine.models.backends import ModelSpec
 from service.engine.models.decoder import Decoder
 from service.engine.models.rank import Allocate, Join, PrepareThread, join, load_share, rank_device
@@ -36,6 +37,14 @@ class ParallelBackend:
         """Make every rank's part of the cache."""
         self._others.tell(Allocate(num_blocks, block_size))
         self._own.allocate(num_blocks, block_size)
+
+    def put_adapter(self, place: int, adapter: Adapter) -> None:
+        """Raises AdapterRefused: it has none."""
+        raise adapter.refuse(f"place {place}", "a model that is shared out to processes takes no adapters")
+
+    def drop_adapter(self, place: int) -> None:
+        """Raises KeyError: it has none."""
+        raise KeyError(place)
 
     def prepare_thread(self, num_threads: int | None) -> None:
         """Set what the computing thread of each rank needs; `num_threads` is of each."""

@@ -14,6 +14,9 @@ from service.interceptors.errors import DOMAIN, TABLE
 from service.quota.errors import ConcurrencyLimited, LimitExceeded, QuotaUnavailable, RateLimited
 from service.quota.limit import Limit, Measure
 from service.registry.errors import (
+    AdapterExists,
+    AdapterNotFound,
+    AdaptersOff,
     DeploymentNotFound,
     EndpointExists,
     EndpointNotAllowed,
@@ -112,6 +115,12 @@ CASES = [
         "ENDPOINT_READ_ONLY",
         values={"endpoint": "both"},
     ),
+    Case(generation_errors.AdapterRefused("r: 128"), Code.INVALID_ARGUMENT, "ADAPTER_REFUSED"),
+    Case(AdapterNotFound("m", "a"), Code.NOT_FOUND, "ADAPTER_NOT_FOUND", values={"model": "m", "adapter": "a"}),
+    Case(AdapterExists("a"), Code.ALREADY_EXISTS, "ADAPTER_EXISTS", values={"adapter": "a"}),
+    Case(AdaptersOff(), Code.FAILED_PRECONDITION, "ADAPTERS_OFF"),
+    Case(generation_errors.TooManyAdapters("2 of 2"), Code.FAILED_PRECONDITION, "TOO_MANY_ADAPTERS"),
+    Case(generation_errors.AdapterLost("it"), Code.UNAVAILABLE, "ADAPTER_LOST", retry_after_s=1.0),
     Case(generation_errors.CannotResume("another request"), Code.FAILED_PRECONDITION, "CANNOT_RESUME"),
     Case(TooManyEndpoints(3), Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS", values={"limit": "3"}),
     Case(

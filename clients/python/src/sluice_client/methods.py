@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 from google.protobuf.message import Message as Proto
 
 from sluice_client.v1 import (
+    adapter_pb2,
     chat_pb2,
     completion_pb2,
     embedding_pb2,
@@ -113,6 +114,15 @@ UPDATE_ENDPOINT: Final = Method(
 )
 DELETE_ENDPOINT: Final = Method(
     _path("EndpointService", "DeleteEndpoint"), endpoint_pb2.DeleteEndpointRequest, endpoint_pb2.DeleteEndpointResponse
+)
+LOAD_ADAPTER: Final = Method(
+    _path("AdapterService", "LoadAdapter"), adapter_pb2.LoadAdapterRequest, adapter_pb2.LoadAdapterResponse
+)
+UNLOAD_ADAPTER: Final = Method(
+    _path("AdapterService", "UnloadAdapter"), adapter_pb2.UnloadAdapterRequest, adapter_pb2.UnloadAdapterResponse
+)
+LIST_ADAPTERS: Final = Method(
+    _path("AdapterService", "ListAdapters"), adapter_pb2.ListAdaptersRequest, adapter_pb2.ListAdaptersResponse
 )
 DETECT_WATERMARK: Final = Method(
     _path("WatermarkService", "DetectWatermark"),

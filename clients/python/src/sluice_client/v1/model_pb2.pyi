@@ -159,6 +159,7 @@ class Model(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     EMBEDDING_DIMENSIONS_FIELD_NUMBER: _builtins.int
     SUPPORTS_RESUME_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name that requests use."""
     architecture: _builtins.str
@@ -183,6 +184,8 @@ class Model(_message.Message):
     """Components of its vectors; 0 for a model that makes none."""
     supports_resume: _builtins.bool
     """Whether its streams can be resumed: its backend gives the same tokens whatever else it computes."""
+    parent: _builtins.str
+    """Of an adapter: the name of the model that it adapts. Empty for a model."""
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
         """When the service loaded it."""
@@ -208,10 +211,11 @@ class Model(_message.Message):
         version: _builtins.str = ...,
         embedding_dimensions: _builtins.int = ...,
         supports_resume: _builtins.bool = ...,
+        parent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "created", b"created", "dtype", b"dtype", "embedding_dimensions", b"embedding_dimensions", "max_model_len", b"max_model_len", "name", b"name", "num_parameters", b"num_parameters", "supports_reasoning", b"supports_reasoning", "supports_resume", b"supports_resume", "supports_tools", b"supports_tools", "system_fingerprint", b"system_fingerprint", "tasks", b"tasks", "version", b"version", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "created", b"created", "dtype", b"dtype", "embedding_dimensions", b"embedding_dimensions", "max_model_len", b"max_model_len", "name", b"name", "num_parameters", b"num_parameters", "parent", b"parent", "supports_reasoning", b"supports_reasoning", "supports_resume", b"supports_resume", "supports_tools", b"supports_tools", "system_fingerprint", b"system_fingerprint", "tasks", b"tasks", "version", b"version", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,39 @@
+"""sluice.v1.AdapterService. Who may change adapters at all is the business of `service.interceptors.auth`."""
+
+from __future__ import annotations
+
+from sluice.v1 import adapter_pb2, adapter_pb2_grpc
+
+from service.contract.model import adapter_message
+from service.deployment import Deployment
+
+
+class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
+    """Loads, unloads and lists adapters."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+
+    async def LoadAdapter(  # noqa: N802
+        self,
+        request: adapter_pb2.LoadAdapterRequest,
+        context: object,  # noqa: ARG002
+    ) -> adapter_pb2.LoadAdapterResponse:
+        adapter = await self._deployment.load_allowed_adapter(request.model, request.name, request.path)
+        return adapter_pb2.LoadAdapterResponse(adapter=adapter_message(adapter))
+
+    async def UnloadAdapter(  # noqa: N802
+        self,
+        request: adapter_pb2.UnloadAdapterRequest,
+        context: object,  # noqa: ARG002
+    ) -> adapter_pb2.UnloadAdapterResponse:
+        await self._deployment.unload_adapter(request.model, request.name)
+        return adapter_pb2.UnloadAdapterResponse()
+
+    async def ListAdapters(  # noqa: N802
+        self,
+        request: adapter_pb2.ListAdaptersRequest,
+        context: object,  # noqa: ARG002
+    ) -> adapter_pb2.ListAdaptersResponse:
+        adapters = self._deployment.adapters(request.model)
+        return adapter_pb2.ListAdaptersResponse(adapters=map(adapter_message, adapters))

@@ -1,0 +1,242 @@
+"""Adapters through the whole product: as settings name them, and as administrators load them while it runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+import httpx
+import pytest
+import yaml
+from safetensors.numpy import load_file, save_file
+from sluice.v1 import adapter_pb2, adapter_pb2_grpc, completion_pb2, completion_pb2_grpc
+
+from service.engine.models.adapter_files import TENSORS
+from tests.e2e.stack import Stack
+from tests.engine import peft_adapters
+from tests.engine.tiny_models import reload
+
+DEMO = Path("demo/model").resolve()
+PROMPT = "<|im_start|>user\nTell me about rivers.<|im_end|>\n<|im_start|>assistant\n"
+NUM_TOKENS = 24
+TARGETS: dict[str, dict[str, Any]] = {
+    "french": {"seed": 1, "std": 0.13},
+    "terse": {"seed": 2, "std": 0.2, "r": 2, "target_modules": ["q_proj", "up_proj"]},
+}
+
+
+class Run(NamedTuple):
+    """The product with the demo's model and one adapter, and a folder with another."""
+
+    stack: Stack
+    channel: grpc.Channel
+    folder: Path
+    expected: dict[str, str]  # by the adapter, what PEFT generates
+
+    def load(self, name: str, path: str = "", model: str = "demo") -> adapter_pb2.Adapter:
+        request = adapter_pb2.LoadAdapterRequest(model=model, name=name, path=path or name)
+        stub: Any = adapter_pb2_grpc.AdapterServiceStub(self.channel)
+        adapter: adapter_pb2.Adapter = stub.LoadAdapter(request).adapter
+        return adapter
+
+    def unload(self, name: str, model: str = "demo") -> None:
+        request = adapter_pb2.UnloadAdapterRequest(model=model, name=name)
+        adapter_pb2_grpc.AdapterServiceStub(self.channel).UnloadAdapter(request)
+
+    @contextmanager
+    def loaded(self, name: str) -> Iterator[adapter_pb2.Adapter]:
+        adapter = self.load(name)
+        try:
+            yield adapter
+        finally:
+            self.unload(name)
+
+    def ids(self) -> list[str]:
+        return [each["id"] for each in httpx.get(f"{self.stack.door}/v1/models").json()["data"]]
+
+    def text(self, model: str, **values: Any) -> str:
+        body = {"model": model, "prompt": PROMPT, "max_tokens": NUM_TOKENS, "temperature": 0, **values}
+        answer = httpx.post(f"{self.stack.door}/v1/completions", json=body, timeout=60)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["model"] in {model, f"demo:{model}"}
+        text: str = answer.json()["choices"][0]["text"]
+        return text
+
+
+def generated(folder: Path | None) -> str:
+    """PEFT's own greedy text, of the adapter merged into the model."""
+    import torch  # noqa: PLC0415
+    from tokenizers import Tokenizer  # noqa: PLC0415
+
+    tokenizer = Tokenizer.from_file(str(DEMO / "tokenizer.json"))
+    model = reload(DEMO, torch.float32) if folder is None else peft_adapters.merged(DEMO, folder)
+    prompt = tokenizer.encode(PROMPT).ids
+    found = model.generate(torch.tensor([prompt]), max_new_tokens=NUM_TOKENS, do_sample=False)[0]
+    text: str = tokenizer.decode(found[len(prompt) :].tolist())
+    return text
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    folder = tmp_path_factory.mktemp("adapters")
+    for name, values in TARGETS.items():
+        peft_adapters.save_adapter(DEMO, folder / name, **values)
+    settings = {
+        "dtype": "float32",
+        "adapters_root": str(folder),
+        "models": [{"name": "demo", "path": str(DEMO), "adapters": {"french": str(folder / "french")}}],
+    }
+    wrong = folder / "wrong"
+    shutil.copytree(folder / "terse", wrong)
+    tensors = {name.replace("q_proj", "w_proj"): each for name, each in load_file(wrong / TENSORS).items()}
+    save_file(tensors, wrong / TENSORS)
+    config = folder / "sluice.yaml"
+    config.write_text(yaml.safe_dump(settings))
+    stack = Stack("--config", str(config))
+    try:
+        expected = {"": generated(None), **{name: generated(folder / name) for name in TARGETS}}
+        assert len(set(expected.values())) == 3
+        stack.wait_for("sluice is ready")
+        with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+            yield Run(stack, channel, folder, expected)
+    finally:
+        stack.stop()
+
+
+def test_texts_equal_those_of_peft_merged(run: Run) -> None:
+    assert run.text("demo") == run.expected[""]
+    assert run.text("demo:french") == run.expected["french"]
+    assert run.text("french") == run.expected["french"]
+
+
+def test_adapters_of_one_batch_get_their_own_texts(run: Run) -> None:
+    """What is cached of the same prompt by one is no other's, and neither n nor logprobs change a text."""
+    models = ["demo", "french", "demo:terse"] * 4
+    with run.loaded("terse"), ThreadPoolExecutor(len(models)) as pool:
+        texts = list(pool.map(lambda model: run.text(model, n=2, logprobs=1), models))
+    expected = [run.expected[name] for name in ("", "french", "terse")] * 4
+    assert texts == expected
+
+
+def test_a_constraint_holds_for_an_adapter(run: Run) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": ["one", "two"]}, "strict": True}}
+    body = {"model": "french", "messages": [{"role": "user", "content": "?"}], "response_format": form}
+    answer = httpx.post(f"{run.stack.door}/v1/chat/completions", json=body, timeout=60)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["choices"][0]["message"]["content"] in {'"one"', '"two"'}
+
+
+def test_models_list_adapters_with_their_parents(run: Run) -> None:
+    models = {each["id"]: each for each in httpx.get(f"{run.stack.door}/v1/models").json()["data"]}
+    assert models["demo:french"]["parent"] == "demo"
+    assert models["demo:french"]["root"] == "demo"
+    assert "parent" not in models["demo"]
+    found = httpx.get(f"{run.stack.door}/v1/models/demo:french")
+    assert found.json()["id"] == "demo:french"
+
+
+def test_an_adapter_is_served_from_its_load_to_its_unload(run: Run) -> None:
+    before = run.ids()
+    with run.loaded("terse") as adapter:
+        assert (adapter.name, adapter.model, adapter.rank) == ("terse", "demo", 2)
+        assert adapter.served.parent == "demo"
+        assert adapter.served.system_fingerprint
+        assert "demo:terse" in run.ids()
+        assert run.text("terse") == run.expected["terse"]
+        stub: Any = adapter_pb2_grpc.AdapterServiceStub(run.channel)
+        listed = stub.ListAdapters(adapter_pb2.ListAdaptersRequest(model="demo")).adapters
+        assert [each.name for each in listed] == ["french", "terse"]
+    assert run.ids() == before
+    gone = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "demo:terse", "prompt": "a"})
+    assert gone.status_code == 404
+    assert "demo:terse" in gone.json()["error"]["message"]
+
+
+def test_a_name_may_come_to_mean_another_adapter(run: Run) -> None:
+    """What the cache has of the one is not found by the other."""
+    run.load("changing", "terse")
+    assert run.text("changing") == run.expected["terse"]
+    run.unload("changing")
+    run.load("changing", "french")
+    assert run.text("changing") == run.expected["french"]
+    run.unload("changing")
+
+
+def test_an_unload_waits_for_what_runs(run: Run) -> None:
+    """A stream that has begun goes on to its end with its adapter; new requests are refused from the unload on."""
+    stub: Any = completion_pb2_grpc.CompletionServiceStub(run.channel)
+    request = completion_pb2.CompleteRequest(model="demo:terse")
+    request.prompts.add().text = PROMPT
+    request.sampling.temperature = 0
+    request.stopping.max_tokens = NUM_TOKENS
+    run.load("terse")
+    stream = stub.StreamComplete(request)
+    first = next(stream)
+    run.unload("terse")
+    assert "".join(each.delta.text for each in (first, *stream)) == run.expected["terse"]
+
+
+def test_an_adapter_is_there_again_after_its_worker_has_died(run: Run) -> None:
+    with run.loaded("terse"):
+        (worker,) = run.stack.workers()
+        os.kill(worker, signal.SIGKILL)
+        wait_until(lambda: run.stack.workers() not in ([], [worker]))
+        wait_until(lambda: _answers(run, "terse"))
+        assert run.text("terse") == run.expected["terse"]
+        assert run.text("french") == run.expected["french"]
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _answers(run: Run, model: str) -> bool:
+    body = {"model": model, "prompt": "a", "max_tokens": 1}
+    return httpx.post(f"{run.stack.door}/v1/completions", json=body, timeout=60).status_code == 200
+
+
+REFUSALS: dict[str, tuple[Callable[[Run], object], grpc.StatusCode, str]] = {
+    "an unknown model": (lambda run: run.load("terse", model="other"), grpc.StatusCode.NOT_FOUND, "'other'"),
+    "a name that is taken": (lambda run: run.load("french"), grpc.StatusCode.ALREADY_EXISTS, "'french' is taken"),
+    "a model's name": (lambda run: run.load("demo", "terse"), grpc.StatusCode.ALREADY_EXISTS, "'demo' is taken"),
+    "a folder outside": (lambda run: run.load("x", str(DEMO)), grpc.StatusCode.INVALID_ARGUMENT, "path"),
+    "a way out": (lambda run: run.load("x", "../" * 20 + "etc"), grpc.StatusCode.INVALID_ARGUMENT, "path"),
+    "no adapter": (lambda run: run.load("x", "."), grpc.StatusCode.INVALID_ARGUMENT, "adapter_config.json"),
+    "an adapter of another": (lambda run: run.load("x", "wrong"), grpc.StatusCode.INVALID_ARGUMENT, "has no such"),
+    "an unknown adapter": (lambda run: run.unload("x"), grpc.StatusCode.NOT_FOUND, "no adapter named 'x'"),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_what_cannot_be_is_refused_with_its_reason(run: Run, refusal: str) -> None:
+    call, code, text = REFUSALS[refusal]
+    with pytest.raises(grpc.RpcError) as caught:
+        call(run)
+    assert caught.value.code() is code
+    assert text in str(caught.value.details())
+    assert run.text("french") == run.expected["french"]
+
+
+def test_no_more_adapters_than_the_settings_allow(run: Run) -> None:
+    names = [f"copy-{index}" for index in range(4)]
+    for name in names:
+        run.load(name, "terse")
+    try:
+        with pytest.raises(grpc.RpcError) as caught:
+            run.load("one-more", "terse")
+        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "engine.max_adapters is 5" in str(caught.value.details())
+    finally:
+        for name in names:
+            run.unload(name)

@@ -1,0 +1,42 @@
+"""Adapters that PEFT itself makes and saves, with weights large enough to tell them apart, and what PEFT computes."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.engine.tiny_models import reference, reload
+
+
+def save_adapter(base: Path, folder: Path, seed: int = 1, std: float = 0.15, **values: Any) -> Path:
+    """Save an adapter of the base's folder as PEFT does; `values` are its LoraConfig's, `std` that of its weights."""
+    from peft import LoraConfig, get_peft_model  # noqa: PLC0415  it takes seconds
+
+    torch.manual_seed(seed)
+    options: dict[str, Any] = {"r": 4, "lora_alpha": 8, "target_modules": "all-linear", "task_type": "CAUSAL_LM"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of layouts, which don't matter here
+        model = get_peft_model(reload(base, torch.float32), LoraConfig(**{**options, **values}))
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(parameter, std=std)
+    model.save_pretrained(str(folder))
+    return folder
+
+
+def merged(base: Path, folder: Path) -> Any:
+    """The model that PEFT makes of both."""
+    from peft import PeftModel  # noqa: PLC0415
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return PeftModel.from_pretrained(reload(base, torch.float32), str(folder)).merge_and_unload()
+
+
+def merged_reference(base: Path, folder: Path, token_ids: list[int]) -> Tensor:
+    """Logits [tokens, vocabulary] of the model that PEFT makes of both."""
+    return reference(merged(base, folder), token_ids)

@@ -1,0 +1,114 @@
+"""Which adapters' folders are read, and with which words the others are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from service.engine.models.adapter_files import CONFIG, TENSORS, read_adapter
+from service.generation.errors import AdapterRefused
+
+STEM = "base_model.model.model.layers.0.self_attn.q_proj"
+PLAIN: dict[str, Any] = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 4, "bias": "none"}
+PAIR: dict[str, tuple[int, ...]] = {f"{STEM}.lora_A.weight": (2, 8), f"{STEM}.lora_B.weight": (8, 2)}
+
+
+def write(folder: Path, config: object, shapes: dict[str, tuple[int, ...]]) -> Path:
+    """An adapter whose numbers are all one."""
+    (folder / CONFIG).write_text(json.dumps(config))
+    save_file({name: np.ones(shape, np.float32) for name, shape in shapes.items()}, folder / TENSORS)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [
+        ({}, 2.0),
+        ({"use_rslora": True}, 4 / 2**0.5),
+        ({"alpha_pattern": {"q_proj": 6}}, 3.0),
+        ({"alpha_pattern": {"proj": 6, r"layers\.\d+\.self_attn\.q_proj": 8}}, 4.0),
+        ({"r": 64, "rank_pattern": {"self_attn.q_proj": 2}}, 2.0),
+    ],
+)
+def test_scale_is_alpha_over_rank_as_the_patterns_say(values: dict[str, Any], scale: float, tmp_path: Path) -> None:
+    adapter = read_adapter(write(tmp_path, PLAIN | values, PAIR), 8)
+    (low_rank,) = adapter.modules.values()
+    assert list(adapter.modules) == ["model.layers.0.self_attn.q_proj"]
+    assert adapter.rank == 2
+    assert adapter.num_parameters == 32
+    np.testing.assert_allclose(low_rank.up, scale, rtol=1e-6)
+    np.testing.assert_array_equal(low_rank.down, 1)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "another kind": ({"peft_type": "LOHA"}, "peft_type: 'LOHA' is not served; LORA is"),
+    "another task": ({"task_type": "SEQ_CLS"}, "task_type: 'SEQ_CLS' is not served; CAUSAL_LM is"),
+    "biases": ({"bias": "lora_only"}, "bias: 'lora_only' is not served; none is"),
+    "own biases": ({"lora_bias": True}, "lora_bias: biases are not served: false is allowed"),
+    "DoRA": ({"use_dora": True}, "use_dora: DoRA is not served: false is allowed"),
+    "whole modules": ({"modules_to_save": ["lm_head"]}, "modules_to_save: whole modules are not served"),
+    "a changed base": ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights: 'pissa_niter_4' changes the model"),
+    "a rank above the limit": (
+        {"r": 16},
+        "r: 16 of model.layers.0.self_attn.q_proj exceeds engine.max_adapter_rank, 8",
+    ),
+    "no rank": ({"r": None}, "r must be a number, not None"),
+    "half a rank": ({"r": 1.5}, "must be a whole number of at least 1, not 1.5"),
+    "another rank": ({"r": 3}, "has the shapes [2, 8] and [8, 2], adapter_config.json the rank 3"),
+    "a broken pattern": ({"rank_pattern": {"(": 2}}, "rank_pattern: '(' is no regular expression"),
+    "patterns that are none": ({"alpha_pattern": [1]}, "alpha_pattern must be an object of numbers"),
+    "no alpha": ({"lora_alpha": "many"}, "lora_alpha must be a number, not 'many'"),
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+def test_configurations_are_refused_by_field(refused: str, tmp_path: Path) -> None:
+    values, text = REFUSED[refused]
+    with pytest.raises(AdapterRefused) as caught:
+        read_adapter(write(tmp_path, PLAIN | values, PAIR), 8)
+    assert text in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+TENSORS_REFUSED: dict[str, tuple[dict[str, tuple[int, ...]], str]] = {
+    "nothing": ({}, "has no tensor that ends with .lora_A.weight"),
+    "half a pair": ({f"{STEM}.lora_A.weight": (2, 8)}, f"{STEM}.lora_B.weight is missing"),
+    "the other half": ({f"{STEM}.lora_B.weight": (8, 2)}, f"{STEM}.lora_A.weight is missing"),
+    "an embedding": ({"base_model.model.model.embed_tokens.lora_embedding_A": (2, 8)}, "is not served"),
+    "a whole module": (PAIR | {"base_model.model.lm_head.weight": (8, 8)}, "lm_head.weight is not served"),
+    "the head": (
+        {"base_model.model.lm_head.lora_A.weight": (2, 8), "base_model.model.lm_head.lora_B.weight": (8, 2)},
+        "lm_head: adapters of the embedding and of the head are not served",
+    ),
+}
+
+
+@pytest.mark.parametrize("refused", TENSORS_REFUSED)
+def test_tensors_are_refused_by_name(refused: str, tmp_path: Path) -> None:
+    shapes, text = TENSORS_REFUSED[refused]
+    with pytest.raises(AdapterRefused) as caught:
+        read_adapter(write(tmp_path, PLAIN, shapes), 8)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000])
+def test_what_is_no_configuration_is_refused(text: str, tmp_path: Path) -> None:
+    write(tmp_path, PLAIN, PAIR)
+    (tmp_path / CONFIG).write_text(text)
+    with pytest.raises(AdapterRefused, match=CONFIG):
+        read_adapter(tmp_path, 8)
+
+
+def test_a_broken_file_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN, PAIR)
+    (tmp_path / TENSORS).write_bytes(b"no tensors")
+    with pytest.raises(AdapterRefused, match="can't be read as safetensors"):
+        read_adapter(tmp_path, 8)
+    (tmp_path / TENSORS).unlink()
+    with pytest.raises(AdapterRefused, match="is missing; adapters are read as safetensors only"):
+        read_adapter(tmp_path, 8)

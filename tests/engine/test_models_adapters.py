@@ -1,0 +1,121 @@
+"""What adapters make of a model's logits equals what PEFT makes of them, whoever else is in the batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from service.engine.models.adapter_files import Adapter, LowRank, read_adapter
+from service.engine.models.backend import Backend
+from service.generation.errors import AdapterRefused
+from tests.engine import peft_adapters, tiny_models
+from tests.engine.tiny_models import Part, tokens
+
+MAX_RANK = 64
+TOLERANCE = 1e-4
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "all-linear": {},
+    "attention": {"target_modules": ["q_proj", "v_proj"], "r": 3},
+    "regex": {"target_modules": r".*\.layers\.[12]\..*\.(k_proj|down_proj)"},
+    "patterns": {
+        "rank_pattern": {"q_proj": 7, r"layers\.1\.mlp\.up_proj": 2},
+        "alpha_pattern": {"v_proj": 32},
+    },
+    "rslora": {"use_rslora": True, "target_modules": ["o_proj", "gate_proj"]},
+}
+
+
+@pytest.fixture(scope="module", params=["llama-biases", "qwen3-tied", "mistral-window"])
+def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp(request.param)
+    tiny_models.save(request.param, folder)
+    return folder
+
+
+def assert_close(logits: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(logits, expected, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+def put(backend: Backend[Any], place: int, folder: Path) -> None:
+    backend.put_adapter(place, read_adapter(folder, MAX_RANK))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_logits_equal_those_of_peft_merged(base: Path, shape: str, tmp_path: Path) -> None:
+    adapter = peft_adapters.save_adapter(base, tmp_path, **SHAPES[shape])
+    backend = tiny_models.load(base)
+    put(backend, 0, adapter)
+    token_ids = tokens(20)
+    (logits,) = tiny_models.run(backend, [Part(token_ids, 0, 20, [2, 0, 1], adapter=0)])
+    assert_close(logits, peft_adapters.merged_reference(base, adapter, token_ids))
+
+
+def test_two_adapters_and_the_base_share_a_batch(base: Path, tmp_path: Path) -> None:
+    first = peft_adapters.save_adapter(base, tmp_path / "first", seed=1)
+    second = peft_adapters.save_adapter(base, tmp_path / "second", seed=2, r=2, target_modules=["q_proj", "up_proj"])
+    backend = tiny_models.load(base)
+    put(backend, 0, first)
+    put(backend, 3, second)
+    texts = [tokens(count, seed) for seed, count in enumerate((9, 17, 5, 12))]
+    places = [3, -1, 0, 3]
+    parts = [
+        Part(text, 0, len(text), list(range(index * 4, index * 4 + 4)), adapter=place)
+        for index, (text, place) in enumerate(zip(texts, places, strict=True))
+    ]
+    folders = {3: second, 0: first}
+    original = tiny_models.reload(base, torch.float32)
+    for logits, text, place in zip(tiny_models.run(backend, parts), texts, places, strict=True):
+        expected = (
+            tiny_models.reference(original, text)
+            if place < 0
+            else peft_adapters.merged_reference(base, folders[place], text)
+        )
+        assert_close(logits, expected)
+
+
+def test_a_place_is_free_again_for_another(base: Path, tmp_path: Path) -> None:
+    first = peft_adapters.save_adapter(base, tmp_path / "first", seed=1)
+    second = peft_adapters.save_adapter(base, tmp_path / "second", seed=2)
+    backend = tiny_models.load(base)
+    put(backend, 1, first)
+    backend.drop_adapter(1)
+    put(backend, 1, second)
+    (logits,) = tiny_models.run(backend, [Part(tokens(8), 0, 8, [0], adapter=1)])
+    assert_close(logits, peft_adapters.merged_reference(base, second, tokens(8)))
+
+
+def test_input_major_layers_take_adapters(tmp_path: Path) -> None:
+    """GPT-2's, which transformers keeps the other way round."""
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    tiny_models.save("gpt2", base)
+    peft_adapters.save_adapter(base, folder, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True)
+    backend = tiny_models.load(base)
+    put(backend, 0, folder)
+    (logits,) = tiny_models.run(backend, [Part(tokens(12), 0, 12, [0, 1], adapter=0)])
+    assert_close(logits, peft_adapters.merged_reference(base, folder, tokens(12)))
+
+
+REFUSED = {
+    "llama": ("model.layers.0.self_attn.w_proj", 64, 64, "the model has no such module"),
+    "qwen2": ("model.layers.7.self_attn.q_proj", 64, 64, "the model has no such module"),
+    "qwen3": ("model.layers.0.mlp.up_proj", 64, 64, r"a product of the shape \[64, 64\]; the model's has \[96, 64\]"),
+    "gpt2": ("transformer.h.0.ln_1", 64, 64, "it is a LayerNorm; adapters are served on linear layers"),
+    "gpt-neox": ("gpt_neox.layers.9", 64, 64, "the model has no such module"),
+    "phi": ("model.layers.0.mlp.fc1", 64, 64, r"a product of the shape \[64, 64\]; the model's has \[96, 64\]"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_model_does_not_have_is_refused(name: str, tmp_path: Path) -> None:
+    tiny_models.save(name, tmp_path)
+    module, outputs, inputs, text = REFUSED[name]
+    backend = tiny_models.load(tmp_path)
+    low_rank = LowRank(np.zeros((2, inputs), np.float32), np.zeros((outputs, 2), np.float32))
+    with pytest.raises(AdapterRefused, match=text):
+        backend.put_adapter(0, Adapter(tmp_path, {module: low_rank}, "digest"))
