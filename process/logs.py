@@ -19,6 +19,8 @@ from process.lines import Lines
 
 Context: TypeAlias = Callable[[], Mapping[str, object]]
 
+# What JSON lets stand and a terminal obeys: DEL and the controls above it.
+_ESCAPED = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 _WARNING = {"levelno": logging.WARNING, "levelname": "WARNING"}
 
 
@@ -46,7 +48,7 @@ class JsonFormatter(logging.Formatter):
         line.update(getattr(record, "fields", {}))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return self._encoder.encode(line)
+        return self._encoder.encode(line).translate(_ESCAPED)
 
 
 class LineHandler(logging.Handler):

@@ -268,5 +268,8 @@ def _terminal(schema: Any) -> str:
         before = "" if pattern.startswith("^") else _ANY_TEXT
         after = "" if pattern.endswith("$") and not pattern.endswith(r"\$") else _ANY_TEXT
         inner = pattern.removeprefix("^").removesuffix("$" if not after else "")
+        alone = f"/{llguidance.regex_to_lark(inner, '')}/"
+        if llguidance.LLMatcher.validate_grammar(f"start: {alone}\n"):
+            return f"{terminal} & {alone}"  # not to be mended by what is put around it
         terminal += f" & /{llguidance.regex_to_lark(f'{before}({inner}){after}', '')}/"
     return terminal

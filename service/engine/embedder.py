@@ -83,6 +83,13 @@ class EmbedderFront(EngineFront[OpenEmbedding]):
         self._config = config
         self._vocab_size = vocab_size
 
+    def refuse_if_busy(self, caller_id: str, weight: float, least_tokens: int) -> None:
+        """Raise EngineOverloaded if a request of that key would have to wait too long: before its texts are read.
+
+        It has `least_tokens` at least.
+        """
+        self._check_room(caller_id, weight, least_tokens, self._clock())
+
     async def embed(self, request: EmbeddingRequest) -> EmbeddingOutput:
         """Compute the vectors of all inputs. A caller who is cancelled ends the request.
 
@@ -93,7 +100,7 @@ class EmbedderFront(EngineFront[OpenEmbedding]):
         self._check(request)
         now = self._clock()
         opened = OpenEmbedding(request, now, self._clock)
-        self._check_room(opened, now)
+        self._check_room(request.caller_id, request.weight, opened.num_left_tokens, now)
         serial = self._open(opened, partial(Add, request=request, arrived=now))
         try:
             return await opened.done
@@ -112,16 +119,16 @@ class EmbedderFront(EngineFront[OpenEmbedding]):
                 message = f"a token serial of the input is not below the vocabulary's size, {self._vocab_size}"
                 raise InvalidRequest(f"inputs[{index}]", message)
 
-    def _check_room(self, opened: OpenEmbedding, now: float) -> None:
+    def _check_room(self, caller_id: str, weight: float, num_tokens: int, now: float) -> None:
         others = self._requests()
         if not others:
             return  # a request larger than the whole queue may still be served, alone
-        num_before = _num_before(opened, others)
+        num_before = _num_before(caller_id, weight, num_tokens, others)
         wait_s = num_before * self._stats.step_time_s / max(self._stats.step_tokens, 1)
         limit_s = self._config.max_queue_wait_s
         if len(others) >= self._config.max_queue_requests:
             message, retry_s = f"{len(others)} requests wait already", now - others[0].arrived
-        elif num_before + opened.num_left_tokens > self._config.max_queue_tokens:
+        elif num_before + num_tokens > self._config.max_queue_tokens:
             message, retry_s = f"{num_before} tokens of other requests would be computed first", now - others[0].arrived
         elif wait_s > limit_s:
             message = f"the request would wait for about {wait_s:.1f} s for others; the limit is {limit_s:.1f} s"
@@ -131,18 +138,17 @@ class EmbedderFront(EngineFront[OpenEmbedding]):
         raise EngineOverloaded(message, retry_after_s(retry_s))
 
 
-def _num_before(opened: OpenEmbedding, others: abc.Sequence[OpenEmbedding]) -> int:
-    """How many tokens are computed for others before a request ends.
+def _num_before(caller_id: str, weight: float, num_tokens: int, others: abc.Sequence[OpenEmbedding]) -> int:
+    """How many tokens are computed for others before a request of a key ends.
 
     Those of one key take turns, so that is as many of each as the request has itself; of another key, as many as it is
     due by its weight.
     """
-    mine = opened.num_left_tokens
     own, of_keys = 0, dict[str, tuple[float, int]]()
     for each in others:
-        if each.caller_id == opened.caller_id:
-            own += min(each.num_left_tokens, mine)
+        if each.caller_id == caller_id:
+            own += min(each.num_left_tokens, num_tokens)
         else:
             of_keys[each.caller_id] = each.weight, of_keys.get(each.caller_id, (0.0, 0))[1] + each.num_left_tokens
-    due = [min(num, round((own + mine) * weight / opened.weight)) for weight, num in of_keys.values()]
+    due = [min(num, round((own + num_tokens) * its / weight)) for its, num in of_keys.values()]
     return own + sum(due)

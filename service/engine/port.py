@@ -120,6 +120,12 @@ class Generator(Engine, Protocol):
 class Embedder(Engine, Protocol):
     """An engine that makes vectors."""
 
+    def refuse_if_busy(self, caller_id: str, weight: float, least_tokens: int) -> None:
+        """Raise EngineOverloaded if a request of that key would have to wait too long: before its texts are read.
+
+        It has `least_tokens` at least.
+        """
+
     async def embed(self, request: EmbeddingRequest) -> EmbeddingOutput:
         """Compute the vectors of all inputs. A caller who is cancelled ends the request.
 

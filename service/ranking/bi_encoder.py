@@ -28,8 +28,9 @@ class BiEncoderRanker:
     async def prepare(
         self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
     ) -> PreparedRanking:
-        """As Ranker says."""
+        """As Ranker says; EngineOverloaded, too."""
         check_priority(asked.priority, caller)
+        self._engine.refuse_if_busy(caller.id, caller.weight, len(asked.queries) + len(asked.documents))
         before_query = asked.instruction or self._prompts.prompt("query")
         before_document = self._prompts.prompt("document")
         texts = [

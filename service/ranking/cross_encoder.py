@@ -30,7 +30,8 @@ class CrossEncoderRanker:
     async def prepare(
         self, asked: TextsToRank, request_id: str, deadline: float | None, caller: Caller = ANONYMOUS
     ) -> PreparedRanking:
-        """As Ranker says."""
+        """As Ranker says; EngineOverloaded, too."""
+        self._engine.refuse_if_busy(caller.id, caller.weight, len(asked.pairs))
         pairs, num_tokens = await read_pairs(asked, self._reader, self._pool, caller)
         request = EmbeddingRequest(
             request_id,

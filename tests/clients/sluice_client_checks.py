@@ -197,7 +197,19 @@ def check_cancelled_stream(url: str, _: str) -> None:
             async for _ in stream:
                 break
 
+    async def cancel() -> None:
+        async with AsyncClient(url.removeprefix("http://")) as c:
+            stream = c.stream_chat(QUESTION, **LONG)
+            await anext(stream)
+            asyncio.get_running_loop().call_later(0.05, stream.cancel)
+            try:
+                [event async for event in stream]
+            except sluice_client.CancelledError:
+                return
+        raise AssertionError("nothing was raised")
+
     asyncio.run(leave())
+    asyncio.run(cancel())
 
 
 def check_nobody_there(_: str, __: str) -> None:
@@ -206,6 +218,19 @@ def check_nobody_there(_: str, __: str) -> None:
         assert isinstance(failure(lambda: c.chat(QUESTION, model="m")), sluice_client.UnavailableError)
     with Client("127.0.0.1:1", timeout=0.3, wait_for_ready=True) as c:
         assert isinstance(failure(lambda: c.chat(QUESTION, model="m")), sluice_client.DeadlineExceededError)
+
+
+def check_urls_without_a_place_are_taken(_: str, __: str) -> None:
+    """What gRPC can't use of a URL is refused where it is given, and not looked up as a host."""
+    for url in ("https://host/v1", "http://host:80/v1/chat", "http://user@host", "https://host?x=1"):
+        try:
+            Client(url)
+        except ValueError as error:
+            assert url in str(error)
+        else:
+            raise AssertionError(url)
+    for url in ("http://127.0.0.1:1/", "http://127.0.0.1", "127.0.0.1:1", "dns:///host:1"):
+        Client(url).close()
 
 
 def check_messages_can_be_pickled(_: str, __: str) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
+import httpx
 import pytest
 import sluice_client
 from sluice_client.v1 import chat_pb2
@@ -31,6 +34,19 @@ def texts(events: Iterable[chat_pb2.StreamChatResponse]) -> dict[int, str]:
         assert event.sequence_number == number
         found[event.content_delta.choice_index] += event.content_delta.text
     return found
+
+
+def kill_service(stack: Stack) -> None:
+    os.kill(stack.children()["service"], signal.SIGKILL)
+
+
+def until_ready(stack: Stack) -> None:
+    """Wait until the service that was killed is back."""
+    for _ in range(600):
+        if httpx.get(f"{stack.door}/readyz").is_success:
+            return
+        time.sleep(0.1)
+    raise AssertionError(stack.output)
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +82,37 @@ def test_streams_outlive_their_service(killable: Stack) -> None:
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(in_thread), pool.submit(lambda: asyncio.run(on_loop()))]
         begun.wait(30)
-        os.kill(killable.children()["service"], signal.SIGKILL)
+        kill_service(killable)
         broken = [future.result(100) for future in futures]
     with sluice_client.Client(target) as client:
         assert broken == [texts(open_stream(client, seed)) for seed in (1, 2)]
     assert len(broken[0]) == 32
+
+
+def test_stream_can_be_cancelled_while_its_service_is_away(killable: Stack) -> None:
+    """Between two tries to go on there is no call that could be cancelled; nobody waits for the next."""
+    target = f"127.0.0.1:{killable.ports['envoy']}"
+
+    def in_thread() -> None:
+        with sluice_client.Client(target) as client:
+            stream = open_stream(client, 3)
+            next(stream)
+            kill_service(killable)
+            threading.Timer(0.5, stream.cancel).start()
+            list(stream)
+
+    async def on_loop() -> None:
+        async with sluice_client.AsyncClient(target) as client:
+            stream = client.stream_chat(QUESTION, n=32, max_tokens=400, ignore_eos=True, temperature=2, seed=3)
+            await anext(stream)
+            await asyncio.to_thread(kill_service, killable)
+            asyncio.get_running_loop().call_later(0.5, stream.cancel)
+            [event async for event in stream]
+
+    for read in (in_thread, lambda: asyncio.run(on_loop())):
+        with pytest.raises(sluice_client.CancelledError):
+            read()
+        until_ready(killable)
 
 
 def test_stream_that_is_not_to_be_resumed_fails(killable: Stack) -> None:
@@ -80,7 +122,7 @@ def test_stream_that_is_not_to_be_resumed_fails(killable: Stack) -> None:
     ) as client:
         stream = open_stream(client, 1)
         next(stream)
-        os.kill(killable.children()["service"], signal.SIGKILL)
+        kill_service(killable)
         with pytest.raises(sluice_client.SluiceError) as raised:
             list(stream)
     assert isinstance(raised.value, sluice_client.ServerError | sluice_client.UnavailableError)

@@ -35,6 +35,14 @@ def test_line_has_time_level_logger_and_message() -> None:
     assert (line["level"], line["logger"], line["message"]) == ("warning", "n", "m é\n")
 
 
+def test_line_has_no_control_that_a_terminal_obeys() -> None:
+    """Whoever's words are logged; JSON itself lets DEL and the C1 controls stand."""
+    controls = "".join(map(chr, [*range(32), *range(0x7F, 0xA0)]))
+    text = JsonFormatter().format(logging.makeLogRecord({"msg": f"a{controls}b"}))
+    assert not set(text) & set(controls)
+    assert json.loads(text)["message"] == f"a{controls}b"
+
+
 def test_line_has_the_active_spans_ids() -> None:
     """As W3C writes them."""
     with TracerProvider().get_tracer("t").start_as_current_span("s") as span:

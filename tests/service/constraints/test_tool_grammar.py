@@ -134,11 +134,12 @@ def test_tool_that_is_not_strict_needs_no_enforceable_schema() -> None:
     [
         {"type": "string", "pattern": "^(?!no).*$"},
         {"type": "string", "pattern": "(["},
+        {"type": "string", "pattern": "a)b(c"},
         {"type": "string", "minLength": 5, "maxLength": 3},
         {"type": "string", "minLength": -1},
         {"type": "string", "enum": 5},
     ],
-    ids=["looks ahead", "broken", "too short", "below nothing", "no list"],
+    ids=["looks ahead", "broken", "closed before it opens", "too short", "below nothing", "no list"],
 )
 def test_no_schema_of_a_value_refuses_what_nobody_demands(syntax: ToolSyntax, value: dict[str, Any]) -> None:
     """In families that write values one by one, a value that can't be held to its schema is any."""
@@ -146,6 +147,17 @@ def test_no_schema_of_a_value_refuses_what_nobody_demands(syntax: ToolSyntax, va
     rules = ToolRules([loose], syntax, required=False, single=False, field="tools")
     content = TextChoice(("yes",), "output_constraint.choice.texts")
     assert accepts(grammar_of(rules, WITH_TOKENS, content), WITH_TOKENS, "yes" + END)
+
+
+@every_syntax
+def test_pattern_that_is_broken_alone_is_refused_where_it_is_demanded(syntax: ToolSyntax) -> None:
+    """What is put around a pattern doesn't make another of it."""
+    wanted = {"type": "object", "properties": {"a": {"type": "string", "pattern": "a)b(c"}}, "required": ["a"]}
+    rules = ToolRules(
+        [function("ping", json.dumps(wanted), strict=True)], syntax, required=True, single=True, field="tools"
+    )
+    with pytest.raises(UnsupportedConstraint):
+        said_under(grammar_of(rules, WITH_TOKENS, None), WITH_TOKENS, 0)
 
 
 @every_syntax

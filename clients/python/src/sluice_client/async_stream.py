@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
-from sluice_client.errors import decode
+from sluice_client.errors import cancelled, decode
 from sluice_client.resuming import Received
 
 E = TypeVar("E")
@@ -34,6 +34,7 @@ class AsyncStream(Generic[E]):
         self._begin = begin
         self._text = text
         self._call: Any = None
+        self._cancelled = asyncio.Event()
         self._events = self._read(request, timeout, resume_timeout)
 
     def __aiter__(self) -> AsyncIterator[E]:
@@ -58,7 +59,8 @@ class AsyncStream(Generic[E]):
                 yield piece
 
     def cancel(self) -> None:
-        """Stop the generation."""
+        """Stop the generation. Who reads the stream meanwhile gets this package's CancelledError."""
+        self._cancelled.set()
         if self._call is not None:
             self._call.cancel()
 
@@ -68,22 +70,50 @@ class AsyncStream(Generic[E]):
         until = time.monotonic() + timeout
         received: Received[E] = Received(await request(), resume_timeout)
         while True:
-            self._call = self._begin(received.rest(), max(0.0, until - time.monotonic()))
+            call = self._open(received.rest(), until)
             try:
-                async for event in self._call:
+                async for event in call:
                     for each in received.take(event):
                         yield each
+            except asyncio.CancelledError:
+                self._tell_cancelled()
+                raise
             except grpc.RpcError as failure:
                 error = decode(failure)
-                pause = received.pause(error)
-                if pause is None or time.monotonic() + pause > until:
+                if not await self._wait(received.pause(error), until):
                     for each in received.left():
                         yield each
                     raise error from None
-                await asyncio.sleep(pause)
             else:
                 for each in received.left():
                     yield each
                 return
             finally:
-                self._call.cancel()  # gRPC never collects a call that is left, nor cancels it
+                call.cancel()  # gRPC never collects a call that is left, nor cancels it
+
+    def _open(self, request: Any, until: float) -> Any:
+        call = self._call = self._begin(request, max(0.0, until - time.monotonic()))
+        if self._cancelled.is_set():
+            call.cancel()
+        return call
+
+    def _tell_cancelled(self) -> None:
+        """Raise CancelledError where it is the stream that was cancelled, and not its reader."""
+        if self._cancelled.is_set() and not _is_task_cancelled():
+            raise cancelled() from None
+
+    async def _wait(self, pause: float | None, until: float) -> bool:
+        """Whether the stream may be taken up again, after a pause; CancelledError if it was cancelled in it."""
+        if pause is None or time.monotonic() + pause > until:
+            return False
+        try:
+            await asyncio.wait_for(self._cancelled.wait(), pause)
+        except TimeoutError:
+            return True
+        raise cancelled() from None
+
+
+def _is_task_cancelled() -> bool:
+    """Whether somebody wants the reader itself to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -79,6 +79,8 @@ class Settings:
                 raise ValueError(f"{address} says that there is no TLS; leave out the scheme or tls")
             others["tls"] = Tls()
         host = place.rstrip("/")
+        if set(host) & {"/", "?", "#", "@"}:
+            raise ValueError(f"{address} has more than a scheme, a host and a port; gRPC takes nothing else of a URL")
         return cls(host if _has_port(host) else f"{host}:{_PORTS[scheme]}", **others)
 
     def options(self) -> list[tuple[str, Any]]:

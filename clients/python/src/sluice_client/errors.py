@@ -110,6 +110,11 @@ _BY_CODE: Final[dict[grpc.StatusCode, type[SluiceError]]] = {
 }
 
 
+def cancelled() -> CancelledError:
+    """What a stream ends with whose reader, or another thread, has cancelled it while no call was open."""
+    return CancelledError(grpc.StatusCode.CANCELLED, "the stream was cancelled")
+
+
 def decode(error: Any) -> SluiceError:
     """The error that a failed call means: anything with `code()`, `details()` and `trailing_metadata()`."""
     code: grpc.StatusCode = error.code()

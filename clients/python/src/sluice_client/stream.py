@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
@@ -9,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
-from sluice_client.errors import decode
+from sluice_client.errors import cancelled, decode
 from sluice_client.resuming import Received
 
 E = TypeVar("E")
@@ -33,6 +34,7 @@ class Stream(Generic[E]):
         self._begin = begin
         self._text = text
         self._call: Any = None
+        self._cancelled = threading.Event()
         self._events = self._read(request, timeout, resume_timeout)
 
     def __iter__(self) -> Iterator[E]:
@@ -58,6 +60,7 @@ class Stream(Generic[E]):
 
     def cancel(self) -> None:
         """Stop the generation, from any thread. Who reads the stream meanwhile gets CancelledError."""
+        self._cancelled.set()
         if self._call is not None:
             self._call.cancel()
 
@@ -65,19 +68,31 @@ class Stream(Generic[E]):
         until = time.monotonic() + timeout
         received: Received[E] = Received(request(), resume_timeout)
         while True:
-            self._call = self._begin(received.rest(), max(0.0, until - time.monotonic()))
+            call = self._open(received.rest(), until)
             try:
-                for event in self._call:
+                for event in call:
                     yield from received.take(event)
             except grpc.RpcError as failure:
                 error = decode(failure)
-                pause = received.pause(error)
-                if pause is None or time.monotonic() + pause > until:
+                if not self._wait(received.pause(error), until):
                     yield from received.left()
                     raise error from None
-                time.sleep(pause)
             else:
                 yield from received.left()
                 return
             finally:
-                self._call.cancel()  # nothing, if it has ended
+                call.cancel()  # nothing, if it has ended
+
+    def _open(self, request: Any, until: float) -> Any:
+        call = self._call = self._begin(request, max(0.0, until - time.monotonic()))
+        if self._cancelled.is_set():
+            call.cancel()
+        return call
+
+    def _wait(self, pause: float | None, until: float) -> bool:
+        """Whether the stream may be taken up again, after a pause; CancelledError if it was cancelled in it."""
+        if pause is None or time.monotonic() + pause > until:
+            return False
+        if self._cancelled.wait(pause):
+            raise cancelled() from None
+        return True
