@@ -45,7 +45,9 @@ NAVIGATION: Final[Navigation] = {
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
     "Models": ["endpoints", "tools", "demo_model"],
-    "Operation": ["deployment", "settings", "envoy", "reliability", "performance", "measurements"],
+    "Operation": [
+        "deployment", "operations", "metrics", "settings", "envoy", "reliability", "performance", "measurements",
+    ],
     "Security": ["security", "keys", "limits", "fairness", "tls"],
     "Inside": ["architecture", "decisions", "contributing", "changelog"],
 }  # fmt: skip

@@ -20,6 +20,8 @@
 #   docs      what builds the documentation's pages
 #   zig       PyPI's C compiler, for Envoy's filter
 #   redis     Redis' server, for the tests of limits that replicas share
+#   prometheus  Prometheus and promtool, for the tests of rules
+#   deploy    what checks containers and charts: hadolint, Helm's own code, Kubernetes' and Compose's schemas
 # A part that is installed already is skipped, until a file that pins its versions changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -229,6 +231,10 @@ shell_part() {
     command -v shellcheck >/dev/null || apt shellcheck
 }
 
+prometheus_part() {
+    command -v prometheus >/dev/null && command -v promtool >/dev/null || apt prometheus
+}
+
 redis_part() {
     command -v redis-server >/dev/null || apt redis-server
 }
@@ -251,8 +257,9 @@ for part in "$@"; do
         browser) browser_part ;;
         shell) shell_part ;;
         zig) zig_part ;;
-        pins | audit | docs) tool_part "$part" ;;
+        pins | audit | docs | deploy) tool_part "$part" ;;
+        prometheus) prometheus_part ;;
         redis) redis_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients large-clients examples languages browser shell redis zig pins audit docs" ;;
+        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients large-clients examples languages browser shell redis prometheus deploy zig pins audit docs" ;;
     esac
 done

@@ -1,0 +1,156 @@
+"""Alerts fire in a real Prometheus that scrapes services to which these things happen.
+
+The services are real but for their model. What takes a broken machine or an hour (descriptors that run out, a rollout
+that stops half-way) is promtool's alone, in test_rules.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grpc import aio
+from sluice.v1 import sampling_pb2, serving_pb2
+
+from service.telemetry import MetricsPage
+from service.vllm_names import with_vllm_names
+from tests.deploy.prometheus_server import prometheus
+from tests.e2e.stack import free_ports
+from tests.service.fakes import Running, ScriptedRunner, request, rest_of, running
+
+pytestmark = [pytest.mark.deploy, pytest.mark.timeout(180)]
+
+FIRED = {
+    "SluiceServiceDown",
+    "SluiceGatewayDown",
+    "SluiceCallsFail",
+    "SluiceEngineFailed",
+    "SluiceEngineStalled",
+    "SluiceRefusing",
+    "SluiceQueueWait",
+    "SluiceFirstTokenSlow",
+    "SluiceTokensSlow",
+    "SluicePreempting",
+    "SluiceTrialWorse",
+    "SluiceQuotaStoreLost",
+}
+
+
+@asynccontextmanager
+async def shown(run: Running) -> AsyncIterator[str]:
+    """The address of a service's metrics page."""
+    page = MetricsPage(with_vllm_names(run.telemetry.registry), "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{page.port}"
+    finally:
+        await asyncio.to_thread(page.close)
+
+
+async def said(call: Any) -> None:
+    """Read a stream to its end, whatever that is."""
+    try:
+        async for _ in rest_of(call):
+            pass
+    except aio.AioRpcError:
+        pass
+
+
+async def ask(run: Running, text: str = "hi", **fields: Any) -> None:
+    """One request of the only model."""
+    (model,) = (served.name for served in run.server.registry)
+    await said(run.chat.StreamChat(request(text, **{"model": model, **fields})))
+
+
+async def stall(run: Running) -> None:
+    """One request whose second step never ends, and others that find the queue full."""
+    with run.runner.paused(after=1):
+        while True:
+            await asyncio.gather(*(asyncio.wait_for(ask(run), 2) for _ in range(4)), return_exceptions=True)
+
+
+async def slow(run: Running) -> None:
+    """Requests that wait for six seconds, and then for each token."""
+    while True:
+        run.runner.delay_s = 0.0
+        with run.runner.paused():
+            asking = [asyncio.create_task(ask(run)) for _ in range(4)]
+            await asyncio.sleep(6)
+            run.runner.delay_s = 0.7
+        await asyncio.gather(*asking)
+
+
+async def crowd(run: Running) -> None:
+    """More answers at a time than the cache has room for."""
+    run.runner.delay_s = 0.01
+    stopping = sampling_pb2.StopParams(max_tokens=40)
+    while True:
+        await asyncio.gather(*(ask(run, f"{number}", stopping=stopping) for number in range(6)))
+
+
+async def try_out(run: Running) -> None:
+    """A trial fails each time, its twin never."""
+    while True:
+        for deployment, failure in (("stable", None), ("trial", ValueError())):
+            run.preparation.fail_with = failure
+            await ask(run, model="front", serving=serving_pb2.ServingOptions(deployment=deployment))
+        await asyncio.sleep(0.1)
+
+
+async def crash(run: Running) -> None:
+    """An engine that dies after its first answer."""
+    await ask(run)
+    run.runner.fail_with = ValueError()
+    while True:
+        await ask(run)
+        await asyncio.sleep(0.5)
+
+
+ENTITIES = [{"name": name, "model": "try_out", "traffic_percentage": 50} for name in ("stable", "trial")]
+SCENES: list[tuple[Callable[[Running], Coroutine[Any, Any, None]], dict[str, Any]]] = [
+    (stall, {"engine": {"max_queue_requests": 1, "max_batch_sequences": 1}}),
+    (slow, {"engine": {"max_batch_sequences": 2}}),
+    (crowd, {"engine": {"num_blocks": 24, "max_model_len": 64}, "runner": ScriptedRunner("again", end=False)}),
+    (try_out, {"endpoints": [{"name": "front", "entities": ENTITIES}]}),
+    (crash, {}),
+]
+
+
+async def test_alerts_fire_where_things_happen(tmp_path: Path) -> None:
+    """All that can be brought about within a minute; before that only those do that need nobody."""
+    nobody, lost = free_ports(2)
+    quota = {"redis_url": f"redis://127.0.0.1:{lost}/0"}
+    async with AsyncExitStack() as stack:
+        runs = [
+            await stack.enter_async_context(running(quota=quota, model={scene.__name__: "nowhere"}, **options))
+            for scene, options in SCENES
+        ]
+        pages = [await stack.enter_async_context(shown(run)) for run in runs]
+        targets = {"sluice-service": [*pages, f"127.0.0.1:{nobody}"], "sluice-gateway": [f"127.0.0.1:{nobody}"]}
+        server = await stack.enter_async_context(prometheus(tmp_path, targets))
+        before = {"SluiceServiceDown", "SluiceGatewayDown", "SluiceQuotaStoreLost"}
+        await until_fired(server.firing, before)
+        assert await server.firing() == before
+        scenes = [asyncio.create_task(scene(run)) for (scene, _), run in zip(SCENES, runs, strict=True)]
+        try:
+            await until_fired(server.firing, FIRED)
+        finally:
+            for scene in scenes:
+                scene.cancel()
+            await asyncio.gather(*scenes, return_exceptions=True)
+
+
+async def until_fired(firing: Callable[[], Awaitable[set[str]]], expected: set[str]) -> None:
+    """Return when each of the alerts has fired."""
+    seen: set[str] = set()
+    try:
+        async with asyncio.timeout(90):
+            while not expected <= seen:
+                seen |= await firing()
+                await asyncio.sleep(0.3)
+    except TimeoutError:
+        missing = sorted(expected - seen)
+        raise AssertionError(f"never fired: {missing}") from None
