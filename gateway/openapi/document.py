@@ -8,22 +8,16 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from gateway.openapi.headers import HEADERS, header_references
+from gateway.openapi.introduction import ABOUT, KEYS
 from gateway.openapi.limits import add_limits
 from gateway.openapi.schema import Schema, to_schemas
 from gateway.routes.handler import Generation
 from gateway.routes.operation import Body, Operation, Parameter
+from gateway.routes.stream_example import STREAM_EXAMPLES
 from gateway.routes.surface import Surface
 
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
-_EVENT: Final = {  # each event's schema, as OpenAPI 3.1 has it for streams
-    "type": "object",
-    "properties": {
-        "event": {"type": "string"},
-        "data": {"type": "string", "description": "The text of a JSON object, or `[DONE]` at the end."},
-    },
-    "required": ["data"],
-}
 _PHRASES: Final = {499: "Client Closed Request", 529: "Overloaded"}  # of statuses that no standard has
 READ_ERRORS: Final = (400, 401, 403, 404, 405, 500, 503, 504)
 BODY_ERRORS: Final = (*READ_ERRORS, 409, 413, 415, 422, 429, 499, 501)
@@ -34,7 +28,7 @@ def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
     operations = [each for surface in surfaces for each in surface.operations]
     bodies = [(each, body) for each in operations for body in each.bodies]
     types = [body.kind for _, body in bodies] + [kind for each in operations for kind in each.answers]
-    types += [surface.error for surface in surfaces]
+    types += [surface.error for surface in surfaces] + [kind for each in operations for kind in each.chunks]
     found, schemas = to_schemas(types)
     by_type = dict(zip(types, found, strict=True))
     for each, body in bodies:
@@ -50,15 +44,16 @@ def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
             "title": "sluice",
             "version": version("sluice"),
             "summary": "LLM inference in six dialects over one core.",
+            "description": ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "security": [{}, {"bearer": []}],
+        "security": [{}, *({name: []} for name in KEYS)],
         "paths": paths,
         "components": {
             "schemas": schemas,
             "headers": HEADERS,
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": KEYS,
         },
     }
 
@@ -67,7 +62,7 @@ def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]
     error = _any(each.errors(surface.error), by_type)
     content: dict[str, Any] = {_JSON: {"schema": _any(each.answers, by_type)}}
     if each.streams:
-        content[_EVENTS] = {"schema": _EVENT}
+        content[_EVENTS] = _events(each, [*dict.fromkeys([*each.chunks, *each.errors(surface.error)])], by_type)
     described: dict[str, Any] = {
         "operationId": each.id,
         "tags": [surface.tag],
@@ -87,6 +82,23 @@ def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]
         media["examples"] = {body.kind.__name__: {"value": dict(body.example)} for body in each.bodies}
         described["requestBody"] = {"required": True, "content": {_JSON: media}}
     return described
+
+
+def _events(each: Operation, types: Sequence[type], by_type: Mapping[type, Schema]) -> dict[str, Any]:
+    """A stream: the schema of one of its events, in the words of OpenAPI 3.2's `itemSchema`, and whole streams."""
+    data = {
+        "type": "string",
+        "description": "The text of a JSON object; in some dialects `[DONE]` at the end. The last may be an error.",
+        "contentMediaType": _JSON,
+        "contentSchema": _any(types, by_type),
+    }
+    event = {
+        "type": "object",
+        "description": "One event of the stream, which the others follow.",
+        "properties": {"event": {"type": "string"}, "id": {"type": "string"}, "data": data},
+        "required": ["data"],
+    }
+    return {"schema": event, "examples": {kind.__name__: {"value": STREAM_EXAMPLES[kind]} for kind in each.chunks}}
 
 
 def _parameter(parameter: Parameter, bodies: Sequence[Body]) -> dict[str, Any]:

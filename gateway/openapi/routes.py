@@ -40,7 +40,7 @@ def docs_routes(surfaces: Sequence[Surface]) -> list[Route]:
         async def serve(request: Request) -> Response:  # noqa: ARG001  the framework's signature
             return Response(content, headers=_CACHED, media_type=media_type)
 
-        return Route(f"/docs/{name}", serve)
+        return Route(f"/page/{name}", serve)
 
     return [
         Route("/openapi.json", openapi),

@@ -10,8 +10,10 @@ ASSETS: Final = {
     "swagger-ui.css": "text/css",
     "swagger-ui-bundle.js": "text/javascript",
 }
+OWN: Final = {"explorer.css": "text/css", "explorer.js": "text/javascript"}  # beside this file
 CONTENT_SECURITY_POLICY: Final = (
-    "default-src 'none'; connect-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; script-src 'self'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 PAGE: Final = b"""<!doctype html>
 <html lang="en">
@@ -20,24 +22,29 @@ PAGE: Final = b"""<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>sluice API</title>
 <link rel="icon" href="data:,">
-<link rel="stylesheet" href="docs/swagger-ui.css">
+<link rel="stylesheet" href="page/swagger-ui.css">
+<link rel="stylesheet" href="page/explorer.css">
 </head>
 <body>
+<header>
+<h1>sluice API</h1>
+<nav aria-label="Pages">
+<a href="docs/">Documentation</a> <a href="./">Chat</a> <a href="status">Status</a> <a href="openapi.json">OpenAPI</a>
+</nav>
+</header>
 <main id="document"></main>
-<script src="docs/swagger-ui-bundle.js"></script>
-<script src="docs/start.js"></script>
+<script src="page/swagger-ui-bundle.js"></script>
+<script src="page/explorer.js"></script>
 </body>
 </html>
-"""
-START: Final = b"""SwaggerUIBundle({ url: "openapi.json", dom_id: "#document", docExpansion: "none" });
 """
 
 
 def read_assets() -> dict[str, tuple[bytes, str]]:
-    """(content, media type) of each of the package's files by name. Raises FileNotFoundError if it is not whole."""
+    """(content, media type) of each file that the page loads. Raises FileNotFoundError if the package is not whole."""
     spec = find_spec("swagger_ui")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("the package swagger-ui-py is not installed")
-    folder = Path(spec.origin).parent / "static"
-    files = {name: ((folder / name).read_bytes(), media) for name, media in ASSETS.items()}
-    return files | {"start.js": (START, "text/javascript")}
+    package, here = Path(spec.origin).parent / "static", Path(__file__).parent
+    files = {name: ((package / name).read_bytes(), media) for name, media in ASSETS.items()}
+    return files | {name: ((here / name).read_bytes(), media) for name, media in OWN.items()}

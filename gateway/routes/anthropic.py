@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.dialects.anthropic.answer import AnthropicError, MessageAnswer, TokenCountAnswer
+from gateway.dialects.anthropic.answer import AnthropicError, MessageAnswer, MessageEvent, TokenCountAnswer
 from gateway.dialects.anthropic.body import CountTokensBody, MessagesBody
 from gateway.dialects.anthropic.error import OVERLOADED, AnthropicErrors
 from gateway.dialects.anthropic.header import VERSION, response_headers
@@ -30,8 +30,8 @@ ANTHROPIC: Final = Surface(
     statuses=(OVERLOADED,),
     operations=(
         Operation("POST", "/v1/messages", "Creates a message.", Generation(AnthropicTranslator),
-                  [Body(MessagesBody, _MESSAGES | {"max_tokens": 16}, MessageAnswer)], streams=True,
-                  parameters=_SHARED),
+                  [Body(MessagesBody, _MESSAGES | {"max_tokens": 16}, MessageAnswer, chunk=MessageEvent)],
+                  streams=True, parameters=_SHARED),
         Operation("POST", "/v1/messages/count_tokens", "Counts the tokens of a message's prompt.",
                   Change(parse_count, to_count), [Body(CountTokensBody, _MESSAGES, TokenCountAnswer)],
                   parameters=_SHARED),

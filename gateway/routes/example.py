@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.dialects.openai_family.answer import ChatAnswer, CompletionAnswer, EmbeddingsAnswer, ResponseAnswer
+from gateway.dialects.openai_family.chunk import ChatChunk, CompletionChunk, ResponseEvent
 from gateway.dialects.openai_family.response_body import ResponseBody
 from gateway.routes.operation import Body, Parameter
 
@@ -27,12 +28,12 @@ _INPUT: Final = {"input": "a cat"}
 
 def chat(kind: type[msgspec.Struct], **fields: Any) -> Body:
     """A conversation, with these fields beside."""
-    return Body(kind, fields | _MESSAGES, ChatAnswer)
+    return Body(kind, fields | _MESSAGES, ChatAnswer, chunk=ChatChunk)
 
 
 def completion(kind: type[msgspec.Struct], **fields: Any) -> Body:
     """A prompt, with these fields beside."""
-    return Body(kind, fields | _PROMPT, CompletionAnswer)
+    return Body(kind, fields | _PROMPT, CompletionAnswer, chunk=CompletionChunk)
 
 
 def embedding(kind: type[msgspec.Struct], *, embedder_in: str | None = None, **fields: Any) -> Body:
@@ -42,7 +43,7 @@ def embedding(kind: type[msgspec.Struct], *, embedder_in: str | None = None, **f
 
 def response(kind: type[msgspec.Struct], **fields: Any) -> Body:
     """A text to answer by a response, with these fields beside."""
-    return Body(kind, fields | {"input": "Hello!", "max_output_tokens": 16}, ResponseAnswer)
+    return Body(kind, fields | {"input": "Hello!", "max_output_tokens": 16}, ResponseAnswer, chunk=ResponseEvent)
 
 
 RESPONSE: Final = response(ResponseBody, **BY_MODEL)

@@ -12,6 +12,7 @@ from sluice.v1.model_pb2 import Model
 from gateway.client import Caller
 from gateway.dialects.mindie.answer import (
     GenerationAnswer,
+    GenerationChunk,
     Liveness,
     ModelMetadata,
     ModelReadiness,
@@ -42,7 +43,8 @@ from gateway.routes.vocabulary_limit import check_vocabulary
 _MODEL: Final = "/v2/models/{model:path}"  # a model's name may have slashes
 _FORMS: Final = (f"{_MODEL}/versions/{{version}}", _MODEL)  # the longer first: the shorter would take it for a name
 _VERSION: Final = Parameter("version", "path", "The model's version.", "1")
-_BODY: Final = Body(GenerateBody, {"text_input": "One, two,", "parameters": {"max_new_tokens": 4}}, GenerationAnswer)
+_PROMPT: Final = {"text_input": "One, two,", "parameters": {"max_new_tokens": 4}}
+_BODY: Final = Body(GenerateBody, _PROMPT, GenerationAnswer, chunk=GenerationChunk)
 _METADATA: Final = to_server_metadata(version("sluice"))
 
 

@@ -34,7 +34,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A kind of body: the type that parses it, one that works, and what answers it.
+    """A kind of body: the type that parses it, one that works, and what answers it: whole, and in a stream's events.
 
     `parameters` are examples that go with this one, where the operation's own don't.
     """
@@ -43,6 +43,7 @@ class Body:
     example: Mapping[str, Any]
     answer: type
     parameters: Mapping[str, str] = field(default_factory=dict)
+    chunk: type | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,11 @@ class Operation:
         """Every kind of answer."""
         own = [self.answer] if self.answer is not None else [body.answer for body in self.bodies]
         return [*own, self.handler.other.answer] if isinstance(self.handler, ByHeader) else own
+
+    @property
+    def chunks(self) -> list[type]:
+        """Every kind of what a stream's events hold; none where nothing streams."""
+        return [body.chunk for body in self.bodies if body.chunk is not None] if self.streams else []
 
     def errors(self, own: type) -> list[type]:
         """Every kind of error; `own` is the surface's."""

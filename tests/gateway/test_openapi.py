@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import msgspec
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from gateway.dialects.anthropic.answer import MessageEvent
+from gateway.dialects.mindie.answer import GenerationChunk
+from gateway.dialects.openai_family.chunk import ChatChunk, CompletionChunk, ResponseEvent
 from gateway.openapi.document import build_document
 from gateway.openapi.schema import follow
 from gateway.routes.operation import Body, Operation
@@ -18,8 +24,9 @@ from tests.gateway.conftest import Gateway
 
 # for operators and browsers
 UNDOCUMENTED = re.compile(
-    r"/(|page/[a-z.]+|healthz?|readyz|metrics|status(\.json)?|openapi\.json|sluice\.binpb|docs(/.*)?)"
+    r"/(|page/[a-z.-]+|healthz?|readyz|metrics|status(\.json)?|openapi\.json|sluice\.binpb|docs(/.*)?)"
 )
+GOLDEN = Path(__file__).parent / "golden" / "exchanges"
 BODIES = [(each, body) for each in OPERATIONS for body in each.bodies]
 
 
@@ -132,6 +139,47 @@ def test_headers_of_limits_and_retries_are_described(document: dict[str, Any]) -
         assert document["components"]["headers"][name]["description"]
 
 
+def events(stream: str) -> list[Any]:
+    """What the events of a stream hold, without the mark of its end."""
+    data = re.findall(r"^data: ?(.*)$", stream, re.MULTILINE)
+    return [json.loads(each) for each in data if each != "[DONE]"]
+
+
+STREAMING = [each for each in OPERATIONS if each.streams]
+RECORDED = {  # the streams of golden/exchanges, by their names' beginnings
+    "openai_chat": ChatChunk,
+    "azure_chat": ChatChunk,
+    "openai_completion": CompletionChunk,
+    "invocation_completion": CompletionChunk,
+    "openai_response": ResponseEvent,
+    "anthropic_message": MessageEvent,
+    "mindie_generate": GenerationChunk,
+}
+
+
+@pytest.mark.parametrize("operation", STREAMING, ids=[each.path for each in STREAMING])
+def test_streams_are_told_by_schema(document: dict[str, Any], operation: Operation) -> None:
+    """The schema of an event, of what its data holds, and for each kind a whole stream, which is of that schema."""
+    told = document["paths"][operation.path]["post"]["responses"]["200"]["content"]["text/event-stream"]
+    data = told["schema"]["properties"]["data"]
+    assert data["contentMediaType"] == "application/json"
+    schema = {"components": document["components"], **data["contentSchema"]}
+    assert set(told["examples"]) == {kind.__name__ for kind in operation.chunks} != set()
+    for example in told["examples"].values():
+        assert events(example["value"])
+        for event in events(example["value"]):
+            jsonschema.validate(event, schema)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*_stream*.txt")), ids=lambda path: path.stem)
+def test_recorded_streams_are_of_their_types(path: Path) -> None:
+    """Each event that the encoders write is what the description says, or the error at the end of the stream."""
+    (kind,) = [kind for name, kind in RECORDED.items() if path.stem.startswith(name)]
+    *earlier, last = events(path.read_text().partition("\nHTTP 200\n")[2])
+    assert all(isinstance(msgspec.convert(each, kind), kind) for each in earlier)
+    assert "error" in last or last.get("type") == "error" or isinstance(msgspec.convert(last, kind), kind)
+
+
 def test_unknown_fields_are_refused_in_every_body(document: dict[str, Any]) -> None:
     """A generator of clients sees that there is nothing beside what is listed."""
     schemas = document["components"]["schemas"]
@@ -148,7 +196,7 @@ async def test_document_and_viewer_are_served(gateway: Gateway) -> None:
     links = re.findall(r'(?:src|href)="([^"]+)"', page.text)
     assert [link for link in links if link.startswith(("http", "//"))] == []
     for link in links:
-        if not link.startswith("data:"):
+        if link.startswith("page/"):
             answer = await gateway.http.get(f"/{link}")
             assert answer.status_code == 200, link
             assert answer.content

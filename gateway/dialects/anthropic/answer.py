@@ -39,6 +39,25 @@ class MessageAnswer(msgspec.Struct):
     usage: MessageUsage
 
 
+class MessageEvent(msgspec.Struct):
+    """An event of a message, by its `type`: blocks open, grow and close; `message_delta` has the end and the cost."""
+
+    type: Literal[
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+        "ping",
+    ]
+    message: dict[str, Any] | None = None
+    index: Unsigned | None = None
+    content_block: dict[str, Any] | None = None
+    delta: dict[str, Any] | None = None
+    usage: MessageUsage | None = None
+
+
 class TokenCountAnswer(msgspec.Struct):
     """A prompt's length."""
 

@@ -35,6 +35,17 @@ class GenerationAnswer(msgspec.Struct):
     details: GenerationDetails | None = None
 
 
+class GenerationChunk(msgspec.Struct):
+    """A piece of a generated text; the last has how it ended."""
+
+    id: str
+    model_name: str
+    model_version: str
+    text_output: str
+    finish_reason: FinishReason | None = None
+    details: GenerationDetails | None = None
+
+
 class TritonError(msgspec.Struct):
     """An error in the dialect of MindIE and Triton."""
 
