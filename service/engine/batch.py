@@ -41,6 +41,7 @@ class Batch:
     block_tables: Int32s  # [sequences, most blocks of a context], each filled up with the sequence's own first block
     output_rows: Int32s  # [rows], the tokens whose logits are wanted, in ascending order
     images: abc.Sequence[ImageRows] = ()  # those with tokens among them, in the tokens' order
+    places: abc.Sequence[int] = ()  # [sequences], a number of each while it runs, for backends that keep sequences
     adapters: Int32s | None = None  # [sequences], the place of each one's adapter, -1 for none; None if none has any
 
     @property

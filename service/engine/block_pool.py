@@ -27,7 +27,9 @@ class BlockPool:
     be read in place.
     """
 
-    def __init__(self, num_blocks: int, block_size: int) -> None:
+    def __init__(self, num_blocks: int, block_size: int, *, shares: bool = True) -> None:
+        """With `shares` False no block is found again, whatever is in it."""
+        self._shares = shares
         self.num_blocks = num_blocks
         self.block_size = block_size
         self._num_holders = [0] * num_blocks
@@ -104,7 +106,7 @@ class BlockPool:
 
         A block whose content another block already has stays as it is and is not found.
         """
-        for index in range(first, last):
+        for index in range(first, last if self._shares else first):
             content_hash = self._content_hash(sequence, index)
             block_id = sequence.block_table[index]
             if content_hash not in self._block_of:

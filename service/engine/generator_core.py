@@ -50,17 +50,19 @@ class GeneratorCore:
         compile_constraint: CompileConstraint | None = None,
         speculation: Speculation | None = None,
         adapters: AdapterTable | None = None,
+        shares_blocks: bool = True,
         clock: abc.Callable[[], float] = time.monotonic,
     ) -> None:
         """`config` must have its `num_blocks` and `max_model_len`; ValueError otherwise.
 
         `compile_constraint` is called on threads of its own; None for a model that no constraint can be compiled for.
-        `speculation` needs a runner whose tokens don't depend on what else is in a step. `adapters` are those that the
-        runner computes with; None for a runner that can't.
+        `speculation` needs a runner whose tokens don't depend on what else is in a step; `shares_blocks` one that finds
+        in its blocks all that was computed of a text. `adapters` are those that the runner computes with; None for a
+        runner that can't.
         """
         self._max_model_len = max_sequence_len(config)
         assert config.num_blocks is not None  # noqa: S101  or there would be no such length
-        pool = BlockPool(config.num_blocks, config.block_size)
+        pool = BlockPool(config.num_blocks, config.block_size, shares=shares_blocks)
         self._core = EngineCore(Scheduler(config, pool, speculation), runner, clock)
         self._tokenizer = tokenizer
         self._prefix_caching = config.prefix_caching

@@ -20,7 +20,7 @@ from service.engine.model_plan import plan_model
 from service.engine.model_runner import ModelRunner
 from service.engine.model_source import architecture_of, choose_num_threads, fingerprint
 from service.engine.models.adapter_files import read_adapter
-from service.engine.models.backend import Backend
+from service.engine.models.backend import Backend, KeepsSequences
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.progress import load_progress
 from service.engine.models.text_part import text_config
@@ -77,6 +77,7 @@ def load_generator(
         ),
         speculation=Speculation(loaded.drafter) if loaded.drafter else None,
         adapters=loaded.adapters,
+        shares_blocks=not isinstance(loaded.runner.backend, KeepsSequences),
     )
     description = GeneratorDescription(loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids)
     backend = loaded.runner.backend
@@ -107,6 +108,8 @@ def load_model(
         backend = chosen.load(spec)
     adapters = _adapter_table(backend, config)
     room = int(cache_bytes(target) * cache_share) - _adapter_bytes(checkpoint, config)
+    if isinstance(backend, KeepsSequences):
+        config, room = _with_places(config, backend.bytes_per_sequence, room, folder)
     bytes_per_block = backend.bytes_per_block(config.block_size)
     draft_model = None
     if config.draft_model is not None:
@@ -191,10 +194,20 @@ def _drafter(draft_model: DraftModel | None, sampler: Any, config: EngineConfig)
     return PromptDrafter() if draft_model is None else draft_model.drafter(sampler.draw, config)
 
 
+def _with_places(config: EngineConfig, bytes_per_sequence: int, room: int, folder: Path) -> tuple[EngineConfig, int]:
+    """As many sequences at a time as half of `room` holds, without shared prompts, and the room beside them."""
+    affordable = room // 2 // bytes_per_sequence if bytes_per_sequence else config.max_batch_sequences
+    if affordable < 1:
+        raise ModelLoadError(f"no memory is left for what {folder} keeps of a sequence, {bytes_per_sequence} bytes")
+    num_sequences = min(config.max_batch_sequences, affordable)
+    resolved = replace(config, max_batch_sequences=num_sequences, prefix_caching=False)
+    return resolved, room - num_sequences * bytes_per_sequence
+
+
 def _num_blocks(config: EngineConfig, max_model_len: int, bytes_per_block: int, room: int, folder: Path) -> int:
     """As many as fit into `room` bytes, and no more than all sequences of a full batch need at their longest."""
     useful = config.max_batch_sequences * -(-max_model_len // config.block_size)
-    affordable = room // bytes_per_block
+    affordable = room // bytes_per_block if bytes_per_block else useful
     if affordable < 1:
         raise ModelLoadError(f"no memory is left for the cache of {folder}")
     return min(useful, affordable)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import abc
+from dataclasses import replace
+from itertools import count
 from typing import Generic, TypeVar
 
-from service.engine.batch import make_batch, num_output_rows
+from service.engine.batch import Batch, make_batch, num_output_rows
 from service.engine.core import SampledToken
-from service.engine.models.backend import Backend, Sampler
+from service.engine.models.backend import Backend, KeepsSequences, Sampler
 from service.engine.sequence import Sequence
 from service.engine.step import ScheduledSequence, Step
 from service.generation.errors import SequenceError
@@ -37,6 +39,9 @@ class ModelRunner(Generic[Logits]):
         self._logits: Logits | None = None  # of the last step that had drafts,
         self._next_rows: dict[Sequence, int] = {}  # and the row behind the one that a sequence was sampled from
         self._prompt_logprobs: dict[Sequence, list[TokenLogprob]] = {}  # of prompts that are not yet computed whole
+        self._keeping = backend if isinstance(backend, KeepsSequences) else None
+        self._places: dict[Sequence, int] = {}  # of those that the backend keeps something of
+        self._next_place = count()
         self._num_threads = num_threads
         self._adapter_places = adapter_places
         self._thread_is_ready = False
@@ -48,7 +53,7 @@ class ModelRunner(Generic[Logits]):
             self.backend.prepare_thread(self._num_threads)
             self._thread_is_ready = True
         self._logits, self._next_rows = None, {}
-        logits = self.backend.forward(make_batch(step.items, self.block_size, self._adapter_places))
+        logits = self.backend.forward(self._batch(step))
         rows = None
         if any(item.draft or item.sequence.needs_prompt_logprobs for item in step.items):
             rows = self._take_prompt_logprobs(logits, step.items)
@@ -71,8 +76,19 @@ class ModelRunner(Generic[Logits]):
     def release(self, sequence: Sequence) -> None:
         """Forget what is kept for a sequence: it has ended, or it was preempted and will be computed again."""
         self.sampler.release(sequence)
+        if self._keeping is not None and (place := self._places.pop(sequence, None)) is not None:
+            self._keeping.forget(place)
         self._next_rows.pop(sequence, None)
         self._prompt_logprobs.pop(sequence, None)
+
+    def _batch(self, step: Step) -> Batch:
+        batch = make_batch(step.items, self.block_size, self._adapter_places)
+        if self._keeping is None:
+            return batch
+        for item in step.items:
+            if item.sequence not in self._places:
+                self._places[item.sequence] = next(self._next_place)
+        return replace(batch, places=[self._places[item.sequence] for item in step.items])
 
     def _take_prompt_logprobs(self, logits: Logits, items: abc.Sequence[ScheduledSequence]) -> list[int]:
         """Keep the logprobs of the prompts' tokens that are asked for; return the rows to sample from."""

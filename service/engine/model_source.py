@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from service.engine.models.checkpoint import Checkpoint
+from service.engine.models.rope import longest_alike
 from service.engine.models.text_part import text_config
 from service.generation.errors import ModelLoadError
 
 MIN_THREADED_PARAMETERS = 50_000_000
 _ACCELERATORS = [Path("/dev/nvidiactl"), Path("/dev/dxg"), Path("/dev/kfd")]
+# What configurations call the length that they were trained for, the usual name first.
+_LENGTHS = ("max_position_embeddings", "max_seq_len", "seq_length", "max_sequence_length")
+_LENGTH_OF_ENDLESS = 8192  # tokens; of models that have no length of their own, where no setting says one
 _SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
@@ -44,9 +48,18 @@ def choose_num_threads(checkpoint: Checkpoint, device: str) -> int:
 
 def choose_max_model_len(model_config: Any, wanted: int | None, folder: Path) -> int:
     """`wanted`, or as much as the model's positions allow."""
-    longest = getattr(text_config(model_config), "max_position_embeddings", None)
-    if longest is None:
-        raise ModelLoadError(f"{folder / 'config.json'} gives no max_position_embeddings")
+    config = text_config(model_config)
+    given = (getattr(config, name, None) for name in _LENGTHS)
+    longest = next((int(length) for length in given if isinstance(length, int) and length > 0), None)
+    if longest is None:  # positions that need no table, or none at all
+        return wanted or _LENGTH_OF_ENDLESS
+    if (alike := longest_alike(config)) is not None and alike < longest:
+        if wanted is not None and wanted > alike:
+            raise ModelLoadError(
+                f"max_model_len {wanted} exceeds {alike}, the length from which on the rotary positions of {folder} "
+                "depend on how long a text becomes"
+            )
+        longest = alike
     if wanted is not None and wanted > longest:
         raise ModelLoadError(f"max_model_len {wanted} exceeds the context length of {folder}, {longest}")
     return wanted or int(longest)

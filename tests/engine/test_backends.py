@@ -40,17 +40,14 @@ _SMALL: dict[str, Any] = {
 }
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "mamba": (
-        lambda: config("mamba", vocab_size=VOCAB_SIZE, hidden_size=32, num_hidden_layers=2),
-        "recurrent state",
+    "bert": (lambda: config("bert", **_SMALL), "it is an encoder"),
+    "recurrent_gemma": (
+        lambda: config("recurrent_gemma", **{**_SMALL, "num_hidden_layers": 3}, lru_width=32, num_key_value_heads=1),
+        "does not let it go on with the text",
     ),
-    "bloom": (
-        lambda: config("bloom", vocab_size=VOCAB_SIZE, hidden_size=32, n_layer=2, n_head=4),
-        "attention can't be replaced",
-    ),
-    "llama": (
-        lambda: config("llama", **_SMALL, rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
-        "dynamic rotary positions",
+    "rwkv": (
+        lambda: config("rwkv", vocab_size=VOCAB_SIZE, hidden_size=32, num_hidden_layers=2),
+        "in a way of its own",
     ),
 }
 

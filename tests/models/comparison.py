@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,14 @@ from service.generation.request import GenerationRequest
 from tests.models.shapes import VOCAB_SIZE
 
 # A chunk of a prompt is shorter than the longest, so that prompts' parts and decodes meet in a step.
-_CONFIG = EngineConfig(
-    num_blocks=64, max_batch_sequences=8, max_batch_tokens=32, max_prefill_chunk=16, worker="thread", num_threads=1
+CONFIG = EngineConfig(
+    num_blocks=64,
+    max_batch_sequences=8,
+    max_batch_tokens=32,
+    max_prefill_chunk=16,
+    max_queue_wait_s=600,
+    worker="thread",
+    num_threads=1,
 )
 _PROMPT_LENGTHS = (5, 1, 40, 21, 64)
 _NUM_TOKENS = 12
@@ -74,6 +80,7 @@ def reference(model: Any, prompt: Sequence[int]) -> tuple[list[int], Tensor]:
         do_sample=False,
         max_new_tokens=_NUM_TOKENS,
         eos_token_id=None,
+        forced_eos_token_id=None,
         pad_token_id=0,
         output_logits=True,
         return_dict_in_generate=True,
@@ -82,10 +89,9 @@ def reference(model: Any, prompt: Sequence[int]) -> tuple[list[int], Tensor]:
     return made.sequences[0, len(prompt) :].tolist(), logits.log_softmax(-1)
 
 
-async def compare(model: Any, folder: Path, backend: str = "auto") -> Outcome:
+async def compare(model: Any, folder: Path, config: EngineConfig = CONFIG) -> Outcome:
     """Generate from `folder` with all prompts at once, twice, the second time from what the cache has of them."""
     try:
-        config = replace(_CONFIG, backend=backend)
         name = plan_model(str(folder), config, "float32", "cpu").backend.name
         built = build_engine(str(folder), config, compute_dtype="float32", device="cpu")
     except ModelLoadError as error:

@@ -85,7 +85,16 @@ _SMALL_PART: dict[str, Any] = {
 }
 # What the sizes above don't suit.
 _AXES: dict[str, Any] = {"rope_theta": 10_000.0, "rope_type": "default", "mrope_section": [2, 3, 3]}
+_HYBRID = ["linear_attention", "full_attention", "linear_attention", "full_attention"]
+_LONGROPE: dict[str, Any] = {
+    "rope_theta": 10_000.0,
+    "rope_type": "longrope",
+    "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7],
+    "long_factor": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+    "original_max_position_embeddings": 128,
+}
 _UNGROUPED: dict[str, Any] = {"num_key_value_heads": 4}
+_OF_AXES: dict[str, Any] = {"rope_parameters": _AXES}
 _MORE: dict[str, dict[str, Any]] = {
     **dict.fromkeys(
         (
@@ -94,6 +103,24 @@ _MORE: dict[str, dict[str, Any]] = {
         ),
         _UNGROUPED,
     ),
+    "bailing_hybrid": {"layer_types": _HYBRID, **_UNGROUPED},
+    "bamba": {"attn_layer_indices": [1, 3]},
+    "codegen": {"rotary_dim": 8},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention", "mamba", "attention"]},
+    "kimi_linear": {"layer_types": _HYBRID, **_UNGROUPED},
+    "phi3": {"rope_parameters": _LONGROPE, "original_max_position_embeddings": 128},
+    "glm4v_moe_text": _OF_AXES,
+    "glm4v_text": _OF_AXES,
+    "glm_ocr_text": _OF_AXES,
+    "paddleocr_vl_text": _OF_AXES,
+    "gpt_neo": {"attention_types": [[["global", "local"], 2]], "window_size": 11},
+    "gptj": {"rotary_dim": 8},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "lfm2": {"layer_types": ["conv", "full_attention", "conv", "full_attention"]},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv", "full_attention"]},
+    "mamba2": {"head_dim": 16, "num_heads": 8, "n_groups": 2},
+    "reformer": {"is_decoder": True},
+    "zaya": {"num_experts_per_tok": 1},
     "qwen2_5_vl_text": {"rope_parameters": _AXES},
     "qwen2_vl_text": {"rope_parameters": _AXES},
     "qwen3_vl_text": {"rope_parameters": {**_AXES, "mrope_interleaved": True}},

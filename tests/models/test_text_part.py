@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
-from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
 
 from service.engine.models.model_config import DecoderConfig, read_model_config
 from service.engine.models.text_part import text_part
-from tests.models.comparison import compare, save
-from tests.models.shapes import small
+from tests.models.comparison import CONFIG, compare
+from tests.models.made import made
 
 # By the backend of the decoder: a usual one needs nothing of transformers.
 SERVED = {
@@ -36,31 +34,23 @@ _BEFORE = (
 )
 
 
-def _saved(kind: str, folder: Path, **more: Any) -> Any:
-    config = small(kind, **more)
-    torch.manual_seed(0)
-    cls: Any = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING[type(config)]
-    save(cls(config), folder)
-    return cls.from_pretrained(folder, dtype=torch.float32).eval()
-
-
 @pytest.mark.parametrize("kind", SERVED)
 async def test_text_is_answered_as_by_the_whole_model(kind: str, tmp_path: Path) -> None:
     """Tokens and logprobs are those of transformers' whole model, of several requests at once."""
-    outcome = await compare(_saved(kind, tmp_path), tmp_path)
+    outcome = await compare(made(kind, tmp_path), tmp_path)
     assert (outcome.backend, outcome.message) == (SERVED[kind], "")
 
 
 @pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl"])
 async def test_a_tied_head_is_the_one_of_the_whole(kind: str, tmp_path: Path) -> None:
     """What the decoder's part of the file says of it counts for nothing."""
-    model = _saved(kind, tmp_path, tie_word_embeddings=True)
+    model = made(kind, tmp_path, tie_word_embeddings=True)
     assert (await compare(model, tmp_path)).message == ""
 
 
 async def test_names_of_older_files_are_known(tmp_path: Path) -> None:
     """Mistral's and LLaVA's published files have their decoder under `language_model.model.`."""
-    model = _saved("mistral3", tmp_path)
+    model = made("mistral3", tmp_path)
     file = tmp_path / "model.safetensors"
     tensors = load_file(file)
     for today, before in _BEFORE:
@@ -76,7 +66,7 @@ async def test_names_of_older_files_are_known(tmp_path: Path) -> None:
 
 async def test_transformers_can_be_forced(tmp_path: Path) -> None:
     """With its modules the whole model is loaded, and answers text alike."""
-    outcome = await compare(_saved("qwen2_5_vl", tmp_path), tmp_path, "transformers")
+    outcome = await compare(made("qwen2_5_vl", tmp_path), tmp_path, replace(CONFIG, backend="transformers"))
     assert (outcome.backend, outcome.message) == ("transformers", "")
 
 

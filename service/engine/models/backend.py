@@ -7,7 +7,7 @@ doesn't leave.
 from __future__ import annotations
 
 from collections import abc
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from service.engine.batch import Batch
 from service.engine.core import SampledToken
@@ -41,6 +41,18 @@ class Backend(Protocol[Logits_co]):
 
     def forward(self, batch: Batch) -> Logits_co:
         """Store the batch's keys and values and compute a row of logits for each of its `output_rows`."""
+
+
+@runtime_checkable
+class KeepsSequences(Protocol):
+    """A backend that keeps something of each running sequence beside the blocks; `Batch.places` says of which."""
+
+    @property
+    def bytes_per_sequence(self) -> int:
+        """Bytes that a sequence takes however long it is; `bytes_per_block` counts those of its tokens."""
+
+    def forget(self, place: int) -> None:
+        """Drop what is kept of a sequence: it has ended, or it will be computed again from its beginning."""
 
 
 class Sampler(Protocol[Logits_contra]):

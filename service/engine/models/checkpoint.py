@@ -26,6 +26,7 @@ _INDEX = "model.safetensors.index.json"
 _NUM_SAMPLES, _SAMPLE_BYTES = 64, 4096
 _INDICES = "position_ids"  # what old encoders store beside their weights: 0, 1, 2, …
 _TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_TABLES = ("I64", "BOOL")  # types of what is looked up, no weights
 _ARRAY_TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 
 
@@ -91,10 +92,10 @@ class Checkpoint:
 
     @property
     def dtype(self) -> str:
-        """The widest floating type among the tensors, indices aside. Raises ModelLoadError for any other type."""
+        """The widest floating type of the tensors, but for indices and tables. Raises ModelLoadError for others."""
         types = set()
         for name, place in self._places.items():
-            if name.endswith(_INDICES):
+            if name.endswith(_INDICES) or place.kind in _TABLES:
                 continue
             if place.kind not in _TYPES:
                 raise ModelLoadError(f"{place.file}: {name} has the type {place.kind}; weights are F32, F16 or BF16")

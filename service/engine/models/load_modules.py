@@ -1,57 +1,77 @@
-"""Loading a model's own modules from transformers, and which of them can run over the paged cache."""
+"""Loading a model's own modules from transformers, which run over the paged cache where they can."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
 
-from service.engine.models.model_config import DecoderConfig, read_transformers_config
+from service.engine.models.backend import Backend
+from service.engine.models.model_config import BertConfig, DecoderConfig, read_transformers_config
 from service.engine.models.modules_backend import ModulesBackend
-from service.engine.models.paged_attention import ATTENTION, register_attention
+from service.engine.models.paged_attention import ATTENTION, UnpagedError, register_attention
+from service.engine.models.rows_backend import RowsBackend
 from service.engine.models.text_part import text_config
+from service.engine.models.unserved import unserved_reason
 from service.generation.errors import ModelLoadError
 
-_SERVED_LAYERS = {"full_attention", "sliding_attention", "attention"}
-_BATCH_BOUND_ROPES = {"dynamic", "longrope"}  # their frequencies depend on the longest position of the whole batch
+_PAGED_LAYERS = {"full_attention", "sliding_attention", "attention"}
+
+_log = logging.getLogger(__name__)
 
 
 def modules_refusal(config: Any, folder: Path) -> str | None:
-    """Why a model can't run over the paged cache, as far as its configuration and class tell; None if they don't."""
+    """Why a model can't be served by its own modules, as far as its configuration tells; None if it doesn't."""
     config = _of_transformers(config, folder)
     if getattr(config, "quantization_config", None) is not None:
         return "its weights are quantised"
-    model_class = _class_of(config)
-    config = text_config(config)
-    if model_class is None:
+    if _class_of(config) is None:
         return "it is no causal language model"
-    layers = set(getattr(config, "layer_types", None) or ()) - _SERVED_LAYERS
-    ropes = _rope_types(getattr(config, "rope_parameters", None) or {}) & _BATCH_BOUND_ROPES
-    reasons = (
-        (getattr(model_class, "_is_stateful", False), "it keeps a recurrent state"),
-        (not getattr(model_class, "_supports_attention_backend", False), "its attention can't be replaced"),
-        (getattr(config, "is_encoder_decoder", False), "it is an encoder and a decoder"),
-        (layers, f"it has {', '.join(sorted(layers))} layers"),
-        (ropes, f"its {', '.join(ropes)} rotary positions depend on the other requests of a batch"),
-    )
-    return next((reason for applies, reason in reasons if applies), None)
+    return unserved_reason(text_config(config), config.model_type)
 
 
-def load_modules(config: Any, folder: Path, dtype: str, device: str) -> ModulesBackend:
-    """Load a model that `modules_refusal` has no objection to. Raises ModelLoadError."""
+def load_modules(config: Any, folder: Path, dtype: str, device: str) -> Backend[Tensor]:
+    """Load a model that `modules_refusal` has no objection to. Raises ModelLoadError.
+
+    Its attention runs over the paged cache where it can be replaced; else texts are computed one after the other.
+    """
     register_attention()
     config = _of_transformers(config, folder)
+    model_class = _class_of(config)
+    reason = _unpaged_reason(text_config(config), model_class)
+    attention = {} if reason else {"attn_implementation": ATTENTION}
     try:
-        loaded: Any = _class_of(config).from_pretrained(
-            folder, config=config, dtype=getattr(torch, dtype), attn_implementation=ATTENTION, output_loading_info=True
+        loaded: Any = model_class.from_pretrained(
+            folder, config=config, dtype=getattr(torch, dtype), output_loading_info=True, **attention
         )
         model, report = loaded
     except Exception as error:  # many kinds, none of which a caller could act upon differently
         raise ModelLoadError(f"{folder} can't be loaded: {error}") from error
     check_report(report, folder)
-    return ModulesBackend(model.to(device))
+    model = model.to(device)
+    if reason is None:
+        try:
+            return ModulesBackend(model)
+        except UnpagedError as error:
+            reason = str(error)
+            model.set_attn_implementation("sdpa" if getattr(model, "_supports_sdpa", False) else "eager")
+    _log.info("%s: its texts are computed one after the other: %s", folder, reason)
+    return RowsBackend(model)
+
+
+def _unpaged_reason(config: Any, model_class: Any) -> str | None:
+    """Why a model's attention can't run over the paged cache, as far as its class tells; None if it doesn't."""
+    layers = set(getattr(config, "layer_types", None) or ()) - _PAGED_LAYERS
+    reasons = (
+        (getattr(model_class, "_is_stateful", False), "it keeps a recurrent state"),
+        (not getattr(model_class, "_supports_attention_backend", False), "its attention can't be replaced"),
+        (layers, f"it has {', '.join(sorted(layers))} layers"),
+    )
+    return next((reason for applies, reason in reasons if applies), None)
 
 
 def check_report(report: dict[str, Any], folder: Path) -> None:
@@ -68,9 +88,4 @@ def _class_of(config: Any) -> Any:
 
 
 def _of_transformers(config: Any, folder: Path) -> Any:
-    return read_transformers_config(folder) if isinstance(config, DecoderConfig) else config
-
-
-def _rope_types(parameters: dict[str, Any]) -> set[str]:
-    nested = [value for value in parameters.values() if isinstance(value, dict)]
-    return {str(each.get("rope_type")) for each in (parameters, *nested)}
+    return read_transformers_config(folder) if isinstance(config, DecoderConfig | BertConfig) else config

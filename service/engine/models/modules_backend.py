@@ -12,17 +12,16 @@ from service.engine.batch import Batch
 from service.engine.models.adapter_files import Adapter
 from service.engine.models.inputs import Inputs
 from service.engine.models.module_adapters import ModuleAdapters
-from service.engine.models.paged_attention import LayeredCache, LayerShape, PagedStep, Trial
+from service.engine.models.paged_attention import LayeredCache, LayerShape, PagedStep, Trial, UnpagedError
 from service.engine.models.text_part import text_config
 from service.engine.models.thread import prepare_thread
-from service.generation.errors import ModelLoadError
 
 
 class ModulesBackend:
     """A Backend around a causal language model of transformers that was loaded with `ATTENTION`."""
 
     def __init__(self, model: Any) -> None:
-        """Run one token to see what each layer stores. Raises ModelLoadError if a layer can't be served."""
+        """Run one token to see what each layer stores. Raises UnpagedError if a layer can't be served."""
         self._model = model.eval()
         self._takes_rows = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._shapes = _layer_shapes(model)
@@ -77,19 +76,16 @@ class ModulesBackend:
 def _layer_shapes(model: Any) -> list[LayerShape]:
     trial = Trial()
     token = torch.zeros((1, 1), dtype=torch.int64, device=model.device)
-    name = model.config.model_type
     try:
         model(input_ids=token, position_ids=token, use_cache=False, paged_step=trial)
-    except ModelLoadError as error:
-        raise ModelLoadError(f"the architecture {name} can't be served: {error}") from error
+    except UnpagedError:
+        raise
     except Exception as error:  # whatever foreign code can't do with this call
-        raise ModelLoadError(f"the architecture {name} can't be served: a trial step failed: {error}") from error
+        raise UnpagedError(f"a trial step failed: {error}") from error
     config = text_config(model.config)
     if getattr(config, "sliding_window", None) is not None and not trial.has_windows:
-        raise ModelLoadError(f"the architecture {name} can't be served: its windows are known to its masks only")
+        raise UnpagedError("its windows are known to its masks only")
     num_layers = config.num_hidden_layers
     if sorted(trial.stored) != list(range(num_layers)):
-        raise ModelLoadError(
-            f"the architecture {name} can't be served: {len(trial.stored)} of its {num_layers} layers attend"
-        )
+        raise UnpagedError(f"{len(trial.stored)} of its {num_layers} layers attend")
     return [trial.stored[layer] for layer in range(num_layers)]

@@ -17,11 +17,14 @@ from service.engine.batch import Batch
 from service.engine.kv_cache import CacheShape, KVCache
 from service.engine.models.attention import AttentionPlan
 from service.engine.models.scores import Scores
-from service.generation.errors import ModelLoadError
 
 ATTENTION: Final = "sluice_paged"
 # What would change the scores in a way that isn't computed here.
 _UNSERVED: Final = ("position_bias", "indices", "topk_indices")
+
+
+class UnpagedError(Exception):
+    """A model's attention can't run over the paged cache; the text says why, of a model called it."""
 
 
 class LayerShape(NamedTuple):
@@ -102,7 +105,7 @@ class Trial:
         del scores, sinks
         self.has_windows |= window is not None
         if layer in self.stored:
-            raise ModelLoadError(f"layer {layer} attends twice")
+            raise UnpagedError(f"layer {layer} attends twice")
         self.stored[layer] = LayerShape(key.shape[1], key.shape[2], value.shape[2])
         return query.new_zeros(*query.shape[:2], value.shape[2])
 
@@ -128,12 +131,12 @@ def _paged_attention(  # noqa: PLR0917
 ) -> tuple[Tensor, None]:
     """The function behind `ATTENTION`: tensors [1, heads, tokens, dim] in, [1, tokens, heads, value dim] out."""
     if paged_step is None:
-        raise ModelLoadError("its layers do not hand the step down to their attention")
+        raise UnpagedError("its layers do not hand the step down to their attention")
     for name in _UNSERVED:
         if extra.get(name) is not None:
-            raise ModelLoadError(f"its attention uses {name}")
+            raise UnpagedError(f"its attention uses {name}")
     if attention_mask is not None or extra.get("is_causal") is False:
-        raise ModelLoadError("its attention is not causal")
+        raise UnpagedError("its attention is not causal")
     scores = Scores(query.shape[-1] ** -0.5 if scaling is None else float(scaling), softcap)
     query, key, value = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
     return paged_step.attend(module.layer_idx, query, key, value, scores, sliding_window, s_aux)[None], None

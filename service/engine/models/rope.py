@@ -27,6 +27,19 @@ def rope_frequencies(config: Any, head_dim: int) -> tuple[Frequencies, float]:
     return frequencies, 1.0
 
 
+def longest_alike(config: Any) -> int | None:
+    """Tokens up to which a text's rotary positions don't depend on how long it will be; None where they never do."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    for each in (rope, *(value for value in rope.values() if isinstance(value, dict))):
+        kind = each.get("rope_type")
+        if kind == "dynamic":
+            return int(config.max_position_embeddings)
+        if kind == "longrope":
+            trained = each.get("original_max_position_embeddings")
+            return int(trained or getattr(config, "original_max_position_embeddings", config.max_position_embeddings))
+    return None
+
+
 def _llama3(frequencies: Frequencies, rope: Mapping[str, Any]) -> Frequencies:
     """Long waves are slowed down by the factor, short ones stay, those between are blended."""
     turns = rope["original_max_position_embeddings"] * frequencies / (2 * math.pi)  # in the trained context

@@ -1,0 +1,100 @@
+"""Models without attention to replace, and those with a recurrent state, answer as transformers does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from service.engine.config import EngineConfig
+from service.engine.engines import build_engine
+from service.engine.load_generator import load_model
+from service.engine.memory import cache_bytes
+from service.engine.models.rows_backend import RowsBackend
+from service.generation.errors import ModelLoadError
+from service.generation.parameters import SamplingParams, StopParams
+from service.generation.request import GenerationRequest
+from tests.models.comparison import CONFIG, compare, prompts, reference
+from tests.models.made import made
+
+KINDS = {
+    "bloom": "biases by distance in place of positions",
+    "falcon": "attention of its own",
+    "gptj": "attention of its own",
+    "jamba": "a state in some layers, attention in others",
+    "lfm2": "a convolution's last inputs",
+    "mamba2": "a state and nothing else",
+    "qwen3_next": "a state whose pieces of prompts go on from it",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_answers_equal_transformers(kind: str, tmp_path: Path) -> None:
+    """Several prompts at once, in pieces, and the same once more: nothing is left of those that have ended."""
+    outcome = await compare(made(kind, tmp_path), tmp_path)
+    assert (outcome.backend, outcome.message) == ("transformers", "")
+    assert isinstance(load_model(str(tmp_path), CONFIG, compute_dtype="float32").runner.backend, RowsBackend)
+
+
+@pytest.mark.parametrize("kind", ["bloom", "qwen3_next"])
+async def test_preempted_sequences_begin_anew(kind: str, tmp_path: Path) -> None:
+    """Where blocks run out, a sequence's state goes with its blocks, and its answer stays the same."""
+    model = made(kind, tmp_path)
+    crowded = replace(CONFIG, num_blocks=7, max_model_len=96)
+    outcome = await compare(model, tmp_path, crowded)
+    assert (outcome.backend, outcome.message) == ("transformers", "")
+
+
+async def test_choices_have_states_of_their_own(tmp_path: Path) -> None:
+    """The choices of a request don't share a prompt's blocks, in which nothing is, and are alike where greedy."""
+    model = made("jamba", tmp_path)
+    prompt = prompts()[2]
+    expected = reference(model, prompt)[0]
+    built = build_engine(str(tmp_path), CONFIG, compute_dtype="float32", device="cpu")
+    stopping = StopParams(max_tokens=len(expected), ignore_eos=True)
+    request = GenerationRequest("r", prompt, SamplingParams(temperature=0), stopping, n=3)
+    async with built.engine as engine, engine.generate(request) as outputs:
+        made_outputs = [output async for output in outputs]
+    for index in range(3):
+        tokens = [i for output in made_outputs if output.choice_index == index for i in output.token_ids]
+        assert tokens == expected
+
+
+def test_longrope_is_served_up_to_the_length_it_was_trained_for(tmp_path: Path) -> None:
+    """Beyond it a text's positions depend on how long it becomes; the error says so."""
+    made("phi3", tmp_path)
+    config = EngineConfig(num_blocks=16, worker="thread")
+    assert load_model(str(tmp_path), config, compute_dtype="float32").config.max_model_len == 128
+    with pytest.raises(ModelLoadError, match="max_model_len 200 exceeds 128, the length from which on the rotary"):
+        load_model(str(tmp_path), replace(config, max_model_len=200))
+
+
+async def test_dynamic_rope_is_served_up_to_the_length_it_was_trained_for(tmp_path: Path) -> None:
+    """Up to there its frequencies are the usual ones."""
+    rope = {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 2.0}
+    assert (await compare(made("llama", tmp_path, rope_parameters=rope), tmp_path)).message == ""
+
+
+@pytest.mark.parametrize("kind", ["mamba2", "bloom"])
+def test_a_model_without_a_length_of_its_own_takes_the_settings(kind: str, tmp_path: Path) -> None:
+    """`engine.max_model_len` says it; 8,192 tokens where nothing does."""
+    made(kind, tmp_path)
+    config = EngineConfig(num_blocks=16, worker="thread")
+    assert load_model(str(tmp_path), config).config.max_model_len == 8192
+    assert load_model(str(tmp_path), replace(config, max_model_len=50_000)).config.max_model_len == 50_000
+
+
+def test_states_bound_the_sequences_at_a_time(tmp_path: Path) -> None:
+    """Each takes its part of the memory beside the blocks, so fewer run where it is short; none is an error."""
+    made("mamba2", tmp_path)
+    free = cache_bytes("cpu")
+    backend = load_model(str(tmp_path), CONFIG, compute_dtype="float32").runner.backend
+    assert isinstance(backend, RowsBackend)
+    assert backend.bytes_per_block(16) == 0
+    share = 6.5 * backend.bytes_per_sequence / free
+    loaded = load_model(str(tmp_path), CONFIG, compute_dtype="float32", cache_share=share)
+    assert 1 <= loaded.config.max_batch_sequences <= 4
+    assert not loaded.config.prefix_caching
+    with pytest.raises(ModelLoadError, match=r"no memory is left for what .* keeps of a sequence"):
+        load_model(str(tmp_path), CONFIG, compute_dtype="float32", cache_share=0.1 * share / 6.5)
