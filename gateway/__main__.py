@@ -18,6 +18,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import uvicorn
 import uvloop
@@ -32,6 +33,7 @@ from gateway.telemetry import Telemetry
 from process.errors import ConfigError
 from process.exit import exit_with
 from process.logs import configure_logs
+from process.reload import Reload
 from process.settings import read_settings
 from process.stop import Stop
 from process.tls import CertificateFiles, TlsError, server_files
@@ -79,6 +81,7 @@ async def serve(
 ) -> Exposed | None:
     """Serve on `listeners` until told to stop, then until running requests have ended. Returns why it can't go on."""
     stop, drain = Stop(), Drain()
+    reload = Reload(settings, partial(read_settings, Settings, sys.argv[1:]))
     telemetry.watch_loop()
     async with ServiceClient.connect(settings, telemetry) as client:
         servers = [
@@ -91,6 +94,7 @@ async def serve(
             told = {"host": host, "port": port, "target": settings.target, "side": side.value}
             _LOGGER.info("listening", extra={"fields": told})
         stopping = asyncio.create_task(stop.wait())
+        following = asyncio.create_task(reload.follow(lambda _: None, ()))
         exposure = asyncio.create_task(until_exposed(client, settings))
         await asyncio.wait({*serving, stopping, exposure}, return_when=asyncio.FIRST_COMPLETED)
         if stopping.done():
@@ -101,6 +105,7 @@ async def serve(
             server.should_exit = True
         await asyncio.gather(*serving)
         stopping.cancel()
+        following.cancel()
         if exposure.done():
             return exposure.result()
         exposure.cancel()

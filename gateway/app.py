@@ -58,6 +58,9 @@ def build_app(
             return JSONResponse({"status": drain.phase.value}, status_code=503)
         return JSONResponse({"status": "alive"})
 
+    async def livez(request: Request) -> Response:  # noqa: ARG001  the framework's signature
+        return JSONResponse({"status": "alive"})  # while it leaves, too: who ends it then cuts off what still runs
+
     async def unready_reason() -> str | None:
         leaving = None if drain.phase is Phase.SERVING else "the server is shutting down"
         return leaving or await client.unready_reason()
@@ -83,6 +86,7 @@ def build_app(
     app = Starlette(
         routes=[
             *(route for surface in surfaces for route in surface.routes(upstream, settings)),
+            Route("/livez", livez),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/health", readyz),  # where clients of other servers ask

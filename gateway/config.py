@@ -63,7 +63,7 @@ class Settings(ProcessSettings):
         description="at SIGTERM: time to accept requests while /healthz and /readyz say no",
     )
     stop_timeout_s: float = Field(
-        30, ge=0, allow_inf_nan=False, description="at a stop: time for running requests to end, after drain_delay_s"
+        22, ge=0, allow_inf_nan=False, description="at a stop: time for running requests to end, after drain_delay_s"
     )
     send_stall_timeout_s: Seconds = Field(60, description="time in which a reader must take something of its answer")
     max_body_bytes: int = Field(16 * _MIB, ge=1, description="largest request body")

@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="front_door", description="Run Envoy, and drain it at SIGTERM.")
     parser.add_argument("admin", help="host:port of Envoy's admin interface")
     parser.add_argument("--drain-time-s", type=int, default=3, help="how long to accept after SIGTERM")
-    parser.add_argument("--drain-timeout-s", type=float, default=30, help="how long running requests may take to end")
+    parser.add_argument("--drain-timeout-s", type=float, default=22, help="how long running requests may take to end")
     parser.add_argument("command", nargs="+", help="Envoy and its arguments")
     chosen = parser.parse_args(arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)

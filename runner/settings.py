@@ -85,7 +85,7 @@ class Settings(BaseSettings):
         3, ge=1, description="at SIGTERM: time to accept requests while health says no; at Ctrl-C it is left out"
     )
     drain_timeout_s: float = Field(
-        30, ge=0, allow_inf_nan=False, description="at a stop: time for running requests to end, in each process"
+        22, ge=0, allow_inf_nan=False, description="at a stop: time for running requests to end, in each process"
     )
     otlp_endpoint: str | None = Field(
         None,

@@ -13,12 +13,14 @@ if __name__ == "__main__":
 
 import asyncio
 import sys
+from functools import partial
 
 import uvloop
 
 from process.errors import ConfigError
 from process.exit import exit_with
 from process.logs import configure_logs
+from process.reload import Reload
 from process.settings import read_settings
 from process.stop import Stop
 from service.config import PROGRAM, ModelSettings, Settings
@@ -57,7 +59,7 @@ def main(load: LoadModel = load_from_folder) -> None:
 
 
 async def _run(settings: Settings, load: LoadModel) -> None:
-    await serve(settings, load, Stop())
+    await serve(settings, load, Stop(), Reload(settings, partial(read_settings, Settings, sys.argv[1:])))
 
 
 if __name__ == "__main__":

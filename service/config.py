@@ -247,7 +247,7 @@ class Settings(ProcessSettings):
         60, description="age of an engine's heartbeat above which its process is ended and started again"
     )
     drain_delay_s: Seconds = Field(3, description="at a stop: time to accept calls while health is NOT_SERVING")
-    drain_timeout_s: Seconds = Field(30, description="at a stop: time for running calls to end, after drain_delay_s")
+    drain_timeout_s: Seconds = Field(22, description="at a stop: time for running calls to end, after drain_delay_s")
 
     auth: AuthSettings = Field(AuthSettings(), description="who is let in; without keys_file and jwks, everybody")
     quota: QuotaSettings = Field(QuotaSettings(), description="how callers' use is counted")

@@ -13,6 +13,8 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio as grpc_health
 
 OVERALL = ""  # the name under which grpc.health.v1 has the server as a whole
+LIVE = "live"  # SERVING unless only a new process can help
+STARTED = "startup"  # SERVING once all models have been loaded
 
 
 class Phase(enum.Enum):
@@ -26,12 +28,16 @@ class Phase(enum.Enum):
 
 
 class Health:
-    """The phase, with grpc.health.v1 kept in step: SERVING in that phase while no engine stalls, else NOT_SERVING."""
+    """The phase, with grpc.health.v1 kept in step: SERVING in that phase while no engine stalls, else NOT_SERVING.
+
+    `live` and `startup` are names of their own there, for who would end a process that is merely starting or leaving.
+    """
 
     def __init__(self, services: Iterable[str]) -> None:
         self.servicer = grpc_health.HealthServicer()
         self._services = (OVERALL, *services)
         self._phase = Phase.STARTING
+        self._has_started = False
         self._stalled = False
 
     @property
@@ -41,6 +47,7 @@ class Health:
     async def enter(self, phase: Phase) -> None:
         """Begin `phase` and tell all watchers."""
         self._phase = phase
+        self._has_started = self._has_started or phase is Phase.SERVING
         await self._publish()
 
     async def set_stalled(self, stalled: bool) -> None:  # noqa: FBT001  the one value of a setter
@@ -51,6 +58,8 @@ class Health:
 
     async def _publish(self) -> None:
         is_serving = self._phase is Phase.SERVING and not self._stalled
-        status = health_pb2.HealthCheckResponse.SERVING if is_serving else health_pb2.HealthCheckResponse.NOT_SERVING
-        for service in self._services:
+        found = dict.fromkeys(self._services, is_serving)
+        found |= {LIVE: self._phase is not Phase.FAILED, STARTED: self._has_started}
+        for service, is_well in found.items():
+            status = health_pb2.HealthCheckResponse.SERVING if is_well else health_pb2.HealthCheckResponse.NOT_SERVING
             await self.servicer.set(service, status)

@@ -14,6 +14,8 @@ from typing import TypeAlias
 
 from grpc import aio
 
+from process.errors import ConfigError
+from process.reload import Reload
 from process.stop import Stop
 from service.answering.generation import Answering
 from service.auth.authenticator import Authenticator
@@ -48,6 +50,8 @@ from service.telemetry import MetricsPage, Telemetry
 from service.vllm_names import with_vllm_names
 
 LoadModel: TypeAlias = Callable[[ModelSettings, StepObserver], Awaitable[ServedModel]]
+
+CHANGEABLE = ("endpoints",)  # settings that need no new process; files of keys and certificates are watched in any case
 
 _HEARTBEAT_CHECK_S = 1.0
 _MAX_READING_S = 60.0  # of the longest text that the contract takes, several times what it needs on a small machine
@@ -147,6 +151,14 @@ class Server:
             except (RegistryError, EngineError) as error:
                 raise StartError(f"the adapter {name} of {model.name}: {error}") from error
 
+    def apply(self, settings: Settings) -> None:
+        """Take over what of new settings is CHANGEABLE, all or none of it. Raises ConfigError."""
+        try:
+            configured = [_configured(self.registry, endpoint) for endpoint in settings.endpoints]
+        except StartError as error:
+            raise ConfigError(str(error)) from error
+        self.registry.endpoints.configure(configured)
+
     async def watch(self) -> None:
         """Keep health in step with the engines' heartbeats. Raises EngineDied as soon as one has died."""
         failures = {served.engine.failed: served.name for served in self.registry.loaded}
@@ -210,7 +222,7 @@ def _configured(registry: Registry, settings: EndpointSettings) -> Endpoint:
         raise StartError(f"endpoints: {settings.name}: {error}") from error
 
 
-async def serve(settings: Settings, load_model: LoadModel, stop: Stop) -> None:
+async def serve(settings: Settings, load_model: LoadModel, stop: Stop, reload: Reload[Settings] | None = None) -> None:
     """Serve from start to stop. Returns when drained after `stop`; raises StartError, ModelLoadError or EngineDied."""
     telemetry = Telemetry(settings.otlp_endpoint)
     try:
@@ -218,26 +230,33 @@ async def serve(settings: Settings, load_model: LoadModel, stop: Stop) -> None:
         page = MetricsPage(with_vllm_names(telemetry.registry), settings.metrics_host, settings.metrics_port)
         try:
             telemetry.watch_loop()
-            await _serve(Server(settings, telemetry), settings, load_model, stop)
+            await _serve(Server(settings, telemetry), settings, load_model, stop, reload)
         finally:
             page.close()
     finally:
         await asyncio.to_thread(telemetry.shutdown)
 
 
-async def _serve(server: Server, settings: Settings, load_model: LoadModel, stop: Stop) -> None:
+async def _serve(
+    server: Server, settings: Settings, load_model: LoadModel, stop: Stop, reload: Reload[Settings] | None
+) -> None:
     stopping = asyncio.create_task(stop.wait())
+    following: asyncio.Task[None] | None = None
     try:
         port = await server.start()
         _log.info("listening", extra={"fields": {"host": settings.host, "port": port}})
         if not await _unless(stopping, server.load(settings.served_models(), load_model)):
             return
         _log.info("serving")
+        if reload is not None:
+            following = asyncio.create_task(reload.follow(server.apply, CHANGEABLE))
         if not await _unless(stopping, server.watch()):
             _log.info("draining")
             await server.drain(stop.delay_s(settings.drain_delay_s))
     finally:
         stopping.cancel()
+        if following is not None:
+            following.cancel()
         await server.close()
     _log.info("stopped")
 

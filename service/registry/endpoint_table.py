@@ -1,6 +1,6 @@
 """The endpoints beside the models' own.
 
-There are the endpoints of the settings, which never change, and those that callers made, which a store keeps if there
+There are the endpoints of the settings, and those that callers made, which a store keeps if there
 is one. Within a call the table has what the caller may reach, and nothing else. It belongs to the event loop; the store
 is written on another thread.
 """
@@ -64,6 +64,11 @@ class EndpointTable:
         self._draw = draw
         self._changing = asyncio.Lock()
         self._num_requests: Counter[tuple[str, str]] = Counter()  # by endpoint and entity
+
+    def configure(self, configured: Iterable[Endpoint]) -> None:
+        """Put these in place of the endpoints of the settings."""
+        self._configured = {endpoint.name: endpoint for endpoint in configured}
+        self._forget_absent()
 
     def __iter__(self) -> Iterator[Endpoint]:
         """The endpoints in the order of their names."""
@@ -168,9 +173,13 @@ class EndpointTable:
         if self._store is not None:
             await asyncio.to_thread(self._store.write, made.values())
         self._made = made
+        self._forget_absent()
+
+    def _forget_absent(self) -> None:
+        """Of requests that were counted."""
         present = {
             (each.name, entity.name)
-            for each in (*made.values(), *self._configured.values())
+            for each in (*self._made.values(), *self._configured.values())
             for entity in each.entities
         }
         self._num_requests = Counter({key: count for key, count in self._num_requests.items() if key in present})

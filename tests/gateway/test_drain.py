@@ -24,6 +24,7 @@ async def test_health_says_no_first_and_requests_are_still_served(gateway: Gatew
     ready = await gateway.http.get("/readyz")
     assert (ready.status_code, ready.json()["reason"]) == (503, "the server is shutting down")
     assert (await gateway.http.get("/health")).status_code == 503
+    assert (await gateway.http.get("/livez")).status_code == 200  # who would end it must wait
     answer = await gateway.chat()
     assert (answer.status_code, answer.headers["connection"]) == (200, "close")
     leaving.cancel()

@@ -40,6 +40,19 @@ async def test_health_watch_sees_each_transition(service: str) -> None:
         watch.cancel()
 
 
+async def test_starting_and_leaving_are_no_reason_to_end_the_process() -> None:
+    """It lives from the first moment on, until an engine has failed; it has started as soon as its models are there."""
+    async with running(is_loaded=False) as run:
+        assert [await run.status(name) for name in ("live", "startup", "")] == ["SERVING", "NOT_SERVING", "NOT_SERVING"]
+        await run.server.load([], run.load)
+        assert [await run.status(name) for name in ("live", "startup", "")] == ["SERVING"] * 3
+        for phase in (Phase.LEAVING, Phase.DRAINING):
+            await run.server.health.enter(phase)
+            assert [await run.status(name) for name in ("live", "startup", "")] == ["SERVING", "SERVING", "NOT_SERVING"]
+        await run.server.health.enter(Phase.FAILED)
+        assert await run.status("live") == "NOT_SERVING"
+
+
 async def test_health_of_an_unknown_service() -> None:
     """NOT_FOUND, as the protocol has it."""
     async with running() as run:

@@ -92,6 +92,36 @@ async def test_process_stops_in_order(number: signal.Signals) -> None:
     assert [json.loads(line)["message"] for line in lines][-1] == "stopped"
 
 
+async def test_settings_are_read_again(tmp_path: Path) -> None:
+    """At SIGHUP and when the file changes: endpoints and the log's level are as it says, what can't be is refused."""
+    path = tmp_path / "service.yaml"
+    path.write_text("log_level: info\n")
+
+    def endpoint(model: str) -> str:
+        return f"[{{name: other, entities: [{{name: a, model: {model}, traffic_percentage: 100}}]}}]"
+
+    async with started(flags={"config": path}) as run:
+        await run.until_logged("serving")
+        chat = chat_pb2_grpc.ChatServiceStub(run.channel)
+        asked = request(model="other", stopping={"max_tokens": 1})
+        assert (await refused(chat.Chat(asked))).info.reason == "MODEL_NOT_FOUND"
+        path.write_text(f"endpoints: {endpoint(MODEL)}\nmax_request_bytes: 1000000\n")
+        assert '"waiting":["max_request_bytes"]' in (await run.until_logged("settings wait for the next start"))[-1]
+        assert (await chat.Chat(asked)).model == MODEL
+        path.write_text(f"endpoints: {endpoint('nobody')}\n")
+        refusal = await run.until_logged(
+            "the settings can't be used; those before stay: endpoints.0.entities: no model named 'nobody' is served"
+        )
+        assert '"level":"error"' in refusal[-1]
+        assert (await chat.Chat(asked)).model == MODEL
+        path.write_text("log_level: error\n")
+        await run.until_logged("settings were read again")
+        run.process.send_signal(signal.SIGHUP)
+        run.process.send_signal(signal.SIGTERM)
+        code, lines = await run.rest()
+    assert (code, lines) == (0, [])
+
+
 async def test_process_ends_at_once_by_a_second_signal() -> None:
     """Who asks twice does not wait."""
     async with started() as run:
