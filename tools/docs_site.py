@@ -44,10 +44,11 @@ NAVIGATION: Final[Navigation] = {
         "api/rank", "api/mindie", "api/clients", "errors", "streams", "conformance",
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
-    "Models": ["endpoints", "tools", "demo_model"],
+    "Models": ["endpoints", "tools", "adapters", "parallel", "demo_model"],
     "Operation": [
-        "deployment", "operations", "metrics", "settings", "envoy", "reliability", "performance", "measurements",
+        "deployment", "operations", "settings", "metrics", "envoy", "reliability", "performance", "measurements",
     ],
+    "Alerts": ["runbooks/index", "runbooks/*"],
     "Security": ["security", "keys", "limits", "fairness", "tls"],
     "Inside": ["architecture", "decisions", "contributing", "changelog"],
 }  # fmt: skip
@@ -107,6 +108,7 @@ def build(folder: Path = SITE) -> int:
 def pages() -> dict[Path, str]:
     """Each file that is a page, and its place in the site."""
     own = {path: path.relative_to(DOCS).as_posix() for path in sorted(DOCS.rglob("*.md"))}
+    own = {path: place.replace("README.md", "index.md") for path, place in own.items()}  # a folder's first page
     return own | {ROOT / name: place for name, place in OTHERS.items() if name != "README.md"}
 
 
@@ -149,13 +151,22 @@ def turned(path: Path, place: str, places: Mapping[Path, str]) -> str:
 
 
 def complete(sections: Navigation, folder: Path) -> dict[str, list[str]]:
-    """The navigation with every page of `folder`: those without a place come last. Raises SiteError for a lost one."""
+    """The navigation with every page of `folder`; those without a place come last. Raises SiteError for a lost one.
+
+    FOLDER/* stands for all pages of the folder that are named nowhere.
+    """
     there = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.md")}
-    named = [name for names in sections.values() for name in names]
-    if lost := sorted(set(named) - there):
+    named = {name for names in sections.values() for name in names if not name.endswith("/*")}
+    if lost := sorted(named - there):
         raise SiteError(f"the navigation names pages that are not there: {', '.join(lost)}")
-    more = sorted(there - set(named))
-    return {title: list(names) for title, names in sections.items()} | ({"More": more} if more else {})
+    found: dict[str, list[str]] = {}
+    for title, names in sections.items():
+        found[title] = []
+        for name in names:
+            inside = [each for each in sorted(there - named) if each.startswith(name.removesuffix("*"))]
+            found[title] += inside if name.endswith("/*") else [name]
+    more = sorted(there - {name for names in found.values() for name in names})
+    return found | ({"More": more} if more else {})
 
 
 def _config(sections: Mapping[str, Sequence[str]], folder: Path) -> str:
