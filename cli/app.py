@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli import certs, chat, generate, keys, look, programs
+from cli import certs, chat, generate, keys, look, programs, status
 from cli.bench.command import bench
 
 APP = typer.Typer(
@@ -18,7 +18,7 @@ APP = typer.Typer(
     rich_markup_mode=None,
 )
 programs.add_to(APP)
-for command in (chat.chat, generate.complete, generate.embed, look.models, look.endpoints, look.status, bench):
+for command in (chat.chat, generate.complete, generate.embed, look.models, look.endpoints, status.status, bench):
     APP.command()(command)
 APP.add_typer(keys.APP, name="keys")
 APP.add_typer(certs.APP, name="certs")

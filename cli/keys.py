@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
+from cli.options import AsJson, fail, print_json, print_table, say
 from service.auth.key import digest, new_id, new_key
 from service.auth.key_entry import KeyEntry, KeysError, to_entry, to_plain
 from service.auth.key_file import lock_keys, read_keys, write_keys
@@ -39,7 +40,6 @@ File: TypeAlias = Annotated[
     ),
 ]
 KeyId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The key's id.")]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @APP.command()
@@ -92,12 +92,9 @@ def list_keys(file: File, as_json: AsJson = False) -> None:
     """List all keys."""
     entries = _checked(lambda: read_keys(file))
     if as_json:
-        _print_json([_told(entry) for entry in entries])
+        print_json([_told(entry) for entry in entries])
         return
-    rows = [("ID", "NAME", "STATE", "EXPIRES", "SCOPES"), *map(_row, entries)]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        typer.echo("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[4]]))
+    print_table([("ID", "NAME", "STATE", "EXPIRES", "SCOPES"), *map(_row, entries)])
 
 
 @APP.command()
@@ -105,10 +102,10 @@ def show(key_id: KeyId, file: File, as_json: AsJson = False) -> None:
     """Show all that is kept of a key. The key itself isn't."""
     entry = _checked(lambda: _find(read_keys(file), key_id))
     if as_json:
-        _print_json(_told(entry))
+        print_json(_told(entry))
         return
     for name, value in _told(entry).items():
-        typer.echo(f"{name}: {json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value}")
+        say(f"{name}: {json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value}")
 
 
 @APP.command()
@@ -130,7 +127,7 @@ def revoke(
 
     entry = _changed(file, change)
     if as_json:
-        _print_json(_told(entry))
+        print_json(_told(entry))
     else:
         typer.echo(f"{key_id} is revoked")
 
@@ -178,8 +175,7 @@ def _checked(work: Callable[[], Result]) -> Result:
     try:
         return work()
     except KeysError as error:
-        typer.echo(f"sluice: {error}", err=True)
-        raise typer.Exit(1) from error
+        fail(str(error))
 
 
 def _find(entries: Iterable[KeyEntry], key_id: str) -> KeyEntry:
@@ -218,7 +214,7 @@ def _instant(text: str) -> datetime | None:
 
 def _show_new(key: str, entry: KeyEntry, *, as_json: bool) -> None:
     if as_json:
-        _print_json({"key": key, **_told(entry)})
+        print_json({"key": key, **_told(entry)})
     else:
         typer.echo(key)
         typer.echo(f"This is the key of {entry.id}. It is not kept, and can't be shown again.", err=True)
@@ -239,7 +235,3 @@ def _state(entry: KeyEntry) -> str:
 def _row(entry: KeyEntry) -> tuple[str, str, str, str, str]:
     expires = entry.expires.date().isoformat() if entry.expires else "never"
     return entry.id, entry.name, _state(entry), expires, ",".join(entry.scopes)
-
-
-def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

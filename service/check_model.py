@@ -14,10 +14,10 @@ from service.engine.description import ComputeDtype
 from service.engine.memory import CPU_CACHE_FRACTION, available_host_bytes
 from service.engine.model_folder import find_folder
 from service.engine.model_plan import ModelPlan, plan_model
-from service.engine.model_source import architecture_of
-from service.engine.models.checkpoint import Checkpoint
-from service.engine.models.pair_files import is_cross_encoder
-from service.engine.models.sentence_files import is_encoder
+from service.engine.model_source import architecture_of, choose_device, longest_text
+from service.engine.models.compute_dtype import choose_compute_dtype
+from service.engine.models.pair_files import PairFiles, is_cross_encoder, unserved_head
+from service.engine.models.sentence_files import SentenceFiles, is_encoder
 from service.engine.models.share import num_rank_parameters
 from service.engine.models.text_part import text_config
 from service.generation.errors import ModelLoadError
@@ -30,10 +30,38 @@ def check_model(model: str, config: EngineConfig, dtype: Any, device: str) -> di
     """What `model`, a folder or hub id, would be. Raises ModelLoadError for one that would not load."""
     folder = find_folder(model)
     if is_cross_encoder(folder) or is_encoder(folder):
-        task = "rank" if is_cross_encoder(folder) else "embed"
-        checkpoint = Checkpoint(folder)
-        return {"model": str(folder), "task": task, "parameters": checkpoint.num_parameters}
+        return _encoder(folder, config, dtype, device)
+    if (head := unserved_head(folder)) is not None:
+        raise ModelLoadError(f"{folder}: a {head} can't be served: it neither generates nor makes vectors nor ranks")
     return _told(plan_model(model, config, dtype, device))
+
+
+def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dict[str, Any]:
+    """Of an encoder or a cross-encoder: its weights are compared with its modules by their names and shapes."""
+    from service.engine.models.encoder_plan import plan_encoder  # noqa: PLC0415  torch and transformers take seconds
+
+    if config.quantization:
+        raise ModelLoadError(f"{folder}: an encoder has no {config.quantization} weights (engine.quantization)")
+    ranks = is_cross_encoder(folder)
+    files: PairFiles | SentenceFiles = PairFiles.read(folder) if ranks else SentenceFiles.read(folder)
+    said = files.max_length if isinstance(files, PairFiles) else files.max_seq_length
+    plan = plan_encoder(files.body, is_cross_encoder=ranks)
+    target = choose_device(device)
+    weight_type = choose_compute_dtype(dtype, plan.checkpoint.dtype, target)
+    weights = int(plan.checkpoint.num_parameters * _BYTES[weight_type])
+    told: dict[str, Any] = {
+        "model": str(folder),
+        "task": "rank" if ranks else "embed",
+        "architecture": architecture_of(plan.config),
+        "device": target,
+        "parameters": plan.checkpoint.num_parameters,
+        "weights": weight_type,
+        "weight_bytes": weights,
+        "max_model_len": longest_text(files.body, said, plan.max_positions, config.max_model_len),
+    }
+    if target == "cpu":
+        told["fits"] = weights < available_host_bytes()
+    return told
 
 
 def _told(plan: ModelPlan) -> dict[str, Any]:
@@ -100,7 +128,7 @@ def _shown(told: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """The command. Its exit code is 1 for a model that would not load."""
+    """The command. Its exit code is 1 for a model that would not load, for want of memory, too."""
     parser = argparse.ArgumentParser(prog="sluice check", description=(__doc__ or "").partition(": ")[2])
     parser.add_argument("model", help="a folder, or a hub id (ORG/MODEL), which is downloaded")
     parser.add_argument("--dtype", default="auto", choices=get_args(ComputeDtype))
@@ -129,6 +157,9 @@ def main() -> int:
         sys.stderr.write(f"sluice: {error}\n")
         return 1
     sys.stdout.write(f"{json.dumps(told, indent=2) if options.json else _shown(told)}\n")
+    if told.get("fits") is False:
+        sys.stderr.write(f"sluice: {told['model']} does not fit in this machine's memory\n")
+        return 1
     return 0
 
 

@@ -15,6 +15,7 @@ from service.engine.model_source import (
     choose_device,
     choose_num_threads,
     fingerprint,
+    longest_text,
 )
 from service.engine.models.bert import load_bert
 from service.engine.models.checkpoint import Checkpoint
@@ -136,7 +137,7 @@ def _load(
     with load_progress(str(folder), checkpoint.num_bytes) as on_read:
         checkpoint.on_read = on_read
         runner = load(_Source(model_config, checkpoint, dtype, target, num_threads))
-    max_model_len = _max_model_len(runner, body, parts.max_length, config.max_model_len)
+    max_model_len = longest_text(body, parts.max_length, runner.max_positions, config.max_model_len)
     resolved = replace(
         config,
         max_batch_tokens=_max_batch_tokens(config, target),
@@ -180,14 +181,3 @@ def _max_batch_tokens(config: EngineConfig, device: str) -> int:
     if device != "cpu":
         return config.max_batch_tokens
     return min(config.max_batch_tokens, max(_CPU_BATCH_TOKENS, config.max_batch_sequences))
-
-
-def _max_model_len(encoder: LoadedEncoder, body: Path, said: int | None, wanted: int | None) -> int:
-    """`wanted`, or as much as the folder says that the model was made for."""
-    limits = [limit for limit in (said, encoder.max_positions) if limit is not None]
-    if not limits:
-        raise ModelLoadError(f"{body}: neither max_seq_length nor max_position_embeddings is given")
-    longest = min(limits)
-    if wanted is not None and wanted > longest:
-        raise ModelLoadError(f"max_model_len {wanted} exceeds the length that {body} takes, {longest}")
-    return wanted or longest

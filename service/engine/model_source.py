@@ -65,6 +65,17 @@ def choose_max_model_len(model_config: Any, wanted: int | None, folder: Path) ->
     return wanted or int(longest)
 
 
+def longest_text(body: Path, said: int | None, positions: int | None, wanted: int | None) -> int:
+    """Of an encoder: `wanted` tokens, or as many as the folder says and it has positions for. Raises ModelLoadError."""
+    limits = [limit for limit in (said, positions) if limit is not None]
+    if not limits:
+        raise ModelLoadError(f"{body}: neither max_seq_length nor max_position_embeddings is given")
+    longest = min(limits)
+    if wanted is not None and wanted > longest:
+        raise ModelLoadError(f"max_model_len {wanted} exceeds the length that {body} takes, {longest}")
+    return wanted or longest
+
+
 def architecture_of(model_config: Any) -> str:
     """The class name that the configuration gives, or its model type."""
     return str((model_config.architectures or [model_config.model_type])[0])

@@ -1,4 +1,4 @@
-"""`sluice models`, `endpoints`, `status`, `complete`, `embed` and `--version` against the whole product."""
+"""`sluice models`, `endpoints`, `complete`, `embed` and `--version` against the whole product."""
 
 from __future__ import annotations
 
@@ -23,19 +23,6 @@ def test_models_and_endpoints_are_listed(stack: Stack) -> None:
     assert heads.split() == ["NAME", "TASK", "MODELS"]
     assert ["sluice-demo", "llm/v1/chat", "sluice-demo"] in [row.split() for row in rows]
     assert "sluice-demo" in {each["name"] for each in json.loads(sluice("endpoints", "--json", url=stack.door).stdout)}
-
-
-def test_status_tells_readiness_version_and_load(stack: Stack) -> None:
-    """Each model with what it has to do; without the service's metrics, its name."""
-    metrics = f"http://127.0.0.1:{stack.ports['service_metrics']}/metrics"
-    shown = sluice("status", "--metrics", metrics, url=stack.door).stdout
-    assert shown.startswith(f"{stack.door} is ready, version {version('sluice')}\n")
-    assert "CACHE IN USE" in shown
-    told = json.loads(sluice("status", "--json", "--metrics", metrics, url=stack.door).stdout)
-    assert told["ready"] is True
-    assert told["load"]["sluice-demo"]["blocks"] > 0
-    blind = sluice("status", "--metrics", "http://127.0.0.1:1/", url=stack.door).stdout
-    assert "models: sluice-demo, all-minilm-l6-v2" in blind
 
 
 def test_texts_are_continued_and_embedded(stack: Stack) -> None:

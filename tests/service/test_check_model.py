@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from service.check_model import check_model
-from service.config import DEMO_FOLDER
+from service.check_model import check_model, main
+from service.config import DEMO_FOLDER, embedding_folder
 from service.engine.config import EngineConfig
+from service.engine.description import EncoderDescription
+from service.engine.load_encoder import load_encoder
 from service.engine.load_generator import load_model
 from service.generation.errors import ModelLoadError
 
@@ -29,6 +33,38 @@ def test_what_is_said_is_what_is_loaded(backend: str) -> None:
     assert told["resumes"] == loaded.info.is_invariant
     assert backend in {"auto", told["backend"]}
     assert told["fits"] is True
+
+
+def test_an_encoder_is_told_by_its_modules_and_headers(tmp_path: Path) -> None:
+    """As it is loaded; a tensor that is missing or of another shape is found, though no weight is read."""
+    source = embedding_folder()
+    assert source is not None
+    told = check_model(str(source), EngineConfig(), "auto", "cpu")
+    loaded = load_encoder(source, EngineConfig(), compute_dtype="auto", device="cpu").description
+    assert isinstance(loaded, EncoderDescription)
+    assert told["architecture"] == loaded.info.architecture
+    assert (told["parameters"], told["weights"]) == (loaded.info.num_parameters, loaded.info.dtype)
+    assert (told["max_model_len"], told["fits"]) == (loaded.info.max_model_len, True)
+    folder = tmp_path / "model"
+    shutil.copytree(source, folder)
+    with (folder / "config.json").open() as file:
+        config = json.load(file)
+    for field, fault in (("num_hidden_layers", "missing"), ("intermediate_size", "mismatched")):
+        (folder / "config.json").write_text(json.dumps({**config, field: config[field] + 1}))
+        with pytest.raises(ModelLoadError, match=f"{fault} tensors"):
+            check_model(str(folder), EngineConfig(), "auto", "cpu")
+
+
+def test_what_does_not_fit_is_a_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The facts are printed all the same, and the last line says what is wrong."""
+    monkeypatch.setattr("service.check_model.available_host_bytes", lambda: 0)
+    for folder in (DEMO_FOLDER, embedding_folder()):
+        monkeypatch.setattr("sys.argv", ["check", str(folder), "--json"])
+        assert main() == 1
+        logging.disable(logging.NOTSET)
+        shown = capsys.readouterr()
+        assert json.loads(shown.out)["fits"] is False
+        assert shown.err == f"sluice: {folder} does not fit in this machine's memory\n"
 
 
 def test_a_model_that_would_not_load_is_refused_for_the_same_reason(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from service.engine.models.pooling import pool
 from service.engine.models.sentence_files import SentenceFiles
 from service.generation.errors import ModelLoadError
 
-_UNUSED = ("pooler.",)  # some models have one on top; vectors are made of the states beneath it
+UNUSED = ("pooler.",)  # some models have one on top; vectors are made of the states beneath it
 
 _log = logging.getLogger(__name__)
 
@@ -72,10 +72,7 @@ def load_encoder(config: Any, files: SentenceFiles, dtype: str, device: str) -> 
 
 def from_folder(kind: Any, folder: Path, config: Any, dtype: str) -> Any:
     """A model of one of transformers' classes that choose by the configuration. Raises ModelLoadError."""
-    if getattr(config, "quantization_config", None) is not None:
-        raise ModelLoadError(f"{folder}: quantised weights can't be served")
-    if getattr(config, "is_encoder_decoder", False):
-        raise ModelLoadError(f"{folder}: a model of an encoder and a decoder can't be served")
+    refuse_unserved(folder, config)
     disable_progress_bar()  # type: ignore[no-untyped-call]  # the load shows its own
     config.use_cache = False  # of decoders: no text is read on
     try:
@@ -83,13 +80,21 @@ def from_folder(kind: Any, folder: Path, config: Any, dtype: str) -> Any:
         model, report = loaded
     except Exception as error:  # many kinds, none of which a caller could act upon differently
         raise ModelLoadError(f"{folder} can't be loaded: {error}") from error
-    unused = _UNUSED if kind is AutoModel else ()
+    unused = UNUSED if kind is AutoModel else ()
     for fault in ("missing_keys", "mismatched_keys"):
         if names := sorted(name for name in map(str, report[fault]) if not name.startswith(unused)):
             raise ModelLoadError(f"{folder}: {fault.replace('_keys', '')} tensors: {names[:5]}")
     if report["unexpected_keys"]:  # such as the head of a model that was trained to fill in words
         _log.info("%s: not used: %s", folder, ", ".join(sorted(report["unexpected_keys"])[:5]))
     return model
+
+
+def refuse_unserved(folder: Path, config: Any) -> None:
+    """Raises ModelLoadError for what no encoder of ours is, by its configuration."""
+    if getattr(config, "quantization_config", None) is not None:
+        raise ModelLoadError(f"{folder}: quantised weights can't be served")
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelLoadError(f"{folder}: a model of an encoder and a decoder can't be served")
 
 
 def max_positions_of(model: Any) -> int | None:
