@@ -14,6 +14,7 @@ from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import Constraint, Grammar, ReasoningMarkers, ReasoningStart
 from service.generation.conversation import Conversation, ReasoningEffort, ToolMode
 from service.generation.errors import InvalidRequest, UnsupportedFeature
+from service.generation.image import ImageForm
 from service.generation.json_text import parse_parameters
 from service.output.choice import AnswerForm
 from service.output.reasoning_families import reasoning_markers
@@ -41,15 +42,21 @@ class ChatModel:
         constrains_calls: bool = True,
         default_effort: DefaultEffort = None,
         shows_schema: bool = False,
+        image_form: ImageForm | None = None,
     ) -> None:
         """`markers` and `syntax` are read from the template, or the tokenizer, where they are not given.
 
         `constrains_calls` holds calls to their schemas also where nothing in the request demands it. `default_effort`
-        is for conversations that name none. `shows_schema` puts what an answer must match into the prompt.
+        is for conversations that name none. `shows_schema` puts what an answer must match into the prompt. `image_form`
+        is None for a model that takes no images.
         """
         self._markers = markers or reasoning_markers(template.source)
         self._prompts = ChatPrompts(
-            template, tokenizer, markers=self._markers, default_system_prompt=default_system_prompt
+            template,
+            tokenizer,
+            markers=self._markers,
+            default_system_prompt=default_system_prompt,
+            image_form=image_form,
         )
         if syntax is None:
             found = tool_syntax(template.source, self._prompts.control_tokens.added)

@@ -19,6 +19,7 @@ from process.settings import Port, ProcessSettings
 from service.auth.grant import LimitsEntry
 from service.auth.settings import AuthSettings
 from service.engine_settings import EngineSettings
+from service.image_settings import ImageSettings
 from service.rank_settings import RankSettings
 
 PROGRAM = "sluice-service"
@@ -114,7 +115,7 @@ _DEMO_CHAT = ChatSettings(reasoning_effort="template", schema_in_prompt=False)
 
 
 class ModelSettings(BaseModel):
-    """One model to serve. For dtype, device and engine None means the service's setting of that name."""
+    """One model to serve. For dtype, device, engine and images None means the service's setting of that name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -132,6 +133,7 @@ class ModelSettings(BaseModel):
     )
     chat: ChatSettings = Field(ChatSettings(), description="how it chats")
     embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="what its vectors are good for")
+    images: ImageSettings | None = Field(None, description="images of requests to it; null: the service's")
     adapters: dict[PlainName, Annotated[str, Field(min_length=1)]] = Field(
         {}, description="NAME: PATH of LoRA adapters, folders as PEFT saves them, served as MODEL:NAME"
     )
@@ -251,6 +253,7 @@ class Settings(ProcessSettings):
 
     auth: AuthSettings = Field(AuthSettings(), description="who is let in; without keys_file and jwks, everybody")
     quota: QuotaSettings = Field(QuotaSettings(), description="how callers' use is counted")
+    images: ImageSettings = Field(ImageSettings(), description="images of requests to models that take any")
 
     capture_content: bool = Field(False, description="put the text of prompts and answers on spans")
 
@@ -265,6 +268,7 @@ class Settings(ProcessSettings):
                     "device": model.device or self.device,
                     "cache_share": model.cache_share or 1 / (len(chosen) - index),
                     "engine": self._engine_of(model),
+                    "images": model.images or self.images,
                 }
             )
             for index, model in enumerate(chosen)

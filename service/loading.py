@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from service.chat_model import ChatModel
 from service.config import ChatSettings, ModelSettings
@@ -21,6 +22,8 @@ from service.engine.tokenizer import FastTokenizer
 from service.generation.constraint import ReasoningMarkers
 from service.generation.conversation import ReasoningEffort
 from service.generation.errors import ModelLoadError
+from service.generation.image import ImageForm
+from service.image_settings import ImageSettings
 from service.loading_encoder import load_cross_encoder, load_encoder
 from service.output.tool_families import SYNTAXES
 from service.output.watermark import WatermarkDetector
@@ -31,8 +34,11 @@ from service.prompts.template import ChatTemplate, NoChatTemplate
 from service.prompts.templated_pairs import TemplatedPairs
 from service.prompts.workers import WorkerLimits, Workers
 from service.ranking.judge import JudgeRanker
-from service.registry.description import ModelDescription, Task
+from service.registry.description import Modality, ModelDescription, Task
 from service.registry.models import ServedGenerator, ServedModel
+
+if TYPE_CHECKING:
+    from service.images.reader import ImageReader
 
 _log = logging.getLogger(__name__)
 
@@ -62,11 +68,14 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     )
     if not built.eos_token_ids:  # an answer would have no end, and a grammar none to allow
         raise ModelLoadError(f"{folder}: neither generation_config.json nor config.json has an eos_token_id")
-    workers = Workers(WorkerLimits(max_wait_s=settings.engine.max_queue_wait_s))
+    limits = WorkerLimits(max_wait_s=settings.engine.max_queue_wait_s)
+    images = _image_reader(settings, built, limits) if chat else None
+    if images is not None:
+        chat = _chat_model(settings, folder, tokenizer, images.form)
     return ServedGenerator(
-        _description(settings, built, chat),
+        _description(settings, built, chat, takes_images=images is not None),
         built.engine,
-        Preparation(settings.name, tokenizer, built.engine.max_model_len, chat, workers),
+        Preparation(settings.name, tokenizer, built.engine.max_model_len, chat, Workers(limits), images=images),
         WatermarkDetector(tokenizer, settings.engine.watermark),
         tokenizer,
         _ranker(settings, built, tokenizer),
@@ -87,7 +96,21 @@ def _ranker(settings: ModelSettings, built: BuiltEngine, tokenizer: FastTokenize
     return JudgeRanker(built.engine, reader, *ids)
 
 
-def _chat_model(settings: ModelSettings, folder: Path, tokenizer: FastTokenizer) -> ChatModel | None:
+def _image_reader(settings: ModelSettings, built: BuiltEngine, limits: WorkerLimits) -> ImageReader | None:
+    """None for a model that takes no images, or is to take none. Raises ModelLoadError."""
+    taken = settings.images or ImageSettings()
+    if not built.info.takes_images or not taken.max_images:
+        return None
+    # Imported late: few models take images.
+    from service.images.processor import ImageProcessor  # noqa: PLC0415
+    from service.images.reader import ImageReader  # noqa: PLC0415
+
+    return ImageReader(ImageProcessor(built.folder, built.tokenizer), taken, Workers(limits))
+
+
+def _chat_model(
+    settings: ModelSettings, folder: Path, tokenizer: FastTokenizer, image_form: ImageForm | None = None
+) -> ChatModel | None:
     """None for a model without a chat template, which completes prompts only."""
     try:
         template = ChatTemplate.from_folder(folder)
@@ -105,6 +128,7 @@ def _chat_model(settings: ModelSettings, folder: Path, tokenizer: FastTokenizer)
         budgets=ReasoningBudgets(chat.reasoning_budget_low, chat.reasoning_budget_medium, chat.reasoning_budget_high),
         default_effort=_default_effort(chat.reasoning_effort),
         shows_schema=chat.schema_in_prompt,
+        image_form=image_form,
     )
 
 
@@ -114,7 +138,9 @@ def _default_effort(name: str | None) -> DefaultEffort:
     return "template" if name == "template" else ReasoningEffort(name)
 
 
-def _description(settings: ModelSettings, built: BuiltEngine, chat: ChatModel | None) -> ModelDescription:
+def _description(
+    settings: ModelSettings, built: BuiltEngine, chat: ChatModel | None, *, takes_images: bool
+) -> ModelDescription:
     return ModelDescription(
         name=settings.name,
         version=settings.version,
@@ -133,4 +159,5 @@ def _description(settings: ModelSettings, built: BuiltEngine, chat: ChatModel | 
         supports_tools=chat is not None and chat.supports_tools,
         supports_reasoning=chat is not None and chat.supports_reasoning,
         supports_resume=built.info.is_invariant,
+        input_modalities=[Modality.TEXT, *((Modality.IMAGE,) if takes_images else ())],
     )

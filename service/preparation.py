@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from service.chat_model import ChatModel
 from service.constraints.grammar import format_grammar
@@ -16,16 +16,21 @@ from service.engine.tokenizer import Tokenizer
 from service.generation.answer_request import AnswerRequest
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.constraint import Constraint
-from service.generation.conversation import Conversation, RawText, RawTokens, ReasoningEffort
+from service.generation.conversation import Conversation, ImagePart, RawText, RawTokens, ReasoningEffort
 from service.generation.errors import InvalidRequest, TemplateRefused, UnsupportedFeature, UnsupportedTask
+from service.generation.image import PromptImage
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest
+from service.images.places import place_images
 from service.output.choice import AnswerForm
 from service.prompts.priority import check_priority
 from service.prompts.text_length import most_bytes_per_token
 from service.prompts.tokens import check_token
 from service.prompts.truncation import PromptRoom, fit_text, fit_token_ids
 from service.prompts.workers import Workers
+
+if TYPE_CHECKING:  # few models take images, and what reads them takes time to import
+    from service.images.reader import ImageReader
 
 # What is kept of the time before a call's deadline to end a truncated answer and to send it: gRPC cancels the call
 # right at it.
@@ -62,6 +67,7 @@ class _EncodedPrompt:
     shows_special_tokens: bool = False
     text: str = ""
     effort: ReasoningEffort | None = None
+    images: Sequence[PromptImage] = ()
 
 
 class Preparation:
@@ -76,10 +82,12 @@ class Preparation:
         workers: Workers,
         *,
         adapter: str = "",
+        images: ImageReader | None = None,
     ) -> None:
         """`chat` is None for a model without a chat template, which continues raw prompts only.
 
-        `adapter` is the name of the engine's adapter that requests are computed with, if any.
+        `adapter` is the name of the engine's adapter that requests are computed with, if any. `images` is None for a
+        model that takes none.
         """
         self.chat = chat
         self.tokenizer = tokenizer
@@ -88,14 +96,19 @@ class Preparation:
         self._bytes_per_token = most_bytes_per_token(tokenizer)
         self._workers = workers
         self._adapter = adapter
+        self._images = images
 
     def with_adapter(self, model: str, adapter: str) -> Preparation:
         """The same for the model's adapter of that name, which requests call `model`; the threads are shared."""
-        return Preparation(model, self.tokenizer, self._max_model_len, self.chat, self._workers, adapter=adapter)
+        return Preparation(
+            model, self.tokenizer, self._max_model_len, self.chat, self._workers, adapter=adapter, images=self._images
+        )
 
     def close(self) -> None:
         """Stop the worker threads; no request may be prepared after."""
         self._workers.close()
+        if self._images is not None:
+            self._images.close()
 
     async def prepare(
         self, asked: AnswerRequest, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
@@ -132,6 +145,7 @@ class Preparation:
                 truncates_at_deadline=asked.truncates,
                 prompt_field=asked.prompts[index].field,
                 max_tokens_field=asked.max_tokens_field,
+                images=prompt.images,
             )
             for index, prompt in enumerate(encoded)
         ]
@@ -143,6 +157,7 @@ class Preparation:
     async def tokens(self, conversation: Conversation, deadline: float | None = None) -> Sequence[int]:
         """The tokens of a conversation's prompt, though they be too many. Raises as `prepare` does."""
         chat = self._chat_for(conversation)
+        self._check_images(conversation)
         prompt = await self._render(lambda: chat.render(conversation), conversation, deadline)
         return prompt.token_ids
 
@@ -192,16 +207,27 @@ class Preparation:
         self, prompt: Conversation, asked: AnswerRequest, room: PromptRoom, deadline: float | None
     ) -> _EncodedPrompt:
         chat = self._chat_for(prompt)
+        self._check_images(prompt)
 
-        def encode() -> _EncodedPrompt:
+        def encode() -> tuple[_EncodedPrompt, Sequence[ImagePart]]:
             rendered = chat.fit(prompt, room)
             content = format_grammar(asked.output_format) if asked.output_format is not None else None
             form, constraint = chat.reading(prompt, rendered, content)
             text = prompt.messages[-1].text if asked.wants_prompt_texts else ""
             shows = chat.shows_special_tokens(form)
-            return _EncodedPrompt(rendered.token_ids, form, constraint, shows, text, chat.effort(prompt))
+            encoded = _EncodedPrompt(rendered.token_ids, form, constraint, shows, text, chat.effort(prompt))
+            return encoded, rendered.images
 
-        return await self._render(encode, prompt, deadline)
+        encoded, parts = await self._render(encode, prompt, deadline)
+        if not parts or self._images is None:
+            return encoded
+        seen = await self._images.read(parts, deadline)
+        return replace(encoded, images=place_images(encoded.token_ids, seen, self._images.form, parts[0].field))
+
+    def _check_images(self, prompt: Conversation) -> None:
+        """Refuse too many before anything is done for them."""
+        if self._images is not None:
+            self._images.check_number([part for message in prompt.messages for part in message.images])
 
     async def _render(self, work: Callable[[], _Result], prompt: Conversation, deadline: float | None) -> _Result:
         limit_s = self._workers.limits.max_work_s

@@ -48,7 +48,8 @@ class Rendering(Generic[Message]):
 
     def usage(self) -> Usage:
         """What the outputs so far cost."""
-        return self._reader.usage()
+        images = [image for request in self.requests for image in request.images]
+        return self._reader.usage()._replace(image_tokens=sum(image.end - image.start for image in images))
 
     async def read(self, output: GenerationOutput) -> list[Part[Message]]:
         """What an output adds.

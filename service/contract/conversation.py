@@ -62,6 +62,8 @@ def to_part(part: content_pb2.ContentPart, field: str) -> Part:
             return TextPart(part.text)
         case "image_url":
             return ImagePart(part.image_url.url, f"{field}.image_url")
+        case "image":
+            return ImagePart("", f"{field}.image.data", part.image.data, part.image.media_type)
         case _ if part.file.HasField("url"):
             return FilePart(f"{field}.file", url=part.file.url)
         case _:

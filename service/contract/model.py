@@ -13,7 +13,7 @@ from sluice.v1 import adapter_pb2, endpoint_pb2, model_pb2
 from service.contract.answer import timestamp
 from service.deployment import ServedAdapter
 from service.generation.errors import InvalidRequest
-from service.registry.description import Endpoint, ModelDescription, ServedEntity, Task
+from service.registry.description import Endpoint, Modality, ModelDescription, ServedEntity, Task
 from service.registry.traffic import check_shares
 
 _TASKS: Final = {
@@ -22,6 +22,7 @@ _TASKS: Final = {
     Task.EMBEDDING: model_pb2.TASK_EMBEDDING,
     Task.RANK: model_pb2.TASK_RANK,
 }
+_MODALITIES: Final = {Modality.TEXT: model_pb2.MODALITY_TEXT, Modality.IMAGE: model_pb2.MODALITY_IMAGE}
 
 
 def model_message(model: ModelDescription) -> model_pb2.Model:
@@ -42,6 +43,7 @@ def model_message(model: ModelDescription) -> model_pb2.Model:
         embedding_dimensions=model.embedding_dimensions,
         supports_resume=model.supports_resume,
         parent=model.parent,
+        input_modalities=[_MODALITIES[each] for each in model.input_modalities],
     )
 
 

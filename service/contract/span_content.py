@@ -77,7 +77,13 @@ def _part(part: content_pb2.ContentPart) -> dict[str, str]:
         case "text":
             return _text(part.text)
         case "image_url":
-            return {"type": "uri", "modality": "image", "uri": part.image_url.url}
+            url = part.image_url.url
+            if url[:5].lower() == "data:":  # megabytes, which no span should have
+                kind = url[5:105].partition(",")[0].partition(";")[0]
+                return {"type": "blob", "modality": "image", "mime_type": kind}
+            return {"type": "uri", "modality": "image", "uri": url}
+        case "image":
+            return {"type": "blob", "modality": "image", "mime_type": part.image.media_type}
         case _ if part.file.HasField("url"):
             return {"type": "uri", "modality": "document", "uri": part.file.url}
         case _:

@@ -25,6 +25,7 @@ class ModelInfo:
     num_parameters: int  # as stored; a tied head counts once
     is_invariant: bool  # whether a sequence's tokens are the same whatever else is computed
     fingerprint: str  # changes with what may change tokens: the model's files, its type, backend and versions
+    takes_images: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,7 @@ def load_model(
             device=target,
             num_parameters=checkpoint.num_parameters,
             is_invariant=chosen.is_invariant,
+            takes_images=chosen.takes_images,
             fingerprint=fingerprint(
                 checkpoint,
                 weight_type,

@@ -31,10 +31,12 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class ImagePart:
-    """An image, by a URL or as a data URL."""
+    """An image, by a URL, which may be a data URL, or by its file's bytes and what type they are said to have."""
 
     url: str
     field: str
+    data: bytes = b""
+    media_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,11 @@ class Message:
     def text(self) -> str:
         """The text of all its parts that are text."""
         return "".join(part.text for part in self.content if isinstance(part, TextPart))
+
+    @property
+    def images(self) -> list[ImagePart]:
+        """Those of its parts that are images."""
+        return [part for part in self.content if isinstance(part, ImagePart)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ class Usage(NamedTuple):
     completion_tokens: int = 0
     reasoning_tokens: int = 0
     cached_tokens: int = 0
+    image_tokens: int = 0
 
 
 class Completed(NamedTuple):

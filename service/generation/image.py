@@ -1,4 +1,4 @@
-"""Images of prompts."""
+"""Images of prompts: how a prompt shows them, what a model sees of them, and where in a prompt that is."""
 
 from __future__ import annotations
 
@@ -6,6 +6,31 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class ImageForm:
+    """How prompts of a model show an image.
+
+    Its chat template writes `marker`, in whose place stands `text`; that has `num_tokens` tokens of `token_id` in a
+    row, in whose places the model has what it sees.
+    """
+
+    marker: str
+    text: str
+    token_id: int
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeenImage:
+    """What a model sees of an image.
+
+    `digest` names the pixels, as a hash of 32 bytes. `pixels` [channels, height, width] are in the range 0 to 255.
+    """
+
+    digest: bytes
+    pixels: npt.NDArray[np.uint8] = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from functools import cached_property
 
 from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import ReasoningMarkers
-from service.generation.conversation import Conversation, Message
-from service.generation.errors import TemplateRefused, UnsupportedFeature
+from service.generation.conversation import Conversation, ImagePart, Message
+from service.generation.errors import TemplateRefused, UnsupportedFeature, UnsupportedModality
+from service.generation.image import ImageForm
 from service.prompts.call_form import call_form
-from service.prompts.control_tokens import ControlTokens
+from service.prompts.control_tokens import ControlTokens, Marks
 from service.prompts.schema_text import add_schema
 from service.prompts.template import ChatTemplate
 from service.prompts.template_input import template_messages, template_tools, template_variables
@@ -31,6 +32,7 @@ class RenderedPrompt:
 
     text: str
     token_ids: list[int]
+    images: Sequence[ImagePart] = ()  # in the order in which the prompt shows them
 
 
 class ChatPrompts:
@@ -43,12 +45,15 @@ class ChatPrompts:
         *,
         markers: ReasoningMarkers | None,
         default_system_prompt: str | None = None,
+        image_form: ImageForm | None = None,
     ) -> None:
+        """`image_form` is None for a model that takes no images."""
         self.control_tokens = ControlTokens(tokenizer, template.source)
         self._template = template
         self._tokenizer = tokenizer
         self._markers = markers
         self._default_system_prompt = default_system_prompt
+        self._image_form = image_form
         self._call_form = call_form(template)
 
     @cached_property
@@ -107,6 +112,7 @@ class ChatPrompts:
             default_system_prompt=self._default_system_prompt,
             markers=self._markers,
             form=self._call_form,
+            takes_images=self._image_form is not None,
         )
         if conversation.schema is not None:
             add_schema(plain, conversation.schema, takes_system=self._takes_system)
@@ -133,4 +139,15 @@ class ChatPrompts:
                 raise UnsupportedFeature("continue_final_message", words)
         if room is not None:
             room.check_length(len(text) - sum(map(text.count, marks)), conversation.field)
-        return RenderedPrompt(text, self.control_tokens.encode(text, marks))
+        images = [part for message in messages for part in message.images]
+        if images and self._image_form is not None:
+            text = _show_images(text, self._image_form, marks, images)
+        return RenderedPrompt(text, self.control_tokens.encode(text, marks), images)
+
+
+def _show_images(text: str, form: ImageForm, marks: Marks, images: Sequence[ImagePart]) -> str:
+    """The rendered text with what stands for an image wherever the template shows one, not where a caller spells it."""
+    shown, number = re.subn(f"(?<!{marks.open}){re.escape(form.marker)}", lambda _: form.text, text)
+    if number != len(images):
+        raise UnsupportedModality(images[0].field, f"the model's chat template shows {number} of {len(images)} images")
+    return shown

@@ -17,7 +17,10 @@ def add_schema(turns: list[dict[str, Any]], schema: JsonSchema, *, takes_system:
     text = _text(schema)
     if not takes_system:
         first = next((turn for turn in turns if turn["role"] == "user"), turns[0])
-        first["content"] = f"{text}{_BETWEEN}{first['content']}"
+        if isinstance(first["content"], list):  # of texts and images
+            first["content"].insert(0, {"type": "text", "text": text + _BETWEEN})
+        else:
+            first["content"] = f"{text}{_BETWEEN}{first['content']}"
     elif turns[0]["role"] == "system":
         turns[0]["content"] += _BETWEEN + text
     else:

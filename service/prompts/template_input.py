@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from service.generation.constraint import ReasoningMarkers
-from service.generation.conversation import Function, FunctionCall, Message, Part, Role, TextPart
+from service.generation.conversation import Function, FunctionCall, ImagePart, Message, Part, Role, TextPart
 from service.generation.errors import InvalidRequest, UnsupportedModality
 from service.generation.json_text import parse_json, parse_parameters
 from service.prompts.call_form import CallForm
@@ -27,10 +27,11 @@ def template_messages(
     default_system_prompt: str | None,
     markers: ReasoningMarkers | None,
     form: CallForm,
+    takes_images: bool = False,
 ) -> list[dict[str, Any]]:
     """The conversation, with the default system prompt unless it has its own.
 
-    `form` is how the template takes earlier calls. Raises UnsupportedModality for a part that isn't text and
+    `form` is how the template takes earlier calls. Raises UnsupportedModality for a part that the model can't take and
     InvalidRequest for a tool's message that answers no earlier call.
     """
     result: list[dict[str, Any]] = []
@@ -38,7 +39,7 @@ def template_messages(
         result.append({"role": "system", "content": default_system_prompt})
     called: dict[str, str] = {}  # call id → function name
     for message in messages:
-        turn: dict[str, Any] = {"role": message.role.value, "content": _text(message.content)}
+        turn: dict[str, Any] = {"role": message.role.value, "content": _content(message, takes_images=takes_images)}
         if message.name is not None:
             turn["name"] = message.name
         if message.role is Role.TOOL:
@@ -92,11 +93,28 @@ def template_variables(text: str) -> dict[str, Any]:
     return variables
 
 
-def _text(parts: Iterable[Part]) -> str:
+def _content(message: Message, *, takes_images: bool) -> str | list[dict[str, str]]:
+    """A message's text; where it has images, texts and images in turn, as templates take them."""
+    if not (takes_images and message.images):
+        return _text(
+            message.content, "the model takes text and images" if takes_images else "the model takes text only"
+        )
+    if message.role is not Role.USER:
+        raise UnsupportedModality(message.images[0].field, "an image stands in messages of the role user only")
+    parts: list[dict[str, str]] = []
+    for part in message.content:
+        if isinstance(part, ImagePart):
+            parts.append({"type": "image"})
+        else:
+            parts.append({"type": "text", "text": _text([part], "the model takes text and images")})
+    return parts
+
+
+def _text(parts: Iterable[Part], taken: str) -> str:
     texts = []
     for part in parts:
         if not isinstance(part, TextPart):
-            raise UnsupportedModality(part.field, "the model takes text only")
+            raise UnsupportedModality(part.field, taken)
         texts.append(part.text)
     return "".join(texts)
 

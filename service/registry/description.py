@@ -17,6 +17,13 @@ class Task(enum.IntEnum):
     RANK = 4
 
 
+class Modality(enum.Enum):
+    """What a model reads."""
+
+    TEXT = "text"
+    IMAGE = "image"
+
+
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
     """What callers are told of a model. Instants are nanoseconds since the epoch."""
@@ -36,6 +43,7 @@ class ModelDescription:
     embedding_dimensions: int = 0
     supports_resume: bool = False
     parent: str = ""  # of an adapter: the model that it adapts
+    input_modalities: Sequence[Modality] = (Modality.TEXT,)
 
 
 @dataclass(frozen=True, slots=True)

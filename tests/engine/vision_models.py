@@ -26,20 +26,20 @@ WINDOW = 11  # of the layers that see no farther, less than an image has tokens
 _SIZE = 32  # of what the model sees, in pixels
 
 
-def save_vision_model(folder: Path) -> Any:
+def save_vision_model(folder: Path, *, vocab_size: int = VOCAB_SIZE, max_positions: int = MAX_POSITIONS) -> Any:
     """Save a random model with its image processor; return it. Its weights let an image decide the answer."""
     torch.manual_seed(0)
     make: Any = transformers.Gemma3Config
     config = make(
         text_config={
-            "vocab_size": VOCAB_SIZE,
+            "vocab_size": vocab_size,
             "hidden_size": 64,
             "intermediate_size": 96,
             "num_hidden_layers": 3,
             "num_attention_heads": 4,
             "num_key_value_heads": 2,
             "head_dim": 16,
-            "max_position_embeddings": MAX_POSITIONS,
+            "max_position_embeddings": max_positions,
             "sliding_window": WINDOW,
             "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
             "query_pre_attn_scalar": 16,
@@ -74,7 +74,8 @@ def save_vision_model(folder: Path) -> Any:
 
 
 @cache
-def _processor(folder: Path) -> Any:
+def image_processor(folder: Path) -> Any:
+    """The folder's own."""
     return AutoImageProcessor.from_pretrained(folder, backend="pil")  # type: ignore[no-untyped-call]
 
 
@@ -86,7 +87,7 @@ def picture(seed: int, size: tuple[int, int] = (50, 40)) -> Image.Image:
 
 def prompt_of(folder: Path, *parts: int | Image.Image) -> tuple[list[int], tuple[PromptImage, ...]]:
     """A prompt of so many random words and of images, in turn; its tokens and its images."""
-    processor = _processor(folder)
+    processor = image_processor(folder)
     token_ids, images = [2], []
     for part in parts:
         if isinstance(part, int):
@@ -103,7 +104,7 @@ def prompt_of(folder: Path, *parts: int | Image.Image) -> tuple[list[int], tuple
 @torch.inference_mode()
 def expected(model: Any, folder: Path, token_ids: abc.Sequence[int], parts: abc.Sequence[Any], count: int) -> list[int]:
     """What transformers' own `generate` adds to a prompt, greedily."""
-    processor = _processor(folder)
+    processor = image_processor(folder)
     seen = [part for part in parts if not isinstance(part, int)]
     ids = torch.tensor([list(token_ids)])
     pixels = {"pixel_values": processor(images=seen, return_tensors="pt")["pixel_values"]} if seen else {}

@@ -26,7 +26,7 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from sluice.v1 import tool_pb2 as sluice_dot_v1_dot_tool__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17sluice/v1/content.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x14sluice/v1/tool.proto\"\xde\x07\n\x07Message\x12/\n\x04role\x18\x01 \x01(\x0e\x32\x0f.sluice.v1.RoleB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00R\x04role\x12;\n\x07\x63ontent\x18\x02 \x03(\x0b\x32\x16.sluice.v1.ContentPartB\t\xbaH\x06\x92\x01\x03\x10\x80\x08R\x07\x63ontent\x12=\n\ntool_calls\x18\x03 \x03(\x0b\x32\x13.sluice.v1.ToolCallB\t\xbaH\x06\x92\x01\x03\x10\x80\x01R\ttoolCalls\x12*\n\x0ctool_call_id\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\ntoolCallId\x12\"\n\x04name\x18\x05 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@H\x00R\x04name\x88\x01\x01\x12!\n\treasoning\x18\x06 \x01(\tH\x01R\treasoning\x88\x01\x01:\x9b\x05\xbaH\x97\x05\x1as\n\x0ftool_calls.role\x12\x31tool_calls are for messages of the role assistant\x1a-this.role == 3 || this.tool_calls.size() == 0\x1ai\n\x0ereasoning.role\x12/reasoning is for messages of the role assistant\x1a&this.role == 3 || !has(this.reasoning)\x1am\n\x11tool_call_id.role\x12-tool_call_id is for messages of the role tool\x1a)this.role == 4 || this.tool_call_id == \'\'\x1a\x91\x01\n\x15tool_call_id.required\x12Ma message of the role tool needs the tool_call_id of the call that it answers\x1a)this.role != 4 || this.tool_call_id != \'\'\x1a\xb1\x01\n\x10\x63ontent.required\x12Rcontent is required, except in a message of the role assistant that has tool_calls\x1aIthis.content.size() > 0 || (this.role == 3 && this.tool_calls.size() > 0)B\x07\n\x05_nameB\x0c\n\n_reasoning\"\x92\x01\n\x0b\x43ontentPart\x12\x14\n\x04text\x18\x01 \x01(\tH\x00R\x04text\x12\x32\n\timage_url\x18\x02 \x01(\x0b\x32\x13.sluice.v1.ImageUrlH\x00R\x08imageUrl\x12*\n\x04\x66ile\x18\x03 \x01(\x0b\x32\x14.sluice.v1.InputFileH\x00R\x04\x66ileB\r\n\x04part\x12\x05\xbaH\x02\x08\x01\"_\n\x08ImageUrl\x12\x19\n\x03url\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x10\x01R\x03url\x12\x38\n\x06\x64\x65tail\x18\x02 \x01(\x0e\x32\x16.sluice.v1.ImageDetailB\x08\xbaH\x05\x82\x01\x02\x10\x01R\x06\x64\x65tail\"\x83\x01\n\tInputFile\x12\x1b\n\x03url\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x10\x01H\x00R\x03url\x12\"\n\x07\x66ile_id\x18\x02 \x01(\tB\x07\xbaH\x04r\x02\x10\x01H\x00R\x06\x66ileId\x12$\n\x08\x66ilename\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08R\x08\x66ilenameB\x0f\n\x06source\x12\x05\xbaH\x02\x08\x01*_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_SYSTEM\x10\x01\x12\r\n\tROLE_USER\x10\x02\x12\x12\n\x0eROLE_ASSISTANT\x10\x03\x12\r\n\tROLE_TOOL\x10\x04*o\n\x0bImageDetail\x12\x1c\n\x18IMAGE_DETAIL_UNSPECIFIED\x10\x00\x12\x15\n\x11IMAGE_DETAIL_AUTO\x10\x01\x12\x14\n\x10IMAGE_DETAIL_LOW\x10\x02\x12\x15\n\x11IMAGE_DETAIL_HIGH\x10\x03\x42r\n\tsluice.v1B\x0c\x43ontentProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17sluice/v1/content.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x14sluice/v1/tool.proto\"\xde\x07\n\x07Message\x12/\n\x04role\x18\x01 \x01(\x0e\x32\x0f.sluice.v1.RoleB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00R\x04role\x12;\n\x07\x63ontent\x18\x02 \x03(\x0b\x32\x16.sluice.v1.ContentPartB\t\xbaH\x06\x92\x01\x03\x10\x80\x08R\x07\x63ontent\x12=\n\ntool_calls\x18\x03 \x03(\x0b\x32\x13.sluice.v1.ToolCallB\t\xbaH\x06\x92\x01\x03\x10\x80\x01R\ttoolCalls\x12*\n\x0ctool_call_id\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\ntoolCallId\x12\"\n\x04name\x18\x05 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@H\x00R\x04name\x88\x01\x01\x12!\n\treasoning\x18\x06 \x01(\tH\x01R\treasoning\x88\x01\x01:\x9b\x05\xbaH\x97\x05\x1as\n\x0ftool_calls.role\x12\x31tool_calls are for messages of the role assistant\x1a-this.role == 3 || this.tool_calls.size() == 0\x1ai\n\x0ereasoning.role\x12/reasoning is for messages of the role assistant\x1a&this.role == 3 || !has(this.reasoning)\x1am\n\x11tool_call_id.role\x12-tool_call_id is for messages of the role tool\x1a)this.role == 4 || this.tool_call_id == \'\'\x1a\x91\x01\n\x15tool_call_id.required\x12Ma message of the role tool needs the tool_call_id of the call that it answers\x1a)this.role != 4 || this.tool_call_id != \'\'\x1a\xb1\x01\n\x10\x63ontent.required\x12Rcontent is required, except in a message of the role assistant that has tool_calls\x1aIthis.content.size() > 0 || (this.role == 3 && this.tool_calls.size() > 0)B\x07\n\x05_nameB\x0c\n\n_reasoning\"\xc2\x01\n\x0b\x43ontentPart\x12\x14\n\x04text\x18\x01 \x01(\tH\x00R\x04text\x12\x32\n\timage_url\x18\x02 \x01(\x0b\x32\x13.sluice.v1.ImageUrlH\x00R\x08imageUrl\x12*\n\x04\x66ile\x18\x03 \x01(\x0b\x32\x14.sluice.v1.InputFileH\x00R\x04\x66ile\x12.\n\x05image\x18\x04 \x01(\x0b\x32\x16.sluice.v1.InlineImageH\x00R\x05imageB\r\n\x04part\x12\x05\xbaH\x02\x08\x01\"_\n\x08ImageUrl\x12\x19\n\x03url\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x10\x01R\x03url\x12\x38\n\x06\x64\x65tail\x18\x02 \x01(\x0e\x32\x16.sluice.v1.ImageDetailB\x08\xbaH\x05\x82\x01\x02\x10\x01R\x06\x64\x65tail\"\xbf\x01\n\x0bInlineImage\x12 \n\x04\x64\x61ta\x18\x01 \x01(\x0c\x42\x0c\xbaH\tz\x07\x10\x01\x18\x80\x80\x80\x08R\x04\x64\x61ta\x12T\n\nmedia_type\x18\x02 \x01(\tB5\xbaH2r0R\x00R\nimage/jpegR\timage/pngR\nimage/webpR\timage/gifR\tmediaType\x12\x38\n\x06\x64\x65tail\x18\x03 \x01(\x0e\x32\x16.sluice.v1.ImageDetailB\x08\xbaH\x05\x82\x01\x02\x10\x01R\x06\x64\x65tail\"\x83\x01\n\tInputFile\x12\x1b\n\x03url\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x10\x01H\x00R\x03url\x12\"\n\x07\x66ile_id\x18\x02 \x01(\tB\x07\xbaH\x04r\x02\x10\x01H\x00R\x06\x66ileId\x12$\n\x08\x66ilename\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x08R\x08\x66ilenameB\x0f\n\x06source\x12\x05\xbaH\x02\x08\x01*_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_SYSTEM\x10\x01\x12\r\n\tROLE_USER\x10\x02\x12\x12\n\x0eROLE_ASSISTANT\x10\x03\x12\r\n\tROLE_TOOL\x10\x04*o\n\x0bImageDetail\x12\x1c\n\x18IMAGE_DETAIL_UNSPECIFIED\x10\x00\x12\x15\n\x11IMAGE_DETAIL_AUTO\x10\x01\x12\x14\n\x10IMAGE_DETAIL_LOW\x10\x02\x12\x15\n\x11IMAGE_DETAIL_HIGH\x10\x03\x42r\n\tsluice.v1B\x0c\x43ontentProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -52,6 +52,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_IMAGEURL'].fields_by_name['url']._serialized_options = b'\272H\004r\002\020\001'
   _globals['_IMAGEURL'].fields_by_name['detail']._loaded_options = None
   _globals['_IMAGEURL'].fields_by_name['detail']._serialized_options = b'\272H\005\202\001\002\020\001'
+  _globals['_INLINEIMAGE'].fields_by_name['data']._loaded_options = None
+  _globals['_INLINEIMAGE'].fields_by_name['data']._serialized_options = b'\272H\tz\007\020\001\030\200\200\200\010'
+  _globals['_INLINEIMAGE'].fields_by_name['media_type']._loaded_options = None
+  _globals['_INLINEIMAGE'].fields_by_name['media_type']._serialized_options = b'\272H2r0R\000R\nimage/jpegR\timage/pngR\nimage/webpR\timage/gif'
+  _globals['_INLINEIMAGE'].fields_by_name['detail']._loaded_options = None
+  _globals['_INLINEIMAGE'].fields_by_name['detail']._serialized_options = b'\272H\005\202\001\002\020\001'
   _globals['_INPUTFILE'].oneofs_by_name['source']._loaded_options = None
   _globals['_INPUTFILE'].oneofs_by_name['source']._serialized_options = b'\272H\002\010\001'
   _globals['_INPUTFILE'].fields_by_name['url']._loaded_options = None
@@ -60,16 +66,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INPUTFILE'].fields_by_name['file_id']._serialized_options = b'\272H\004r\002\020\001'
   _globals['_INPUTFILE'].fields_by_name['filename']._loaded_options = None
   _globals['_INPUTFILE'].fields_by_name['filename']._serialized_options = b'\272H\005r\003\030\200\010'
-  _globals['_ROLE']._serialized_start=1462
-  _globals['_ROLE']._serialized_end=1557
-  _globals['_IMAGEDETAIL']._serialized_start=1559
-  _globals['_IMAGEDETAIL']._serialized_end=1670
+  _globals['_ROLE']._serialized_start=1704
+  _globals['_ROLE']._serialized_end=1799
+  _globals['_IMAGEDETAIL']._serialized_start=1801
+  _globals['_IMAGEDETAIL']._serialized_end=1912
   _globals['_MESSAGE']._serialized_start=90
   _globals['_MESSAGE']._serialized_end=1080
   _globals['_CONTENTPART']._serialized_start=1083
-  _globals['_CONTENTPART']._serialized_end=1229
-  _globals['_IMAGEURL']._serialized_start=1231
-  _globals['_IMAGEURL']._serialized_end=1326
-  _globals['_INPUTFILE']._serialized_start=1329
-  _globals['_INPUTFILE']._serialized_end=1460
+  _globals['_CONTENTPART']._serialized_end=1277
+  _globals['_IMAGEURL']._serialized_start=1279
+  _globals['_IMAGEURL']._serialized_end=1374
+  _globals['_INLINEIMAGE']._serialized_start=1377
+  _globals['_INLINEIMAGE']._serialized_end=1568
+  _globals['_INPUTFILE']._serialized_start=1571
+  _globals['_INPUTFILE']._serialized_end=1702
 # @@protoc_insertion_point(module_scope)

@@ -50,14 +50,16 @@ class Message(_message.Message):
     def __init__(self, role: _Optional[_Union[Role, str]] = ..., content: _Optional[_Iterable[_Union[ContentPart, _Mapping]]] = ..., tool_calls: _Optional[_Iterable[_Union[_tool_pb2.ToolCall, _Mapping]]] = ..., tool_call_id: _Optional[str] = ..., name: _Optional[str] = ..., reasoning: _Optional[str] = ...) -> None: ...
 
 class ContentPart(_message.Message):
-    __slots__ = ("text", "image_url", "file")
+    __slots__ = ("text", "image_url", "file", "image")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     IMAGE_URL_FIELD_NUMBER: _ClassVar[int]
     FILE_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
     text: str
     image_url: ImageUrl
     file: InputFile
-    def __init__(self, text: _Optional[str] = ..., image_url: _Optional[_Union[ImageUrl, _Mapping]] = ..., file: _Optional[_Union[InputFile, _Mapping]] = ...) -> None: ...
+    image: InlineImage
+    def __init__(self, text: _Optional[str] = ..., image_url: _Optional[_Union[ImageUrl, _Mapping]] = ..., file: _Optional[_Union[InputFile, _Mapping]] = ..., image: _Optional[_Union[InlineImage, _Mapping]] = ...) -> None: ...
 
 class ImageUrl(_message.Message):
     __slots__ = ("url", "detail")
@@ -66,6 +68,16 @@ class ImageUrl(_message.Message):
     url: str
     detail: ImageDetail
     def __init__(self, url: _Optional[str] = ..., detail: _Optional[_Union[ImageDetail, str]] = ...) -> None: ...
+
+class InlineImage(_message.Message):
+    __slots__ = ("data", "media_type", "detail")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_TYPE_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    media_type: str
+    detail: ImageDetail
+    def __init__(self, data: _Optional[bytes] = ..., media_type: _Optional[str] = ..., detail: _Optional[_Union[ImageDetail, str]] = ...) -> None: ...
 
 class InputFile(_message.Message):
     __slots__ = ("url", "file_id", "filename")

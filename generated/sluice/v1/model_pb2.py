@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from sluice.v1 import load_pb2 as sluice_dot_v1_dot_load__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15sluice/v1/model.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14sluice/v1/load.proto\"\x13\n\x11ListModelsRequest\">\n\x12ListModelsResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x10.sluice.v1.ModelR\x06models\"3\n\x0fGetModelRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\":\n\x10GetModelResponse\x12&\n\x05model\x18\x01 \x01(\x0b\x32\x10.sluice.v1.ModelR\x05model\"\xaf\x04\n\x05Model\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12%\n\x05tasks\x18\x03 \x03(\x0e\x32\x0f.sluice.v1.TaskR\x05tasks\x12\"\n\x0c\x61rchitecture\x18\x04 \x01(\tR\x0c\x61rchitecture\x12\"\n\rmax_model_len\x18\x05 \x01(\rR\x0bmaxModelLen\x12\x1d\n\nvocab_size\x18\x06 \x01(\rR\tvocabSize\x12%\n\x0enum_parameters\x18\x07 \x01(\x04R\rnumParameters\x12\x14\n\x05\x64type\x18\x08 \x01(\tR\x05\x64type\x12-\n\x12system_fingerprint\x18\t \x01(\tR\x11systemFingerprint\x12%\n\x0esupports_tools\x18\n \x01(\x08R\rsupportsTools\x12-\n\x12supports_reasoning\x18\x0b \x01(\x08R\x11supportsReasoning\x12\x18\n\x07version\x18\x0c \x01(\tR\x07version\x12\x31\n\x14\x65mbedding_dimensions\x18\r \x01(\rR\x13\x65mbeddingDimensions\x12\'\n\x0fsupports_resume\x18\x0e \x01(\x08R\x0esupportsResume\x12\x16\n\x06parent\x18\x0f \x01(\tR\x06parent*c\n\x04Task\x12\x14\n\x10TASK_UNSPECIFIED\x10\x00\x12\r\n\tTASK_CHAT\x10\x01\x12\x13\n\x0fTASK_COMPLETION\x10\x02\x12\x12\n\x0eTASK_EMBEDDING\x10\x03\x12\r\n\tTASK_RANK\x10\x04\x32\xe0\x01\n\x0cModelService\x12I\n\nListModels\x12\x1c.sluice.v1.ListModelsRequest\x1a\x1d.sluice.v1.ListModelsResponse\x12\x43\n\x08GetModel\x12\x1a.sluice.v1.GetModelRequest\x1a\x1b.sluice.v1.GetModelResponse\x12@\n\x07GetLoad\x12\x19.sluice.v1.GetLoadRequest\x1a\x1a.sluice.v1.GetLoadResponseBp\n\tsluice.v1B\nModelProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15sluice/v1/model.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14sluice/v1/load.proto\"\x13\n\x11ListModelsRequest\">\n\x12ListModelsResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x10.sluice.v1.ModelR\x06models\"3\n\x0fGetModelRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\":\n\x10GetModelResponse\x12&\n\x05model\x18\x01 \x01(\x0b\x32\x10.sluice.v1.ModelR\x05model\"\xef\x04\n\x05Model\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12%\n\x05tasks\x18\x03 \x03(\x0e\x32\x0f.sluice.v1.TaskR\x05tasks\x12\"\n\x0c\x61rchitecture\x18\x04 \x01(\tR\x0c\x61rchitecture\x12\"\n\rmax_model_len\x18\x05 \x01(\rR\x0bmaxModelLen\x12\x1d\n\nvocab_size\x18\x06 \x01(\rR\tvocabSize\x12%\n\x0enum_parameters\x18\x07 \x01(\x04R\rnumParameters\x12\x14\n\x05\x64type\x18\x08 \x01(\tR\x05\x64type\x12-\n\x12system_fingerprint\x18\t \x01(\tR\x11systemFingerprint\x12%\n\x0esupports_tools\x18\n \x01(\x08R\rsupportsTools\x12-\n\x12supports_reasoning\x18\x0b \x01(\x08R\x11supportsReasoning\x12\x18\n\x07version\x18\x0c \x01(\tR\x07version\x12\x31\n\x14\x65mbedding_dimensions\x18\r \x01(\rR\x13\x65mbeddingDimensions\x12\'\n\x0fsupports_resume\x18\x0e \x01(\x08R\x0esupportsResume\x12\x16\n\x06parent\x18\x0f \x01(\tR\x06parent\x12>\n\x10input_modalities\x18\x14 \x03(\x0e\x32\x13.sluice.v1.ModalityR\x0finputModalities*c\n\x04Task\x12\x14\n\x10TASK_UNSPECIFIED\x10\x00\x12\r\n\tTASK_CHAT\x10\x01\x12\x13\n\x0fTASK_COMPLETION\x10\x02\x12\x12\n\x0eTASK_EMBEDDING\x10\x03\x12\r\n\tTASK_RANK\x10\x04*K\n\x08Modality\x12\x18\n\x14MODALITY_UNSPECIFIED\x10\x00\x12\x11\n\rMODALITY_TEXT\x10\x01\x12\x12\n\x0eMODALITY_IMAGE\x10\x02\x32\xe0\x01\n\x0cModelService\x12I\n\nListModels\x12\x1c.sluice.v1.ListModelsRequest\x1a\x1d.sluice.v1.ListModelsResponse\x12\x43\n\x08GetModel\x12\x1a.sluice.v1.GetModelRequest\x1a\x1b.sluice.v1.GetModelResponse\x12@\n\x07GetLoad\x12\x19.sluice.v1.GetLoadRequest\x1a\x1a.sluice.v1.GetLoadResponseBp\n\tsluice.v1B\nModelProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,8 +37,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\tsluice.v1B\nModelProtoP\001Z\022sluice/v1;sluicev1\242\002\003SLU\252\002\tSluice.V1\312\002\tSluice\\V1\342\002\025Sluice\\V1\\GPBMetadata\352\002\nSluice::V1'
   _globals['_GETMODELREQUEST'].fields_by_name['model']._loaded_options = None
   _globals['_GETMODELREQUEST'].fields_by_name['model']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
-  _globals['_TASK']._serialized_start=880
-  _globals['_TASK']._serialized_end=979
+  _globals['_TASK']._serialized_start=944
+  _globals['_TASK']._serialized_end=1043
+  _globals['_MODALITY']._serialized_start=1045
+  _globals['_MODALITY']._serialized_end=1120
   _globals['_LISTMODELSREQUEST']._serialized_start=120
   _globals['_LISTMODELSREQUEST']._serialized_end=139
   _globals['_LISTMODELSRESPONSE']._serialized_start=141
@@ -48,7 +50,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETMODELRESPONSE']._serialized_start=258
   _globals['_GETMODELRESPONSE']._serialized_end=316
   _globals['_MODEL']._serialized_start=319
-  _globals['_MODEL']._serialized_end=878
-  _globals['_MODELSERVICE']._serialized_start=982
-  _globals['_MODELSERVICE']._serialized_end=1206
+  _globals['_MODEL']._serialized_end=942
+  _globals['_MODELSERVICE']._serialized_start=1123
+  _globals['_MODELSERVICE']._serialized_end=1347
 # @@protoc_insertion_point(module_scope)

@@ -19,11 +19,20 @@ class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_COMPLETION: _ClassVar[Task]
     TASK_EMBEDDING: _ClassVar[Task]
     TASK_RANK: _ClassVar[Task]
+
+class Modality(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODALITY_UNSPECIFIED: _ClassVar[Modality]
+    MODALITY_TEXT: _ClassVar[Modality]
+    MODALITY_IMAGE: _ClassVar[Modality]
 TASK_UNSPECIFIED: Task
 TASK_CHAT: Task
 TASK_COMPLETION: Task
 TASK_EMBEDDING: Task
 TASK_RANK: Task
+MODALITY_UNSPECIFIED: Modality
+MODALITY_TEXT: Modality
+MODALITY_IMAGE: Modality
 
 class ListModelsRequest(_message.Message):
     __slots__ = ()
@@ -48,7 +57,7 @@ class GetModelResponse(_message.Message):
     def __init__(self, model: _Optional[_Union[Model, _Mapping]] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("name", "created", "tasks", "architecture", "max_model_len", "vocab_size", "num_parameters", "dtype", "system_fingerprint", "supports_tools", "supports_reasoning", "version", "embedding_dimensions", "supports_resume", "parent")
+    __slots__ = ("name", "created", "tasks", "architecture", "max_model_len", "vocab_size", "num_parameters", "dtype", "system_fingerprint", "supports_tools", "supports_reasoning", "version", "embedding_dimensions", "supports_resume", "parent", "input_modalities")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +73,7 @@ class Model(_message.Message):
     EMBEDDING_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
     SUPPORTS_RESUME_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
+    INPUT_MODALITIES_FIELD_NUMBER: _ClassVar[int]
     name: str
     created: _timestamp_pb2.Timestamp
     tasks: _containers.RepeatedScalarFieldContainer[Task]
@@ -79,4 +89,5 @@ class Model(_message.Message):
     embedding_dimensions: int
     supports_resume: bool
     parent: str
-    def __init__(self, name: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, str]]] = ..., architecture: _Optional[str] = ..., max_model_len: _Optional[int] = ..., vocab_size: _Optional[int] = ..., num_parameters: _Optional[int] = ..., dtype: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., supports_tools: _Optional[bool] = ..., supports_reasoning: _Optional[bool] = ..., version: _Optional[str] = ..., embedding_dimensions: _Optional[int] = ..., supports_resume: _Optional[bool] = ..., parent: _Optional[str] = ...) -> None: ...
+    input_modalities: _containers.RepeatedScalarFieldContainer[Modality]
+    def __init__(self, name: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, str]]] = ..., architecture: _Optional[str] = ..., max_model_len: _Optional[int] = ..., vocab_size: _Optional[int] = ..., num_parameters: _Optional[int] = ..., dtype: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., supports_tools: _Optional[bool] = ..., supports_reasoning: _Optional[bool] = ..., version: _Optional[str] = ..., embedding_dimensions: _Optional[int] = ..., supports_resume: _Optional[bool] = ..., parent: _Optional[str] = ..., input_modalities: _Optional[_Iterable[_Union[Modality, str]]] = ...) -> None: ...

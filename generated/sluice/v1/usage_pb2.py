@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15sluice/v1/usage.proto\x12\tsluice.v1\"\xa9\x01\n\x05Usage\x12#\n\rprompt_tokens\x18\x01 \x01(\rR\x0cpromptTokens\x12+\n\x11\x63ompletion_tokens\x18\x02 \x01(\rR\x10\x63ompletionTokens\x12)\n\x10reasoning_tokens\x18\x03 \x01(\rR\x0freasoningTokens\x12#\n\rcached_tokens\x18\x04 \x01(\rR\x0c\x63\x61\x63hedTokensBp\n\tsluice.v1B\nUsageProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15sluice/v1/usage.proto\x12\tsluice.v1\"\xcc\x01\n\x05Usage\x12#\n\rprompt_tokens\x18\x01 \x01(\rR\x0cpromptTokens\x12+\n\x11\x63ompletion_tokens\x18\x02 \x01(\rR\x10\x63ompletionTokens\x12)\n\x10reasoning_tokens\x18\x03 \x01(\rR\x0freasoningTokens\x12#\n\rcached_tokens\x18\x04 \x01(\rR\x0c\x63\x61\x63hedTokens\x12!\n\x0cimage_tokens\x18\x14 \x01(\rR\x0bimageTokensBp\n\tsluice.v1B\nUsageProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,5 +33,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\tsluice.v1B\nUsageProtoP\001Z\022sluice/v1;sluicev1\242\002\003SLU\252\002\tSluice.V1\312\002\tSluice\\V1\342\002\025Sluice\\V1\\GPBMetadata\352\002\nSluice::V1'
   _globals['_USAGE']._serialized_start=37
-  _globals['_USAGE']._serialized_end=206
+  _globals['_USAGE']._serialized_end=241
 # @@protoc_insertion_point(module_scope)

@@ -14,6 +14,7 @@ from service.engine.models.vision_backend import VisionBackend
 from service.generation.errors import ModelLoadError
 
 VISION_TYPES = ("gemma3",)
+_PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 
 
 def vision_refusal(config: Any, folder: Path) -> str | None:
@@ -21,7 +22,7 @@ def vision_refusal(config: Any, folder: Path) -> str | None:
     reasons = (
         (config.model_type not in VISION_TYPES, f"it takes no images, or is none of {', '.join(VISION_TYPES)}"),
         (getattr(config, "quantization_config", None) is not None, "its weights are quantised"),
-        (not (folder / "preprocessor_config.json").is_file(), "its folder has no preprocessor_config.json"),
+        (not any((folder / name).is_file() for name in _PROCESSORS), f"its folder has no {' or '.join(_PROCESSORS)}"),
     )
     return next((reason for applies, reason in reasons if applies), None)
 

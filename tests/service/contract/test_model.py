@@ -39,7 +39,8 @@ def test_model_is_told_whole() -> None:
     assert (message.created.seconds, message.created.nanos) == (1, 500_000_000)
     assert message.system_fingerprint == "fp"
     same = {field.name for field in dataclasses.fields(MODEL)} & {field.name for field in message.DESCRIPTOR.fields}
-    for name in same - {"tasks"}:
+    assert list(message.input_modalities) == [model_pb2.MODALITY_TEXT]
+    for name in same - {"tasks", "input_modalities"}:
         assert getattr(message, name) == getattr(MODEL, name)
 
 

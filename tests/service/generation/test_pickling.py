@@ -48,6 +48,7 @@ from service.generation.events import (
     ToolCall,
     Usage,
 )
+from service.generation.image import ImageForm, PromptImage, SeenImage
 from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from service.generation.output_format import JsonObject, JsonSchema, Regex, TextChoice, TextGrammar
 from service.generation.parameters import LogprobsOptions, Range, SamplingParams, StopParams
@@ -93,6 +94,7 @@ VALUES: list[Any] = [
     FUNCTION,
     CHOICE,
     CONVERSATION,
+    ImageForm("<i>", "<i><s></i>", 3, 1),
     RawText("a", "f"),
     RawTokens([1, 2], "f"),
     JsonObject("f"),
@@ -128,6 +130,8 @@ OF_ARRAYS: list[Any] = [
     TextsToRank("m", ("q",), ("a", "b"), max_document_tokens=3),
     RankingOutput((0.5, 1.5), 1.0, 2.0, 3.0),
     EmbeddingOutput([np.array([0.5, 1.5], dtype=np.float32)], 1.0, 2.0, 3.0),
+    SeenImage(b"d", np.zeros((3, 1, 2), dtype=np.uint8)),
+    PromptImage(1, 3, b"d", np.zeros((3, 1, 2), dtype=np.uint8)),
 ]
 ERRORS: list[errors.EngineError] = [
     errors.EngineError("a"),
@@ -182,6 +186,8 @@ def test_arrays_are_equal_to_their_copies(value: Any) -> None:
     copy = copy_of(value)
     for field in dataclasses.fields(value):
         given, copied = getattr(value, field.name), getattr(copy, field.name)
+        if isinstance(given, np.ndarray):
+            given, copied = [given], [copied]
         if isinstance(given, list):
             assert [(each.dtype, each.tolist()) for each in copied] == [(each.dtype, each.tolist()) for each in given]
         else:

@@ -148,15 +148,20 @@ class ContentPart(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     IMAGE_URL_FIELD_NUMBER: _builtins.int
     FILE_FIELD_NUMBER: _builtins.int
+    IMAGE_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """Text, which may be empty."""
     @_builtins.property
     def image_url(self) -> Global___ImageUrl:
-        """A picture."""
+        """A picture by its address, or as a `data:` URL."""
 
     @_builtins.property
     def file(self) -> Global___InputFile:
         """A document."""
+
+    @_builtins.property
+    def image(self) -> Global___InlineImage:
+        """A picture by its file's content."""
 
     def __init__(
         self,
@@ -164,12 +169,13 @@ class ContentPart(_message.Message):
         text: _builtins.str = ...,
         image_url: Global___ImageUrl | None = ...,
         file: Global___InputFile | None = ...,
+        image: Global___InlineImage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "image_url", b"image_url", "part", b"part", "text", b"text"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "image", b"image", "image_url", b"image_url", "part", b"part", "text", b"text"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "image_url", b"image_url", "part", b"part", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "image", b"image", "image_url", b"image_url", "part", b"part", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["text", "image_url", "file"]  # noqa: Y015
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["text", "image_url", "file", "image"]  # noqa: Y015
     _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
 
@@ -184,9 +190,13 @@ class ImageUrl(_message.Message):
     URL_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     url: _builtins.str
-    """An `https:` or `data:` URL. Required."""
+    """An `https:` or `data:` URL. Addresses are fetched only from hosts that the service's settings allow
+    (`images.allowed_hosts`; none by default). Required.
+    """
     detail: Global___ImageDetail.ValueType
-    """How closely to look. Default: IMAGE_DETAIL_AUTO."""
+    """How closely to look. Models whose images all have the same number of tokens look at all alike. Default:
+    IMAGE_DETAIL_AUTO.
+    """
     def __init__(
         self,
         *,
@@ -200,6 +210,38 @@ class ImageUrl(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ImageUrl: _TypeAlias = ImageUrl  # noqa: Y015
+
+@_typing.final
+class InlineImage(_message.Message):
+    """A picture by its file's content. In a message of ROLE_USER. Of an animation the first frame is seen."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DATA_FIELD_NUMBER: _builtins.int
+    MEDIA_TYPE_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """The file: JPEG, PNG, WebP or GIF, 1 to 16,777,216 bytes; the service's settings may allow fewer
+    (`images.max_bytes`). Required.
+    """
+    media_type: _builtins.str
+    """What the file is: `image/jpeg`, `image/png`, `image/webp` or `image/gif`. Default: told by the file itself."""
+    detail: Global___ImageDetail.ValueType
+    """How closely to look, as in ImageUrl. Default: IMAGE_DETAIL_AUTO."""
+    def __init__(
+        self,
+        *,
+        data: _builtins.bytes = ...,
+        media_type: _builtins.str = ...,
+        detail: Global___ImageDetail.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "detail", b"detail", "media_type", b"media_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InlineImage: _TypeAlias = InlineImage  # noqa: Y015
 
 @_typing.final
 class InputFile(_message.Message):

@@ -52,6 +52,30 @@ TASK_RANK: Task.ValueType  # 4
 """Scores of documents for a query."""
 Global___Task: _TypeAlias = Task  # noqa: Y015
 
+class _Modality:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ModalityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Modality.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MODALITY_UNSPECIFIED: _Modality.ValueType  # 0
+    """Not set."""
+    MODALITY_TEXT: _Modality.ValueType  # 1
+    """Text."""
+    MODALITY_IMAGE: _Modality.ValueType  # 2
+    """Images, in chats and responses."""
+
+class Modality(_Modality, metaclass=_ModalityEnumTypeWrapper):
+    """What a model reads."""
+
+MODALITY_UNSPECIFIED: Modality.ValueType  # 0
+"""Not set."""
+MODALITY_TEXT: Modality.ValueType  # 1
+"""Text."""
+MODALITY_IMAGE: Modality.ValueType  # 2
+"""Images, in chats and responses."""
+Global___Modality: _TypeAlias = Modality  # noqa: Y015
+
 @_typing.final
 class ListModelsRequest(_message.Message):
     """Asks for all models."""
@@ -160,6 +184,7 @@ class Model(_message.Message):
     EMBEDDING_DIMENSIONS_FIELD_NUMBER: _builtins.int
     SUPPORTS_RESUME_FIELD_NUMBER: _builtins.int
     PARENT_FIELD_NUMBER: _builtins.int
+    INPUT_MODALITIES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name that requests use."""
     architecture: _builtins.str
@@ -194,6 +219,10 @@ class Model(_message.Message):
     def tasks(self) -> _containers.RepeatedScalarFieldContainer[Global___Task.ValueType]:
         """The tasks it serves."""
 
+    @_builtins.property
+    def input_modalities(self) -> _containers.RepeatedScalarFieldContainer[Global___Modality.ValueType]:
+        """What it reads."""
+
     def __init__(
         self,
         *,
@@ -212,10 +241,11 @@ class Model(_message.Message):
         embedding_dimensions: _builtins.int = ...,
         supports_resume: _builtins.bool = ...,
         parent: _builtins.str = ...,
+        input_modalities: _abc.Iterable[Global___Modality.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "created", b"created", "dtype", b"dtype", "embedding_dimensions", b"embedding_dimensions", "max_model_len", b"max_model_len", "name", b"name", "num_parameters", b"num_parameters", "parent", b"parent", "supports_reasoning", b"supports_reasoning", "supports_resume", b"supports_resume", "supports_tools", b"supports_tools", "system_fingerprint", b"system_fingerprint", "tasks", b"tasks", "version", b"version", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "created", b"created", "dtype", b"dtype", "embedding_dimensions", b"embedding_dimensions", "input_modalities", b"input_modalities", "max_model_len", b"max_model_len", "name", b"name", "num_parameters", b"num_parameters", "parent", b"parent", "supports_reasoning", b"supports_reasoning", "supports_resume", b"supports_resume", "supports_tools", b"supports_tools", "system_fingerprint", b"system_fingerprint", "tasks", b"tasks", "version", b"version", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

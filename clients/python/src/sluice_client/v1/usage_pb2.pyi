@@ -26,6 +26,7 @@ class Usage(_message.Message):
     COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
     REASONING_TOKENS_FIELD_NUMBER: _builtins.int
     CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    IMAGE_TOKENS_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
     """Tokens of the prompt, with everything that the chat template adds; counted once for all choices."""
     completion_tokens: _builtins.int
@@ -34,6 +35,8 @@ class Usage(_message.Message):
     """Of completion_tokens, those spent on thinking."""
     cached_tokens: _builtins.int
     """Of prompt_tokens, those whose computation was found in the prefix cache."""
+    image_tokens: _builtins.int
+    """Of prompt_tokens, those that stand for images."""
     def __init__(
         self,
         *,
@@ -41,10 +44,11 @@ class Usage(_message.Message):
         completion_tokens: _builtins.int = ...,
         reasoning_tokens: _builtins.int = ...,
         cached_tokens: _builtins.int = ...,
+        image_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "completion_tokens", b"completion_tokens", "prompt_tokens", b"prompt_tokens", "reasoning_tokens", b"reasoning_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "completion_tokens", b"completion_tokens", "image_tokens", b"image_tokens", "prompt_tokens", b"prompt_tokens", "reasoning_tokens", b"reasoning_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,89 @@
+"""Which addresses images are fetched from: of URLs by the settings, of machines by what their networks are for."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final, NamedTuple, TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+from service.generation.errors import InvalidRequest
+from service.image_settings import ImageSettings
+
+MAX_URL: Final = 8192  # characters
+_PORTS: Final = {"https": 443, "http": 80}
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+
+_Ip: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Target(NamedTuple):
+    """An http URL that was checked, in its parts."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str  # with the query
+
+    @property
+    def authority(self) -> str:
+        """Host and port, as requests name them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """All of it."""
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def check_url(url: str, field: str, settings: ImageSettings) -> Target:
+    """The parts of a URL that may be fetched. Raises InvalidRequest for `field`, naming the setting that says no."""
+    if not settings.allowed_hosts:
+        raise InvalidRequest(
+            field, "images are not fetched by URL here (images.allowed_hosts); send a data URL: data:image/png;base64,…"
+        )
+    if len(url) > MAX_URL:
+        raise InvalidRequest(field, f"the URL has {len(url)} characters; the limit is {MAX_URL}")
+    parts, host, port = _split(url, field)
+    if parts.scheme not in _PORTS or (parts.scheme == "http" and not settings.allow_http):
+        allowed = "https, http and data" if settings.allow_http else "https and data (images.allow_http)"
+        raise InvalidRequest(field, f"the URL's scheme must be one of {allowed}")
+    if not any(_is_meant(host, allowed) for allowed in settings.allowed_hosts):
+        raise InvalidRequest(field, f"images are not fetched from the host {host[:256]!r} (images.allowed_hosts)")
+    query = f"?{parts.query}" if parts.query else ""
+    return Target(parts.scheme, host, port or _PORTS[parts.scheme], (parts.path or "/") + query)
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the internet, and what it carries inside, if it carries one, too."""
+    ip: _Ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = [ip.ipv4_mapped, ip.sixtofour, *(ip.teredo or ())]
+        if ip in _NAT64:
+            inner.append(ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF))
+        if carried := [each for each in inner if each is not None]:
+            return all(_is_public(each) for each in carried)
+    return _is_public(ip)
+
+
+def _is_public(ip: _Ip) -> bool:
+    return ip.is_global and not ip.is_multicast
+
+
+def _split(url: str, field: str) -> tuple[SplitResult, str, int | None]:
+    # Parsers differ in what they make of other characters, and what is checked must be what is asked for.
+    is_plain = url.isascii() and url.isprintable() and " " not in url and "\\" not in url
+    try:
+        parts = urlsplit(url if is_plain else "")
+        host, port = (parts.hostname or "").rstrip("."), parts.port
+    except ValueError:
+        raise InvalidRequest(field, "is no URL") from None
+    if parts.scheme in _PORTS and (not host or parts.username is not None or parts.password is not None):
+        raise InvalidRequest(field, "must be a URL with a host, and without a user's name and password")
+    return parts, host, port
+
+
+def _is_meant(host: str, allowed: str) -> bool:
+    if allowed.startswith("*."):
+        return host.endswith(allowed[1:])
+    return allowed in {"*", host}

@@ -1,0 +1,125 @@
+"""Fetches images by URL, for which the settings must allow the host. On the event loop, and never long at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urljoin
+
+import httpcore
+
+from service.generation.errors import DeadlineExceeded, InvalidRequest
+from service.image_settings import ImageSettings
+from service.images.address import Target, check_url
+from service.images.checked_network import CheckedNetwork, LookUp, PrivateAddress, look_up
+from service.images.data_url import Media, check_size
+
+_REDIRECTS: Final = {301, 302, 303, 307, 308}
+_HEADERS: Final[dict[bytes | str, bytes | str]] = {
+    "accept": "image/*",
+    "accept-encoding": "identity",
+    "user-agent": "sluice",
+    "connection": "close",
+}
+_UNKNOWN_KINDS: Final = {"", "application/octet-stream", "binary/octet-stream"}  # of stores that know no better
+
+
+class Fetcher:
+    """Fetches for one model's requests."""
+
+    def __init__(self, settings: ImageSettings, look_up: LookUp = look_up) -> None:
+        self._settings = settings
+        self._network = CheckedNetwork(
+            allow_private=settings.allow_private_addresses,
+            num_threads=min(settings.max_fetches, 8),
+            look_up=look_up,
+        )
+        self._pool = httpcore.AsyncConnectionPool(
+            max_connections=settings.max_fetches, max_keepalive_connections=0, network_backend=self._network
+        )
+        self._turns: dict[str, _Turns] = {}
+
+    def close(self) -> None:
+        """Nothing may be fetched after. Connections have ended with their fetches."""
+        self._network.close()
+
+    async def fetch(self, url: str, field: str, deadline: float | None) -> Media:
+        """What a URL leads to. Raises InvalidRequest for `field`, and DeadlineExceeded."""
+        check_url(url, field, self._settings)
+        limit_s, left_s = self._settings.max_fetch_s, math.inf if deadline is None else deadline - time.monotonic()
+        try:
+            async with asyncio.timeout(min(limit_s, left_s)):
+                return await self._follow(url, field)
+        except TimeoutError:
+            if left_s < limit_s:
+                raise DeadlineExceeded("the deadline passed before an image was fetched") from None
+            raise _failure(field, f"it took longer than {limit_s:g} s (images.max_fetch_s)") from None
+        except PrivateAddress:
+            raise _failure(field, "its host's address is not public (images.allow_private_addresses)") from None
+        except (httpcore.NetworkError, httpcore.TimeoutException, OSError):
+            raise _failure(field, "its host can't be reached") from None
+        except (httpcore.ProtocolError, httpcore.UnsupportedProtocol):
+            raise _failure(field, "its host's answer is no HTTP") from None
+
+    async def _follow(self, url: str, field: str) -> Media:
+        for _ in range(self._settings.max_redirects + 1):
+            target = check_url(url, field, self._settings)
+            async with self._turn(target.host):
+                answer = await self._get(target, field)
+            if isinstance(answer, Media):
+                return answer
+            url = urljoin(target.url, answer)
+        raise _failure(
+            field, f"it was redirected more than {self._settings.max_redirects} times (images.max_redirects)"
+        )
+
+    async def _get(self, target: Target, field: str) -> Media | str:
+        """The image, or the address that the answer names in its stead."""
+        url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
+        headers: dict[bytes | str, bytes | str] = {**_HEADERS, "host": target.authority}
+        async with self._pool.stream("GET", url, headers=headers) as response:
+            said = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
+            if response.status in _REDIRECTS and "location" in said:
+                return said["location"]
+            if response.status != HTTPStatus.OK:
+                raise _failure(field, f"its host answered with the status {response.status}")
+            kind = said.get("content-type", "").partition(";")[0].strip().lower()
+            if not kind.startswith("image/") and kind not in _UNKNOWN_KINDS:
+                raise _failure(field, f"it is no image, but {kind[:100]!r}")
+            limit, length = self._settings.max_bytes, said.get("content-length", "")
+            check_size(int(length) if length.isdecimal() else 0, field, limit)
+            data = bytearray()
+            async for piece in response.aiter_stream():
+                data += piece
+                check_size(len(data), field, limit)
+            return Media(bytes(data), kind)
+
+    @asynccontextmanager
+    async def _turn(self, host: str) -> AsyncIterator[None]:
+        """Wait until fewer than the most are fetched from a host: one that is slow keeps nobody from the others."""
+        turns = self._turns.setdefault(host, _Turns(self._settings.max_fetches_per_host))
+        turns.num_users += 1
+        try:
+            async with turns.free:
+                yield
+        finally:
+            turns.num_users -= 1
+            if not turns.num_users:
+                del self._turns[host]
+
+
+class _Turns:
+    """Of one host."""
+
+    def __init__(self, number: int) -> None:
+        self.free = asyncio.Semaphore(number)
+        self.num_users = 0  # those that wait, too
+
+
+def _failure(field: str, reason: str) -> InvalidRequest:
+    return InvalidRequest(field, f"the image could not be fetched: {reason}")

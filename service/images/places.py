@@ -1,0 +1,23 @@
+"""Where in a prompt's tokens its images are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.generation.errors import InvalidRequest
+from service.generation.image import ImageForm, PromptImage, SeenImage
+
+
+def place_images(
+    token_ids: Sequence[int], seen: Sequence[SeenImage], form: ImageForm, field: str
+) -> tuple[PromptImage, ...]:
+    """The images at the runs of the form's token, in order. Raises InvalidRequest for `field` if they don't fit."""
+    places = [index for index, token_id in enumerate(token_ids) if token_id == form.token_id]
+    starts = places[:: form.num_tokens]
+    runs = [place for start in starts for place in range(start, start + form.num_tokens)]
+    if runs != places or len(starts) != len(seen):
+        raise InvalidRequest(field, "the prompt's text has tokens that are kept for images")
+    return tuple(
+        PromptImage(start, start + form.num_tokens, image.digest, image.pixels)
+        for start, image in zip(starts, seen, strict=True)
+    )

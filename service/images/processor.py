@@ -1,0 +1,47 @@
+"""What a checkpoint's own files say of images: how a prompt shows them, and how they become pixels of one size."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from service.engine.tokenizer import Tokenizer
+from service.generation.errors import ModelLoadError
+from service.generation.image import ImageForm, SeenImage
+
+
+class ImageProcessor:
+    """A checkpoint's image processor, without the scaling to small numbers: the engine does that with the same one."""
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
+        """Raises ModelLoadError. Importing transformers takes a second."""
+        from transformers import AutoConfig, AutoImageProcessor  # noqa: PLC0415  few models take images
+
+        try:
+            config = AutoConfig.from_pretrained(folder)
+            self._processor: Any = AutoImageProcessor.from_pretrained(folder, backend="pil")  # type: ignore[no-untyped-call]
+            self.form = _form(config, tokenizer)
+        except Exception as error:  # many kinds, none of which a caller could act upon differently
+            raise ModelLoadError(f"{folder}: its images can't be read: {error}") from error
+
+    def see(self, image: Image.Image) -> SeenImage:
+        """What the model sees of an image. On a worker thread."""
+        options = {"do_rescale": False, "do_normalize": False, "return_tensors": "np"}
+        pixels = np.ascontiguousarray(self._processor(images=image, **options)["pixel_values"][0], dtype=np.uint8)
+        digest = hashlib.sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
+        return SeenImage(digest, pixels)
+
+
+def _form(config: Any, tokenizer: Tokenizer) -> ImageForm:
+    """How Gemma 3 shows an image: as many soft tokens as the tower makes, between two others."""
+    texts = {token["id"]: token["content"] for token in json.loads(tokenizer.json)["added_tokens"]}
+    begin, soft, end = (
+        texts[index] for index in (config.boi_token_index, config.image_token_id, config.eoi_token_index)
+    )
+    shown = f"\n\n{begin}{soft * config.mm_tokens_per_image}{end}\n\n"
+    return ImageForm(begin, shown, config.image_token_id, config.mm_tokens_per_image)

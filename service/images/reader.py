@@ -1,0 +1,75 @@
+"""From the image parts of a request to what a model sees of them. On the event loop; the work is done beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.generation.conversation import ImagePart
+from service.generation.errors import InvalidRequest
+from service.generation.image import ImageForm, SeenImage
+from service.image_settings import ImageSettings
+from service.images.data_url import Media, check_size, is_data_url, read_data_url
+from service.images.decoding import decode
+from service.images.fetching import Fetcher
+from service.images.processor import ImageProcessor
+from service.prompts.workers import Workers
+
+
+class ImageReader:
+    """Reads the images of one model's requests."""
+
+    def __init__(self, processor: ImageProcessor, settings: ImageSettings, workers: Workers) -> None:
+        """`workers` are for nothing else, so that no text waits for an image."""
+        self._processor = processor
+        self._settings = settings
+        self._workers = workers
+        self._fetcher = Fetcher(settings)
+
+    @property
+    def form(self) -> ImageForm:
+        """How prompts show an image."""
+        return self._processor.form
+
+    def close(self) -> None:
+        """Stop the threads; nothing may be read after."""
+        self._workers.close()
+        self._fetcher.close()
+
+    def check_number(self, parts: Sequence[ImagePart]) -> None:
+        """Raise InvalidRequest for the first image that is one too many."""
+        limit = self._settings.max_images
+        if len(parts) > limit:
+            message = f"the request has {len(parts)} images; the limit is {limit} (images.max_images)"
+            raise InvalidRequest(parts[limit].field, message)
+
+    async def read(self, parts: Sequence[ImagePart], deadline: float | None) -> list[SeenImage]:
+        """What the model sees, in the parts' order; the same image twice is read once.
+
+        `deadline` is a `time.monotonic()` instant in seconds. Raises InvalidRequest naming the part, EngineOverloaded
+        and DeadlineExceeded.
+        """
+        seen: dict[tuple[str, bytes], SeenImage] = {}
+        for part in parts:
+            if (part.url, part.data) not in seen:
+                seen[part.url, part.data] = await self._see(part, deadline)
+        return [seen[part.url, part.data] for part in parts]
+
+    async def _see(self, part: ImagePart, deadline: float | None) -> SeenImage:
+        limit_s = self._workers.limits.max_work_s
+        too_long = InvalidRequest(part.field, f"the image took longer than {limit_s:g} s to read")
+        fetched = None
+        if not (part.data or is_data_url(part.url)):
+            fetched = await self._fetcher.fetch(part.url, part.field, deadline)
+
+        def see() -> SeenImage:
+            media = fetched or self._given(part)
+            return self._processor.see(decode(media, part.field, self._settings.max_pixels))
+
+        return await self._workers.run(see, deadline, too_long)
+
+    def _given(self, part: ImagePart) -> Media:
+        """The bytes of a part that has them in itself."""
+        if not part.data:
+            return read_data_url(part.url, part.field, self._settings.max_bytes)
+        check_size(len(part.data), part.field, self._settings.max_bytes)
+        return Media(part.data, part.media_type)
