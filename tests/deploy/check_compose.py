@@ -1,0 +1,11 @@
+"""In the environment of `tools/install.sh deploy`: reads a compose file as the specification has it, or complains."""
+
+import sys
+
+import compose_spec
+import yaml
+
+if __name__ == "__main__":
+    with open(sys.argv[1], encoding="utf-8") as file:  # noqa: PTH123  a script of four lines
+        merged = yaml.safe_load(file)  # merge keys are YAML's matter
+    compose_spec.PyCompose.from_yaml(yaml.safe_dump(merged, sort_keys=False)).validate()

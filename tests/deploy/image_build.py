@@ -1,0 +1,97 @@
+"""A Dockerfile's stages without a container engine: what they copy, and the RUN steps, in folders of our own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "deploy" / "docker" / "Dockerfile"
+NOBODY = 65532
+LATER = shutil.ignore_patterns("__pycache__", "build", "*.so")  # as .dockerignore has it
+
+
+@dataclass
+class Stage:
+    """One FROM, and what follows: instructions as pairs of word and rest."""
+
+    parent: str
+    instructions: list[tuple[str, str]] = field(default_factory=list)
+
+    def all_of(self, word: str) -> list[str]:
+        """The rests of one instruction's occurrences."""
+        return [rest for found, rest in self.instructions if found == word]
+
+
+def stages() -> dict[str, Stage]:
+    """By name, in order."""
+    text = re.sub(r"\\\n\s*", "", FILE.read_text())
+    found: dict[str, Stage] = {}
+    name = ""
+    for line in text.splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "FROM":
+            parent, _, name = rest.partition(" AS ")
+            found[name] = Stage(parent)
+        elif name and word.isupper():
+            found[name].instructions.append((word, rest))
+    return found
+
+
+def lineage(name: str) -> Iterator[Stage]:
+    """A stage, and those that it is from, the first first."""
+    stage = stages()[name]
+    if stage.parent in stages():
+        yield from lineage(stage.parent)
+    yield stage
+
+
+def copied(name: str) -> list[tuple[list[str], str]]:
+    """What a stage has of the project's folder: paths, and where to."""
+    pairs = []
+    for stage in lineage(name):
+        for rest in stage.all_of("COPY"):
+            words = [word for word in rest.split() if not word.startswith("--")]
+            if "--from=" not in rest:
+                pairs.append((words[:-1], words[-1]))
+    return pairs
+
+
+def build(name: str, folder: Path) -> Path:
+    """Carry out a build stage's COPY and RUN: the environment is in `folder`, in place of /opt/sluice. Returns it."""
+    source, environment = folder / "source", folder / "sluice"
+    for paths, to in copied(name):
+        for path in paths:
+            target = source / to / (Path(path).name if to.endswith("/") and not path.endswith("/") else "")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if (ROOT / path).is_dir():
+                shutil.copytree(ROOT / path, target, ignore=LATER, dirs_exist_ok=True)
+            else:
+                shutil.copy(ROOT / path, source / path if to == "./" else target)
+    (run,) = [each for each in stages()[name].all_of("RUN") if "/opt/sluice" in each]
+    ours = run.replace("/opt/sluice", str(environment))
+    subprocess.run(["bash", "-o", "pipefail", "-c", ours], cwd=source, check=True, env={**os.environ, "PYTHONPATH": ""})
+    return environment
+
+
+def started(environment: Path, arguments: Sequence[str], writable: Path, **variables: str) -> subprocess.Popen[bytes]:
+    """A process as a container has it: a root that is read only, one folder to write to, no capability, nobody's.
+
+    Where others may not read Python itself, it stays the user's own.
+    """
+    writable.mkdir()
+    mounts = f"mount --make-rprivate / && mount -o remount,bind,ro / && mount -t tmpfs -o mode=1777 none {writable}"
+    program = (environment / "bin" / "python").resolve()
+    is_open = all(folder.stat().st_mode & 0o001 for folder in program.parents)
+    nobody = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if is_open else []
+    own = {"PATH": f"{environment}/bin:/usr/bin:/bin", "HOME": str(writable), "TMPDIR": str(writable)}
+    command = ["setpriv", *nobody, "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--", *arguments]
+    return subprocess.Popen(
+        ["unshare", "-m", "sh", "-c", f'{mounts} && cd {writable} && exec "$@"', "sh", *command],
+        env={**own, "PYTHONDONTWRITEBYTECODE": "1", **variables},
+    )

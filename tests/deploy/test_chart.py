@@ -1,0 +1,161 @@
+"""The Helm chart, rendered by Helm's own code: what it makes is Kubernetes', and what it says we understand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.config import Settings as GatewaySettings
+from process.settings import read_settings
+from runner.fleet import read_fleet
+from runner.production import production_config
+from service.config import Settings as ServiceSettings
+from tests.deploy.image_build import ROOT, stages
+from tests.deploy.test_images import TOOLS
+
+pytestmark = pytest.mark.deploy
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104  in a pod
+CHART = ROOT / "deploy" / "helm" / "sluice"
+OPEN = {"auth": {"allowAnonymous": True}}
+FULL: dict[str, Any] = {
+    "auth": {"keysSecret": "keys"},
+    "quota": {"redisSecret": "redis"},
+    "otlpEndpoint": "collector:4317",
+    "image": {"registry": "registry.example.com/team/", "pullSecrets": [{"name": "pull"}]},
+    "monitoring": {"serviceMonitor": True, "rules": True, "labels": {"release": "prometheus"}},
+    "httpRoute": {"enabled": True, "parentRefs": [{"name": "outer"}], "hostnames": ["llm.example.com"]},
+    "pools": {
+        "default": {"replicas": 2},
+        "large": {
+            "image": "sluice-service-cuda",
+            "models": ["org/large-70b"],
+            "settings": {"models": [{"name": "org/large-70b", "path": "/models/large"}]},
+            "resources": {"limits": {"nvidia.com/gpu": 1}},
+            "modelsVolume": {"persistentVolumeClaim": {"claimName": "models"}},
+            "autoscaling": {"enabled": True, "minReplicas": 2},
+            "inferencePool": {"enabled": True, "extensionService": "picker"},
+            "nodeSelector": {"gpu": "yes"},
+            "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        },
+    },
+}
+
+
+def rendered(values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """What came of linting and rendering."""
+    command: list[str | Path] = [TOOLS / "python", Path(__file__).parent / "render_chart.py", CHART, json.dumps(values)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def refusal(values: dict[str, Any]) -> str:
+    """What Helm says against the values."""
+    done = rendered(values)
+    assert done.returncode == 1, done.stdout
+    return done.stderr
+
+
+def documents(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """All that the chart makes, linted and checked against Kubernetes' schemas of two releases."""
+    done = rendered(values)
+    assert done.returncode == 0, done.stderr
+    made: list[dict[str, Any]] = json.loads(done.stdout)
+    return made
+
+
+@pytest.fixture(scope="module", params=[OPEN, FULL], ids=["open", "full"])
+def made(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return documents(request.param)
+
+
+def of(made: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Those of one kind."""
+    return [each for each in made if each["kind"] == kind]
+
+
+def test_settings_are_ours(made: list[dict[str, Any]], tmp_path: Path) -> None:
+    """The processes read what the ConfigMaps hold, and Envoy takes what is made of the fleet."""
+    for each in of(made, "ConfigMap"):
+        for name, text in each["data"].items():
+            file = tmp_path / name
+            file.write_text(text)
+            if name == "fleet.yaml":
+                config = tmp_path / "envoy.yaml"
+                config.write_text(yaml.safe_dump(production_config(read_fleet(file))))
+                envoy: list[str | Path] = [Path(sys.executable).with_name("envoy"), "--mode", "validate", "-c", config]
+                subprocess.run([*envoy, "-l", "warning"], check=True)
+            elif name == "service.yaml":
+                assert read_settings(ServiceSettings, [f"--config={file}"]).metrics_host == EVERYWHERE
+            else:
+                assert read_settings(GatewaySettings, [f"--config={file}"]).admin_host == EVERYWHERE
+
+
+def test_answers_have_time_to_end(made: list[dict[str, Any]]) -> None:
+    """The drain's delay and the rest fit into the pod's grace."""
+    grace = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in of(made, "Deployment")}
+    assert all(spec["terminationGracePeriodSeconds"] == 30 for spec in grace.values())
+    for each in of(made, "ConfigMap"):
+        for text in each["data"].values():
+            settings = yaml.safe_load(text)
+            assert settings.get("drain_timeout_s", settings.get("stop_timeout_s", 20)) <= 20
+
+
+def test_pods_are_nobody_s_and_read_only(made: list[dict[str, Any]]) -> None:
+    """None has a token of the API, and each has room for its temporary files."""
+    for each in of(made, "Deployment"):
+        pod = each["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert not pod["automountServiceAccountToken"]
+        assert not pod["enableServiceLinks"]  # variables of a release called sluice would look like settings
+        (container,) = pod["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]  # noqa: S108  the images' HOME
+        assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
+
+
+def test_names_lead_somewhere(made: list[dict[str, Any]]) -> None:
+    """Selectors find pods, ports are those of containers, mounted volumes are there, images are ours."""
+    pods = [each["spec"]["template"] for each in of(made, "Deployment")]
+    containers = [container for pod in pods for container in pod["spec"]["containers"]]
+    ports = {port["name"] for container in containers for port in container["ports"]}
+    for each in [*of(made, "Service"), *of(made, "PodDisruptionBudget"), *of(made, "Deployment")]:
+        selector = each["spec"]["selector"]
+        wanted = selector.get("matchLabels", selector)
+        assert any(wanted.items() <= pod["metadata"]["labels"].items() for pod in pods), each["metadata"]["name"]
+    for each in of(made, "Service"):
+        assert {port["targetPort"] for port in each["spec"]["ports"]} <= ports
+    for each in of(made, "NetworkPolicy"):
+        assert {port["port"] for rule in each["spec"]["ingress"] for port in rule["ports"]} <= ports
+    for pod in pods:
+        volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
+        assert {mount["name"] for mount in pod["spec"]["containers"][0]["volumeMounts"]} == volumes
+    targets = {
+        container["image"].rpartition("/")[2].partition(":")[0].removeprefix("sluice-") for container in containers
+    }
+    assert targets <= set(stages())
+
+
+def test_an_autoscaled_pool_has_no_number_of_its_own(made: list[dict[str, Any]]) -> None:
+    """Or each upgrade would set it back."""
+    scaled = {each["spec"]["scaleTargetRef"]["name"] for each in of(made, "ScaledObject")}
+    for each in of(made, "Deployment"):
+        assert ("replicas" in each["spec"]) == (each["metadata"]["name"] not in scaled)
+
+
+def test_values_are_checked() -> None:
+    """By the schema, and nobody is let in by an oversight."""
+    assert "set auth.keysSecret" in refusal({})
+    assert "replica" in refusal(OPEN | {"gateway": {"replica": 3}})
+    assert "default" in refusal(OPEN | {"pools": {"default": None, "large": {}}})
+    assert "extensionService" in refusal(OPEN | {"pools": {"default": {"inferencePool": {"enabled": True}}}})
+
+
+def test_rules_are_prometheus_own() -> None:
+    """The chart has a copy, since Helm reads no files outside of it."""
+    assert (CHART / "rules.yaml").read_text() == (ROOT / "deploy" / "prometheus" / "rules.yaml").read_text()

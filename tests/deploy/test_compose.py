@@ -1,0 +1,99 @@
+"""compose.yaml and the systemd units: the specification's, and what they name is what there is."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.config import Settings as GatewaySettings
+from process.environment import RUNNER
+from process.names import paths
+from runner.fleet import read_fleet
+from service.config import Settings as ServiceSettings
+from tests.deploy.image_build import ROOT, stages
+from tests.deploy.test_images import TOOLS
+
+COMPOSE = ROOT / "deploy" / "compose"
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
+OURS = {"service": ServiceSettings, "gateway": GatewaySettings}
+UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
+
+
+def ports_of(stage: str) -> set[str]:
+    """What an image says it listens on."""
+    return {port for rest in stages()[stage].all_of("EXPOSE") for port in rest.split()}
+
+
+@pytest.mark.deploy
+def test_compose_is_the_specification_s() -> None:
+    """By the types of a reader of its own."""
+    check = Path(__file__).parent / "check_compose.py"
+    subprocess.run([TOOLS / "python", check, COMPOSE / "compose.yaml"], check=True)
+
+
+def test_files_and_targets_are_there() -> None:
+    """What is mounted, the Dockerfile and its targets, and the networks."""
+    for name, service in SERVICES.items():
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            assert not source.startswith(".") or (COMPOSE / source).exists(), (name, source)
+        if build := service.get("build"):
+            assert (COMPOSE / build["context"] / build["dockerfile"]).is_file()
+            assert build["target"] in stages()
+            assert service["image"].split(":")[0] == f"sluice-{build['target']}"
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_variables_are_settings(name: str) -> None:
+    """Every `SLUICE_…` of compose.yaml, of the Dockerfile and of the units."""
+    prefix = f"SLUICE_{name.upper()}_"
+    known = {prefix + "__".join(path).upper() for path in paths(OURS[name])} | RUNNER
+    text = "".join(file.read_text() for file in [*UNITS, COMPOSE / "compose.yaml", ROOT / "deploy/docker/Dockerfile"])
+    found = set(re.findall(rf"\b({prefix}[A-Z_]*[A-Z])\b", text))
+    assert found
+    assert found <= known
+
+
+def test_ports_are_those_that_are_listened_on() -> None:
+    """Envoy's fleet, Prometheus' targets and the addresses in the environment name services and ports of theirs."""
+    fleet = read_fleet(COMPOSE / "fleet.yaml")
+    named = [
+        *fleet.gateways,
+        *(host for pool in fleet.services for host in pool.hosts),
+        SERVICES["gateway"]["environment"]["SLUICE_GATEWAY_TARGET"],
+    ]
+    scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yaml").read_text())["scrape_configs"]
+    found = [each for job in scraped for each in job.get("dns_sd_configs", ())]
+    named += [f"{each['names'][0]}:{each['port']}" for each in found]
+    for address in named:
+        host, _, port = str(address).rpartition(":")
+        target = {"service": "serving"}.get(host, host)
+        assert port in ports_of(target), address
+    assert {f"sluice-{each}" for each in ("service", "gateway", "envoy")} == {job["job_name"] for job in scraped}
+
+
+def test_containers_are_hardened() -> None:
+    """All of them: read-only, no capabilities, nothing that is set on a file gives more."""
+    for name, service in SERVICES.items():
+        assert service["read_only"], name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+
+
+def test_only_this_machine_reaches_what_is_published() -> None:
+    """Nobody is asked for a key there."""
+    for name, service in SERVICES.items():
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
+
+
+@pytest.mark.deploy
+def test_units_are_systemd_s() -> None:
+    """But for programs, which are not installed here."""
+    done = subprocess.run(["systemd-analyze", "verify", *UNITS], capture_output=True, text=True, check=False)
+    complaints = [line for line in done.stderr.splitlines() if line and "is not executable" not in line]
+    assert complaints == []

@@ -1,0 +1,157 @@
+"""The images, without a container engine: their steps are carried out in folders, their processes in namespaces.
+
+What only an engine can show is not tried: that the base image has what the steps need.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.image_build import ROOT, build, copied, lineage, stages, started
+from tests.e2e.stack import free_ports
+
+TOOLS = ROOT / ".venvs" / "tool-deploy" / "bin"
+IMAGES = {"gateway", "envoy", "service", "service-cuda", "all"}
+CHECK = ROOT / "deploy" / "docker" / "healthcheck.py"
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a root read only")
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A new folder that everybody may read."""
+    folder = Path(tempfile.mkdtemp(prefix="sluice-image-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_every_package_is_copied() -> None:
+    """What pyproject.toml installs is in each build stage, and .dockerignore lets it in."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = {project["package-dir"].get(name, name).split(".")[0].split("/")[0] for name in project["packages"]}
+    folders -= {"sluice", "buf"}
+    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    for name in stages():
+        if name.startswith("build-"):
+            paths = {path.rstrip("/") for paths, _ in copied(name) for path in paths}
+            assert folders <= paths, name
+            assert all((ROOT / path).exists() for path in paths), name
+            assert paths <= let_in, name
+
+
+@pytest.mark.parametrize("name", sorted(IMAGES))
+def test_images_run_as_nobody_and_tell_their_health(name: str) -> None:
+    """A user without a name, a health check, and an entry that is the process itself, so that signals reach it."""
+    line = list(lineage(name))
+    assert [user for stage in line for user in stage.all_of("USER")] == ["65532:65532"]
+    assert [check for stage in line for check in stage.all_of("HEALTHCHECK")]
+    (entry,) = [entry for stage in line for entry in stage.all_of("ENTRYPOINT")]
+    assert entry.startswith("[")
+
+
+def test_only_the_gateway_s_image_has_no_torch() -> None:
+    """By the extras that each build stage installs."""
+    extras = {name: " ".join(stage.all_of("RUN")) for name, stage in stages().items() if name.startswith("build-")}
+    assert {name for name, run in extras.items() if "service" not in run} == {"build-gateway", "build-envoy"}
+
+
+@pytest.mark.deploy
+def test_linters_have_no_complaint() -> None:
+    """Hadolint of the Dockerfile, shellcheck of what it runs."""
+    subprocess.run([TOOLS / "hadolint", ROOT / "deploy" / "docker" / "Dockerfile"], check=True)
+    scripts = map(str, (ROOT / "deploy" / "docker").glob("*.sh"))
+    subprocess.run(["shellcheck", *scripts], check=True)
+
+
+@pytest.mark.deploy
+@needs_root
+@pytest.mark.timeout(600)
+def test_gateway_s_image_serves(open_folder: Path) -> None:
+    """Its steps make an environment without torch, in which the gateway serves, is healthy, and ends at SIGTERM."""
+    environment = build("build-gateway", open_folder)
+    assert not list(environment.glob("lib/*/site-packages/torch"))
+    port, admin = free_ports(2)
+    process = started(
+        environment,
+        ["sluice-gateway"],
+        open_folder / "tmp",
+        SLUICE_GATEWAY_HOST="127.0.0.1",
+        SLUICE_GATEWAY_PORT=str(port),
+        SLUICE_GATEWAY_ADMIN_PORT=str(admin),
+    )
+    check_until_healthy(environment, process, "http", f"http://127.0.0.1:{port}/healthz")
+    subprocess.run([environment / "bin" / "python", CHECK, "http", f"http://127.0.0.1:{admin}/metrics"], check=True)
+    stop(process)
+
+
+@pytest.mark.deploy
+@needs_root
+@pytest.mark.timeout(900)
+def test_service_s_image_serves(open_folder: Path) -> None:
+    """The same of the service with the bundled model and the native step, by gRPC's health."""
+    environment = build("build-service", open_folder)
+    port, metrics = free_ports(2)
+    process = started(
+        environment,
+        ["sluice-service"],
+        open_folder / "tmp",
+        SLUICE_SERVICE_PORT=str(port),
+        SLUICE_SERVICE_METRICS_PORT=str(metrics),
+    )
+    check_until_healthy(environment, process, "grpc", f"127.0.0.1:{port}")
+    stop(process)
+
+
+@pytest.mark.deploy
+@needs_root
+@pytest.mark.timeout(600)
+def test_envoy_s_image_serves(open_folder: Path) -> None:
+    """The same of the front door before a fleet; it is healthy though nobody is behind it."""
+    environment = build("build-envoy", open_folder)
+    listen, inner, admin, nobody = free_ports(4)
+    fleet = open_folder / "fleet.yaml"
+    hosts = f"gateways: ['127.0.0.1:{nobody}']\nservices: [{{hosts: ['127.0.0.1:{nobody}']}}]\n"
+    fleet.write_text(f"listen: 127.0.0.1:{listen}\ninner: 127.0.0.1:{inner}\nadmin: 127.0.0.1:{admin}\n{hosts}")
+    script = (ROOT / "deploy" / "docker" / "front-door.sh").read_text()
+    here = script.replace("/tmp/", f"{open_folder}/tmp/").replace("127.0.0.1:9901", f"127.0.0.1:{admin}")  # noqa: S108
+    (environment / "bin" / "front-door.sh").write_text(here)
+    (environment / "bin" / "front-door.sh").chmod(0o555)
+    process = started(environment, ["front-door.sh", str(fleet)], open_folder / "tmp")
+    check_until_healthy(environment, process, "http", f"http://127.0.0.1:{admin}/ready")
+    stop(process)
+
+
+def check_until_healthy(environment: Path, process: subprocess.Popen[bytes], kind: str, target: str) -> None:
+    """Ask as the image's health check does until it says yes."""
+    deadline = time.monotonic() + 90
+    command: list[str | Path] = [environment / "bin" / "python", CHECK, kind, target]
+    while subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        assert process.poll() is None, "it has ended"
+        assert time.monotonic() < deadline, "it never became healthy"
+        time.sleep(0.3)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """It ends at SIGTERM with 0, within Kubernetes' grace."""
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+def test_health_check_fails_where_nobody_listens() -> None:
+    """By its exit code, with one line."""
+    (port,) = free_ports(1)
+    for kind, target in (("http", f"http://127.0.0.1:{port}/"), ("grpc", f"127.0.0.1:{port}")):
+        done = subprocess.run([sys.executable, CHECK, kind, target], capture_output=True, text=True, check=False)
+        assert done.returncode == 1, done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1 or kind == "grpc", done.stderr
