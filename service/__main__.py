@@ -24,6 +24,7 @@ from process.reload import Reload
 from process.settings import read_settings
 from process.stop import Stop
 from service.config import PROGRAM, ModelSettings, Settings
+from service.deployment import LoadModel
 from service.engine.port import StepObserver
 from service.engine.settle import bound_primitives, settle
 from service.engine.worker_process import start_ahead
@@ -32,7 +33,7 @@ from service.listener import StartError
 from service.loading import load_model
 from service.logs import call_context
 from service.registry.models import ServedModel
-from service.server import EngineDied, LoadModel, serve
+from service.server import EngineDied, serve
 
 
 async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:

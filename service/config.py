@@ -227,6 +227,9 @@ class Settings(ProcessSettings):
     endpoints_file: Path | None = Field(
         None, description="file that keeps the endpoints that callers create; unset: they are lost at a stop"
     )
+    models_root: Path | None = Field(
+        None, description="folder below which callers with the scope admin load models from; unset: none are loaded so"
+    )
     adapters_root: Path | None = Field(
         None,
         description="folder below which callers with the scope admin load adapters from; unset: none are loaded so",
@@ -261,18 +264,19 @@ class Settings(ProcessSettings):
         """The models to serve, each with every setting filled in; the bundled ones if none is named."""
         short = [ModelSettings(name=name, path=path) for name, path in self.model.items()]
         chosen = [*short, *self.models] or self._bundled_models()
-        return [
-            model.model_copy(
-                update={
-                    "dtype": model.dtype or self.dtype,
-                    "device": model.device or self.device,
-                    "cache_share": model.cache_share or 1 / (len(chosen) - index),
-                    "engine": self._engine_of(model),
-                    "images": model.images or self.images,
-                }
-            )
-            for index, model in enumerate(chosen)
-        ]
+        return [self.filled_in(model, 1 / (len(chosen) - index)) for index, model in enumerate(chosen)]
+
+    def filled_in(self, model: ModelSettings, cache_share: float) -> ModelSettings:
+        """One model's settings, with the service's where it has none; `cache_share` where it has none."""
+        return model.model_copy(
+            update={
+                "dtype": model.dtype or self.dtype,
+                "device": model.device or self.device,
+                "cache_share": model.cache_share or cache_share,
+                "engine": self._engine_of(model),
+                "images": model.images or self.images,
+            }
+        )
 
     def _engine_of(self, model: ModelSettings) -> EngineSettings:
         engine = model.engine or self.engine

@@ -8,15 +8,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from service.config import Settings
+from service.config import ModelSettings, Settings
+from service.engine.port import Engine, StepObserver
 from service.generation.adapter import AdapterLoaded
 from service.generation.errors import InvalidRequest, UnsupportedTask
-from service.registry.errors import AdapterExists, AdapterNotFound, AdaptersOff, ModelNotFound
-from service.registry.models import Registry, ServedGenerator, adapted_name
+from service.registry.errors import AdapterExists, AdapterNotFound, LoadingOff, ModelExists, ModelNotFound
+from service.registry.models import Registry, ServedGenerator, ServedModel, adapted_name
+
+LoadModel: TypeAlias = Callable[[ModelSettings, StepObserver], Awaitable[ServedModel]]
+
+_Result = TypeVar("_Result")
+_CACHE_SHARE = 0.5  # of the memory for caches that is free, where a caller doesn't say: there may be others to come
 
 _log = logging.getLogger(__name__)
 
@@ -30,14 +37,97 @@ class ServedAdapter:
     loaded: AdapterLoaded
 
 
+class EngineShow(Protocol):
+    """Who shows the engines' numbers."""
+
+    def observer(self, model: str) -> StepObserver:
+        """Who is told of the steps of a model's engine."""
+
+    def add(self, model: str, engine: Engine) -> None:
+        """Show it."""
+
+    def remove(self, model: str) -> None:
+        """Show it no more."""
+
+
 class Deployment:
     """All that is served, by a registry's names."""
 
-    def __init__(self, settings: Settings, registry: Registry) -> None:
+    def __init__(self, settings: Settings, registry: Registry, show: EngineShow) -> None:
         self._settings = settings
         self._registry = registry
+        self._show = show
+        self._load: LoadModel | None = None
         self._adapters: dict[str, ServedAdapter] = {}  # by the models' names with the adapters'
         self._changing = asyncio.Lock()
+        self._changes: set[asyncio.Task[Any]] = set()
+
+    async def to_its_end(self, change: Coroutine[Any, Any, _Result]) -> _Result:
+        """Wait for a change, which goes on if its caller leaves: half of one would leave things that nobody knows."""
+        task = asyncio.create_task(change)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
+
+    def load_by(self, load: LoadModel) -> None:
+        """What loads models from now on."""
+        self._load = load
+
+    async def load_model(self, model: ModelSettings) -> ServedModel:
+        """Serve a model, whose settings are filled in, from now on, with its adapters.
+
+        Raises ModelExists, ModelLoadError, and what `load_adapter` does.
+        """
+        async with self._changing:
+            if self._registry.is_taken(model.name):
+                raise ModelExists(model.name)
+            assert self._load is not None  # noqa: S101  nothing is asked for before
+            served = await self._load(model, self._show.observer(model.name))
+            served.engine.start()
+            self._registry.add(served)
+            self._show.add(model.name, served.engine)
+        for name, path in model.adapters.items():
+            await self.load_adapter(model.name, name, Path(path))
+        _log.info("model is ready", extra={"fields": {"model": model.name}})
+        return served
+
+    async def load_allowed_model(self, entry: ModelSettings) -> ServedModel:
+        """As `load_model`, for a caller: the folder must be below the setting's.
+
+        Raises LoadingOff, and InvalidRequest for another folder.
+        """
+        if (root := self._settings.models_root) is None:
+            raise LoadingOff("models", "models_root")
+        folder = await asyncio.to_thread(below, root, entry.path)
+        model = self._settings.filled_in(entry.model_copy(update={"path": str(folder)}), _CACHE_SHARE)
+        return await self.load_model(model)
+
+    async def unload_model(self, name: str) -> None:
+        """Serve a model and its adapters no more, and return when its memory is free. Raises ModelNotFound."""
+        async with self._changing:
+            served = self._own(name)
+            self._registry.remove(name)
+            self._adapters = {
+                full: each for full, each in self._adapters.items() if each.served.description.parent != name
+            }
+            await served.engine.drain(self._settings.drain_timeout_s)
+            await served.close()
+            self._show.remove(name)
+            _log.info("model was unloaded", extra={"fields": {"model": name}})
+
+    async def sleep(self, name: str) -> None:
+        """Give a model's memory back until it is woken. Raises ModelNotFound or CannotSleep."""
+        async with self._changing:
+            if not (served := self._own(name)).engine.is_asleep:
+                await served.engine.sleep(self._settings.drain_timeout_s)
+                _log.info("model sleeps", extra={"fields": {"model": name}})
+
+    async def wake(self, name: str) -> None:
+        """Load a model that sleeps again. Raises ModelNotFound or ModelLoadError."""
+        async with self._changing:
+            if (served := self._own(name)).engine.is_asleep:
+                await served.engine.wake()
+                _log.info("model is awake", extra={"fields": {"model": name}})
 
     async def load_adapter(self, model: str, name: str, folder: Path) -> ServedAdapter:
         """Serve an adapter of a model from now on, which is read from a folder.
@@ -59,12 +149,12 @@ class Deployment:
     async def load_allowed_adapter(self, model: str, name: str, path: str) -> ServedAdapter:
         """As `load_adapter`, for a caller: the folder must be below the setting's.
 
-        Raises AdaptersOff, and InvalidRequest for another folder.
+        Raises LoadingOff, and InvalidRequest for another folder.
         """
         self._base(model)  # whoever may not use it isn't told more
         root = self._settings.adapters_root
         if root is None:
-            raise AdaptersOff
+            raise LoadingOff("adapters", "adapters_root")
         return await self.load_adapter(model, name, await asyncio.to_thread(below, root, path))
 
     async def unload_adapter(self, model: str, name: str) -> None:
@@ -87,6 +177,13 @@ class Deployment:
         if model:
             self._base(model)
         return [self._adapters[each.name] for each in self._registry.adapters(model)]
+
+    def _own(self, name: str) -> ServedModel:
+        """The model of that very name, which is no adapter. Raises ModelNotFound."""
+        model = self._registry.find(name)
+        if model is None or model.name != name or model.description.parent:
+            raise ModelNotFound(name)
+        return model
 
     def _base(self, name: str) -> ServedGenerator:
         """The model of that very name. Raises ModelNotFound, and UnsupportedTask for one that takes no adapters."""

@@ -80,6 +80,10 @@ class EngineMetrics:
         """Show `model`, whose engine tells its last stats in any thread."""
         self._engines = {**self._engines, model: engine}  # replaced, not changed: another thread may be reading
 
+    def remove(self, model: str) -> None:
+        """Show it no more."""
+        self._engines = {name: engine for name, engine in self._engines.items() if name != model}
+
     def _callback(self, read: Callable[[EngineStats], float]) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_options: CallbackOptions) -> list[Observation]:
             return [Observation(read(engine.stats()), {_MODEL: model}) for model, engine in self._engines.items()]

@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import TypeAlias
+from collections.abc import Awaitable, Sequence
 
 from grpc import aio
 
@@ -24,10 +22,9 @@ from service.auth.signers import SignersError
 from service.config import EndpointSettings, ModelSettings, Settings
 from service.contract.model import EndpointJson
 from service.counting import open_quota
-from service.deployment import Deployment
-from service.engine.port import StepObserver
+from service.deployment import Deployment, LoadModel
 from service.engine_metrics import EngineMetrics
-from service.generation.errors import EngineError, InvalidRequest
+from service.generation.errors import AdapterRefused, InvalidRequest, TooManyAdapters
 from service.health import Health, Phase
 from service.interceptors.admission import Admission
 from service.interceptors.auth import Auth
@@ -44,12 +41,10 @@ from service.registry.description import Endpoint, ServedEntity
 from service.registry.endpoint_file import EndpointFile, EndpointFileError
 from service.registry.endpoint_table import EndpointTable
 from service.registry.errors import RegistryError
-from service.registry.models import Registry, ServedModel
+from service.registry.models import Registry
 from service.services import REQUESTS, SERVICES, add_services
 from service.telemetry import MetricsPage, Telemetry
 from service.vllm_names import with_vllm_names
-
-LoadModel: TypeAlias = Callable[[ModelSettings, StepObserver], Awaitable[ServedModel]]
 
 CHANGEABLE = ("endpoints",)  # settings that need no new process; files of keys and certificates are watched in any case
 
@@ -73,8 +68,7 @@ class Server:
         self.health = Health(SERVICES)
         self.registry = Registry()
         self.readers = Workers(WorkerLimits(max_work_s=_MAX_READING_S))
-        self.deployment = Deployment(settings, self.registry)
-        self._metrics = EngineMetrics(telemetry)
+        self.deployment = Deployment(settings, self.registry, EngineMetrics(telemetry))
         self._authenticator = _authenticator(settings)
         self._watching: asyncio.Task[None] | None = None
         self._admission = Admission(lambda: self.health.phase, settings.max_concurrent_calls)
@@ -106,6 +100,7 @@ class Server:
             answering=answering,
             registry=self.registry,
             deployment=self.deployment,
+            engine=settings.engine,
             readers=self.readers,
             quota=self.quota,
             telemetry=telemetry,
@@ -133,23 +128,18 @@ class Server:
             made = await asyncio.to_thread(file.read) if file else []
         except EndpointFileError as error:
             raise StartError(f"endpoints_file: {error}") from error
+        self.deployment.load_by(load_model)
         for model in models:
-            served = await load_model(model, self._metrics.observer(model.name))
-            served.engine.start()
-            self.registry.add(served)
-            self._metrics.add(model.name, served.engine)
-            await self._load_adapters(model)
-            _log.info("model is ready", extra={"fields": {"model": model.name}})
+            await self._load(model)
         configured = [_configured(self.registry, endpoint) for endpoint in self._settings.endpoints]
         self.registry.endpoints = EndpointTable(configured, made, file)
         await self.health.enter(Phase.SERVING)
 
-    async def _load_adapters(self, model: ModelSettings) -> None:
-        for name, path in model.adapters.items():
-            try:
-                await self.deployment.load_adapter(model.name, name, Path(path))
-            except (RegistryError, EngineError) as error:
-                raise StartError(f"the adapter {name} of {model.name}: {error}") from error
+    async def _load(self, model: ModelSettings) -> None:
+        try:
+            await self.deployment.load_model(model)
+        except (AdapterRefused, TooManyAdapters, RegistryError) as error:
+            raise StartError(f"models: {model.name}: {error}") from error
 
     def apply(self, settings: Settings) -> None:
         """Take over what of new settings is CHANGEABLE, all or none of it. Raises ConfigError."""
@@ -161,21 +151,29 @@ class Server:
 
     async def watch(self) -> None:
         """Keep health in step with the engines' heartbeats. Raises EngineDied as soon as one has died."""
-        failures = {served.engine.failed: served.name for served in self.registry.loaded}
         checked_at = time.monotonic()
         while True:
-            done, _ = await asyncio.wait(failures, timeout=_HEARTBEAT_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
+            failures = {served.engine.failed: served.name for served in self.registry.loaded}
+            done: set[asyncio.Future[BaseException]] = set()
+            if failures:
+                done, _ = await asyncio.wait(failures, timeout=_HEARTBEAT_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await asyncio.sleep(_HEARTBEAT_CHECK_S)
             for failed in done:
                 await self.health.enter(Phase.FAILED)
                 reason = failed.result()
                 raise EngineDied(f"the engine of {failures[failed]} died: {type(reason).__name__}: {reason}")
             ages = {served.name: served.engine.heartbeat_age_s for served in self.registry.loaded}
-            await self.health.set_stalled(max(ages.values()) > self._settings.max_heartbeat_age_s)
+            await self.health.set_stalled(max(ages.values(), default=0.0) > self._settings.max_heartbeat_age_s)
             # Where this process stood still itself, there may be heartbeats that it hasn't read yet.
             was_late = time.monotonic() - checked_at > 2 * _HEARTBEAT_CHECK_S
             checked_at = time.monotonic()
             for served in self.registry.loaded:
-                if not was_late and ages[served.name] > self._settings.max_stall_s and served.engine.pid is not None:
+                if (
+                    not was_late
+                    and ages.get(served.name, 0.0) > self._settings.max_stall_s
+                    and served.engine.pid is not None
+                ):
                     message = "%s: the engine has not moved for %.0f s, and its process is ended"
                     _log.error(message, served.name, ages[served.name])
                     served.engine.kill()

@@ -32,6 +32,7 @@ from sluice.v1 import (
 
 from service.answering.generation import Answering
 from service.deployment import Deployment
+from service.engine_settings import EngineSettings
 from service.health import Health
 from service.prompts.workers import Workers
 from service.quota.quota import Quota
@@ -83,6 +84,10 @@ REQUESTS = (
     endpoint_pb2.UpdateEndpointRequest,
     model_pb2.ListModelsRequest,
     model_pb2.GetModelRequest,
+    model_pb2.LoadModelRequest,
+    model_pb2.SleepModelRequest,
+    model_pb2.UnloadModelRequest,
+    model_pb2.WakeModelRequest,
     load_pb2.GetLoadRequest,
     rank_pb2.RankRequest,
     rank_pb2.ScoreRequest,
@@ -102,6 +107,7 @@ def add_services(
     answering: Answering,
     registry: Registry,
     deployment: Deployment,
+    engine: EngineSettings,
     readers: Workers,
     quota: Quota,
     telemetry: Telemetry,
@@ -114,7 +120,7 @@ def add_services(
     adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(deployment), server)
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry, quota), server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry), server)
-    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, telemetry), server)
+    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, deployment, engine, telemetry), server)
     rank_pb2_grpc.add_RankServiceServicer_to_server(RankServicer(registry, telemetry, quota), server)
     token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, quota), server)
     watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers, quota), server)

@@ -9,13 +9,16 @@ from itertools import count
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
+from service.engine.errand import Errand
 from service.engine.link import Link
 from service.engine.mail import Abort, Check, Mail, Output, Report
 from service.engine.port import StepObserver
 from service.engine.retry import retry_after_s
 from service.engine.suspects import Suspects
 from service.generation.errors import (
+    CannotSleep,
     DeadlineExceeded,
+    EngineAsleep,
     EngineClosed,
     EngineError,
     EngineFailed,
@@ -23,6 +26,8 @@ from service.generation.errors import (
 )
 from service.generation.stats import EngineStats
 
+_ASLEEP = "the model sleeps; it answers when it is woken"
+_ASLEEP_RETRY_S = 1.0
 _COUNTERS = (
     "busy_s",
     "num_steps",
@@ -56,43 +61,6 @@ class Opened(Protocol):
         """It has failed. After its end this does nothing."""
 
 
-class Errand:
-    """What the engine's side does once, at a time of its own: a constraint to compile, a check.
-
-    `words` tell what it is, if others may ask for the same again.
-    """
-
-    def __init__(self, words: str | None = None) -> None:
-        self._words = words
-        self.started = asyncio.Event()
-        self.done: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
-
-    @property
-    def is_complete(self) -> bool:
-        """False, since the engine's side keeps what it has made until it is aborted."""
-        return False
-
-    def words(self) -> str | None:
-        """What was asked for, if it isn't done."""
-        return None if self.done.done() else self._words
-
-    def start(self) -> None:
-        """It has begun."""
-        self.started.set()
-
-    def put(self, output: Output) -> None:
-        """It is done, and this is what it has brought."""
-        if not self.done.done():
-            self.done.set_result(output)
-
-    def end(self, error: EngineError) -> None:
-        """It has failed."""
-        self.started.set()
-        if not self.done.done():
-            self.done.set_exception(error)
-            self.done.exception()  # whoever asked may have left
-
-
 OpenedT = TypeVar("OpenedT", bound=Opened)
 
 
@@ -123,6 +91,7 @@ class EngineFront(Generic[OpenedT]):
         self._stats_before: EngineStats | None = None  # counts of the engine's sides that have died
         self._heartbeat = time.monotonic()
         self._suspects = Suspects()
+        self.is_asleep = False
 
     @property
     def pid(self) -> int | None:
@@ -157,9 +126,9 @@ class EngineFront(Generic[OpenedT]):
     def heartbeat_age_s(self) -> float:
         """Seconds since the engine last began a step or, when idle, looked for work: about a second at most then.
 
-        Zero while it is started again: that it doesn't move is no news then.
+        Zero while it sleeps or is started again: that it doesn't move is no news then.
         """
-        return 0.0 if self.is_restarting else time.monotonic() - self._heartbeat
+        return 0.0 if self.is_restarting or self.is_asleep else time.monotonic() - self._heartbeat
 
     @property
     def num_open(self) -> int:
@@ -186,6 +155,25 @@ class EngineFront(Generic[OpenedT]):
         await self.drain(0)
         await self._link.stop()
 
+    async def sleep(self, timeout_s: float) -> None:
+        """Give weights and cache back. New requests get EngineAsleep, and those that haven't ended by the timeout.
+
+        Raises CannotSleep.
+        """
+        if not self._link.can_launch_again:
+            raise CannotSleep("the model can't sleep: its engine is no process of its own (engine.worker)")
+        self.is_asleep = True
+        await self._end_after(timeout_s, EngineAsleep(_ASLEEP, _ASLEEP_RETRY_S), lambda _: True)
+        await self._link.stop()
+        self._back_at = None
+        self._forget_state()
+
+    async def wake(self) -> None:
+        """Load again what sleeps. Raises ModelLoadError, and then it sleeps on."""
+        await self._link.launch_again()
+        self.is_asleep = False
+        self.on_return()
+
     def on_report(self, report: Report) -> None:
         """What the engine's side tells goes to those who wait for it, if they are still there."""
         if report.heartbeat is not None:
@@ -205,8 +193,7 @@ class EngineFront(Generic[OpenedT]):
     def on_death(self, reason: BaseException, back_in_s: float | None) -> None:
         """All requests end with EngineFailed."""
         self._back_at = None if back_in_s is None else self._clock() + back_in_s
-        self._stats_before = self._stats
-        self._stats = _add(EngineStats(), self._stats)
+        self._forget_state()
         for words in {words for opened in self._opened.values() if (words := opened.words()) is not None}:
             self._suspects.note(words)
         for opened in self._opened.values():
@@ -215,6 +202,11 @@ class EngineFront(Generic[OpenedT]):
             opened.end(error)
         if back_in_s is None:
             self.failed.set_result(reason)
+
+    def _forget_state(self) -> None:
+        """Of the stats only counts go on."""
+        self._stats_before = self._stats
+        self._stats = _add(EngineStats(), self._stats)
 
     def on_return(self) -> None:
         """New requests are served again."""
@@ -241,6 +233,8 @@ class EngineFront(Generic[OpenedT]):
     def _refuse_if_lost(self) -> None:
         if self.failed.done():
             raise EngineFailed("the engine has failed")
+        if self.is_asleep:
+            raise EngineAsleep(_ASLEEP, _ASLEEP_RETRY_S)
         if self._back_at is not None:
             message = "the engine of this model has failed and is being started again"
             raise EngineRestarting(message, retry_after_s(self._back_at - self._clock()))

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from service.engine.adapters import Adapters
 from service.engine.config import EngineConfig
-from service.engine.front import EngineFront, Errand
+from service.engine.errand import Errand
+from service.engine.front import EngineFront
 from service.engine.limits import max_sequence_len
 from service.engine.link import Link
 from service.engine.mail import Add, Compile, Compiled, Report

@@ -36,6 +36,13 @@ class Link(Protocol):
     def kill(self) -> None:
         """End the engine's side at once if it is a process, as if it had died by itself."""
 
+    @property
+    def can_launch_again(self) -> bool:
+        """Whether the engine's side gives its memory back at a stop, and can be launched again after."""
+
+    async def launch_again(self) -> None:
+        """After a stop: load what was stopped, and tell the same receiver. Raises ModelLoadError."""
+
     def send(self, mail: Mail) -> None:
         """Returns at once. Mail to an engine that has died is lost."""
 

@@ -60,6 +60,19 @@ class Engine(Protocol):
     async def check(self) -> None:
         """Raise EngineError if the engine has lost a cache block, or has given one to two."""
 
+    @property
+    def is_asleep(self) -> bool:
+        """Whether it has given its memory back until it is woken."""
+
+    async def sleep(self, timeout_s: float) -> None:
+        """Give weights and cache back. New requests get EngineAsleep, and those that haven't ended by the timeout.
+
+        Raises CannotSleep.
+        """
+
+    async def wake(self) -> None:
+        """Load again what sleeps. Raises ModelLoadError, and then it sleeps on."""
+
     async def drain(self, timeout_s: float) -> None:
         """Refuse new requests, wait until all callers have left, then end what is left with EngineClosed."""
 

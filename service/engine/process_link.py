@@ -97,6 +97,18 @@ class ProcessLink:
         self._attach()
         self._supervising = self._loop.create_task(self._supervise(), name=f"{self._name}'s supervisor")
 
+    @property
+    def can_launch_again(self) -> bool:
+        """True."""
+        return True
+
+    async def launch_again(self) -> None:
+        """After a stop: load what was stopped, and tell the same receiver. Raises ModelLoadError."""
+        self._stopping.clear()
+        self._supervising = None
+        await asyncio.to_thread(self.launch)
+        self.start(self._receiver)
+
     def send(self, mail: Mail) -> None:
         """Returns at once: what the socket doesn't take is kept. Raises what pickling raises."""
         data = wire.pack(mail, getattr(mail, "serial", wire.NO_SERIAL))

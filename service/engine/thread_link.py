@@ -36,6 +36,15 @@ class ThreadLink:
     def kill(self) -> None:
         """Do nothing: a thread can't be ended."""
 
+    @property
+    def can_launch_again(self) -> bool:
+        """False: the weights are this process's."""
+        return False
+
+    async def launch_again(self) -> None:
+        """Raises RuntimeError: a thread is not launched again."""
+        raise RuntimeError("an engine on a thread can't be launched again")
+
     def start(self, receiver: Receiver) -> None:
         """Start the thread, and tell `receiver` on the running loop."""
         self._receiver = receiver

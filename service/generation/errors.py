@@ -104,6 +104,14 @@ class EngineRestarting(RetryLater):
     """The engine's process died and is being started again."""
 
 
+class EngineAsleep(RetryLater):
+    """The model has given its memory back, until somebody wakes it."""
+
+
+class CannotSleep(EngineError):
+    """The engine computes in the service's own process, which can't give its memory back."""
+
+
 class EngineFailed(EngineError):
     """The engine died. Every stream that it had ends with this error."""
 

@@ -35,13 +35,16 @@ from service.generation.errors import (
     AdapterLost,
     AdapterRefused,
     CannotResume,
+    CannotSleep,
     ConstraintFailed,
     DeadlineExceeded,
+    EngineAsleep,
     EngineClosed,
     EngineFailed,
     EngineOverloaded,
     EngineRestarting,
     InvalidRequest,
+    ModelLoadError,
     PromptTooLong,
     TemplateRefused,
     TooManyAdapters,
@@ -55,12 +58,13 @@ from service.quota.errors import ConcurrencyLimited, LimitExceeded, LimitReached
 from service.registry.errors import (
     AdapterExists,
     AdapterNotFound,
-    AdaptersOff,
     DeploymentNotFound,
     EndpointExists,
     EndpointNotAllowed,
     EndpointNotFound,
     EndpointReadOnly,
+    LoadingOff,
+    ModelExists,
     ModelNotFound,
     TooManyEndpoints,
     VersionNotFound,
@@ -121,7 +125,11 @@ TABLE = (
     Row(AdapterRefused, Code.INVALID_ARGUMENT, "ADAPTER_REFUSED"),
     Row(AdapterNotFound, Code.NOT_FOUND, "ADAPTER_NOT_FOUND"),
     Row(AdapterExists, Code.ALREADY_EXISTS, "ADAPTER_EXISTS"),
-    Row(AdaptersOff, Code.FAILED_PRECONDITION, "ADAPTERS_OFF"),
+    Row(LoadingOff, Code.FAILED_PRECONDITION, "LOADING_OFF"),
+    Row(ModelExists, Code.ALREADY_EXISTS, "MODEL_EXISTS"),
+    Row(ModelLoadError, Code.FAILED_PRECONDITION, "MODEL_REFUSED"),
+    Row(CannotSleep, Code.FAILED_PRECONDITION, "CANNOT_SLEEP"),
+    Row(EngineAsleep, Code.UNAVAILABLE, "MODEL_ASLEEP"),
     Row(TooManyAdapters, Code.FAILED_PRECONDITION, "TOO_MANY_ADAPTERS"),
     Row(AdapterLost, Code.UNAVAILABLE, "ADAPTER_LOST"),
     Row(EngineOverloaded, Code.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
@@ -245,7 +253,14 @@ def _values(error: Exception) -> Iterator[tuple[str, str]]:
             yield "num_prompt_tokens", str(error.num_prompt_tokens)
         case LimitExceeded() | LimitReached():
             yield "quota_metric", error.limit.measure.value
-        case ModelNotFound() | VersionNotFound() | DeploymentNotFound() | AdapterNotFound() | AdapterExists():
+        case (
+            ModelNotFound()
+            | VersionNotFound()
+            | DeploymentNotFound()
+            | AdapterNotFound()
+            | AdapterExists()
+            | ModelExists()
+        ):
             yield from vars(error).items()
         case EndpointNotFound() | EndpointNotAllowed() | EndpointExists() | EndpointReadOnly():
             yield "endpoint", error.endpoint

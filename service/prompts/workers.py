@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from service.engine.retry import retry_after_s
 from service.engine.settle import trim
-from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, InvalidRequest
+from service.generation.errors import DeadlineExceeded, EngineClosed, EngineError, EngineOverloaded, InvalidRequest
 
 _MEMORY = 0.1  # weight of the newest work's time in the mean,
 _MOST_S = 0.25  # in which the few that take longer count no more than this
@@ -50,9 +50,11 @@ class Workers:
         self._pool = ThreadPoolExecutor(limits.num_threads, thread_name_prefix="prompt")
         self._num_waiting = 0  # for a thread
         self._mean_work_s = 0.0
+        self._is_closed = False
 
     def close(self) -> None:
-        """Stop the threads; nothing may be run after."""
+        """Stop the threads; what waits for one, or is run after, gets EngineClosed."""
+        self._is_closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(
@@ -88,10 +90,10 @@ class Workers:
         Raises EngineOverloaded if no thread is free within the longest wait, at once where that many wait already: what
         others ask for is not this request's fault. A thread can't be stopped: past the limit it is left to itself.
         """
-        if self._num_waiting * self._mean_work_s / self.limits.num_threads > self.limits.wait_s:
+        if self._is_closed or self._num_waiting * self._mean_work_s / self.limits.num_threads > self.limits.wait_s:
             if on_end is not None:
                 on_end()
-            raise self._busy()
+            raise EngineClosed("the model is no longer served") if self._is_closed else self._busy()
         loop = asyncio.get_running_loop()
         begun = asyncio.Event()
 

@@ -93,8 +93,18 @@ class AdapterExists(RegistryError):
         self.adapter = adapter
 
 
-class AdaptersOff(RegistryError):
-    """Callers may load no adapters."""
+class ModelExists(RegistryError):
+    """A model is to have a name that another one, an adapter or an endpoint has."""
 
-    def __init__(self) -> None:
-        super().__init__("adapters can't be loaded: the setting adapters_root names no folder to load them from")
+    def __init__(self, model: str) -> None:
+        super().__init__(f"the name {model!r} is taken")
+        self.model = model
+
+
+class LoadingOff(RegistryError):
+    """Callers may load nothing of the kind."""
+
+    def __init__(self, kind: str, setting: str) -> None:
+        """`kind` is what is loaded, in the plural."""
+        super().__init__(f"{kind} can't be loaded: the setting {setting} names no folder to load them from")
+        self.setting = setting

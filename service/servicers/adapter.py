@@ -19,7 +19,8 @@ class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
         request: adapter_pb2.LoadAdapterRequest,
         context: object,  # noqa: ARG002
     ) -> adapter_pb2.LoadAdapterResponse:
-        adapter = await self._deployment.load_allowed_adapter(request.model, request.name, request.path)
+        change = self._deployment.load_allowed_adapter(request.model, request.name, request.path)
+        adapter = await self._deployment.to_its_end(change)
         return adapter_pb2.LoadAdapterResponse(adapter=adapter_message(adapter))
 
     async def UnloadAdapter(  # noqa: N802
@@ -27,7 +28,7 @@ class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
         request: adapter_pb2.UnloadAdapterRequest,
         context: object,  # noqa: ARG002
     ) -> adapter_pb2.UnloadAdapterResponse:
-        await self._deployment.unload_adapter(request.model, request.name)
+        await self._deployment.to_its_end(self._deployment.unload_adapter(request.model, request.name))
         return adapter_pb2.UnloadAdapterResponse()
 
     async def ListAdapters(  # noqa: N802

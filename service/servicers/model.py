@@ -1,4 +1,4 @@
-"""sluice.v1.ModelService."""
+"""sluice.v1.ModelService. Who may change models at all is the business of `service.interceptors.auth`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,31 @@ import time
 from sluice.v1 import load_pb2, model_pb2, model_pb2_grpc
 
 from service.contract.load import load_message
-from service.contract.model import model_message
-from service.registry.models import Registry
+from service.contract.model import model_message, to_model_settings
+from service.deployment import Deployment
+from service.engine_settings import EngineSettings
+from service.registry.models import Registry, ServedModel
 from service.telemetry import Telemetry
 
 
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
-    """Tells which models there are, and how they fare."""
+    """Tells which models there are, and how they fare, and changes what is served."""
 
-    def __init__(self, registry: Registry, telemetry: Telemetry) -> None:
+    def __init__(
+        self, registry: Registry, deployment: Deployment, engine: EngineSettings, telemetry: Telemetry
+    ) -> None:
+        """`engine` has the service's own sizes, for models that are loaded with few of their own."""
         self._registry = registry
+        self._deployment = deployment
+        self._engine = engine
         self._telemetry = telemetry
         self._started_ns = time.time_ns()
 
     async def ListModels(self, request: model_pb2.ListModelsRequest, context: object) -> model_pb2.ListModelsResponse:  # noqa: ARG002, N802
-        return model_pb2.ListModelsResponse(models=[model_message(model.description) for model in self._registry])
+        return model_pb2.ListModelsResponse(models=map(_message, self._registry))
 
     async def GetModel(self, request: model_pb2.GetModelRequest, context: object) -> model_pb2.GetModelResponse:  # noqa: ARG002, N802
-        return model_pb2.GetModelResponse(model=model_message(self._registry.leading(request.model).description))
+        return model_pb2.GetModelResponse(model=_message(self._registry.leading(request.model)))
 
     async def GetLoad(self, request: load_pb2.GetLoadRequest, context: object) -> load_pb2.GetLoadResponse:  # noqa: ARG002, N802
         stats = {model.name: model.engine.stats() for model in self._registry.loaded if self._registry.find(model.name)}
@@ -33,3 +40,28 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         # Off the loop: all metrics are read, which may be thousands.
         samples = await asyncio.to_thread(self._telemetry.samples)
         return load_message(self._started_ns, stats, entities, samples)
+
+    async def LoadModel(self, request: model_pb2.LoadModelRequest, context: object) -> model_pb2.LoadModelResponse:  # noqa: ARG002, N802
+        entry = to_model_settings(request, self._engine)
+        served = await self._deployment.to_its_end(self._deployment.load_allowed_model(entry))
+        return model_pb2.LoadModelResponse(model=_message(served))
+
+    async def UnloadModel(  # noqa: N802
+        self,
+        request: model_pb2.UnloadModelRequest,
+        context: object,  # noqa: ARG002
+    ) -> model_pb2.UnloadModelResponse:
+        await self._deployment.to_its_end(self._deployment.unload_model(request.model))
+        return model_pb2.UnloadModelResponse()
+
+    async def SleepModel(self, request: model_pb2.SleepModelRequest, context: object) -> model_pb2.SleepModelResponse:  # noqa: ARG002, N802
+        await self._deployment.to_its_end(self._deployment.sleep(request.model))
+        return model_pb2.SleepModelResponse()
+
+    async def WakeModel(self, request: model_pb2.WakeModelRequest, context: object) -> model_pb2.WakeModelResponse:  # noqa: ARG002, N802
+        await self._deployment.to_its_end(self._deployment.wake(request.model))
+        return model_pb2.WakeModelResponse()
+
+
+def _message(model: ServedModel) -> model_pb2.Model:
+    return model_message(model.description, is_asleep=model.engine.is_asleep)

@@ -89,6 +89,7 @@ def test_every_method_has_its_place() -> None:
     retried = {path for path in paths if path in single or path.split("/")[1] in whole}
     changes = {
         *(f"/sluice.v1.EndpointService/{verb}Endpoint" for verb in ("Create", "Update", "Delete")),
+        *(f"/sluice.v1.ModelService/{verb}Model" for verb in ("Load", "Unload", "Sleep", "Wake")),
         *(f"/sluice.v1.AdapterService/{verb}Adapter" for verb in ("Load", "Unload")),
     }
     assert retried == paths - changes

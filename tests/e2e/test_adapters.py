@@ -17,7 +17,14 @@ import httpx
 import pytest
 import yaml
 from safetensors.numpy import load_file, save_file
-from sluice.v1 import adapter_pb2, adapter_pb2_grpc, completion_pb2, completion_pb2_grpc
+from sluice.v1 import (
+    adapter_pb2,
+    adapter_pb2_grpc,
+    completion_pb2,
+    completion_pb2_grpc,
+    model_pb2,
+    model_pb2_grpc,
+)
 
 from service.engine.models.adapter_files import TENSORS
 from tests.e2e.stack import Stack
@@ -240,3 +247,14 @@ def test_no_more_adapters_than_the_settings_allow(run: Run) -> None:
     finally:
         for name in names:
             run.unload(name)
+
+
+def test_adapters_sleep_and_wake_with_their_model(run: Run) -> None:
+    models: Any = model_pb2_grpc.ModelServiceStub(run.channel)
+    with run.loaded("terse"):
+        models.SleepModel(model_pb2.SleepModelRequest(model="demo"))
+        asleep = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "french", "prompt": "a"})
+        assert asleep.status_code == 503
+        models.WakeModel(model_pb2.WakeModelRequest(model="demo"))
+        assert run.text("terse") == run.expected["terse"]
+        assert run.text("french") == run.expected["french"]

@@ -175,6 +175,9 @@ class FakeService(
         self._note(context)
         return load_pb2.GetLoadResponse(models=[load_pb2.ModelLoad(model="a", waiting=3, generated_tokens=2**60)])
 
+    # The gateway changes no models.
+    LoadModel = UnloadModel = SleepModel = WakeModel = None  # type: ignore[assignment]
+
     async def Check(self, request: Any, context: Any) -> health_pb2.HealthCheckResponse:  # noqa: N802
         """grpc.health.v1.Health."""
         return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.ServingStatus.Name(self.health))

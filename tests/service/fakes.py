@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2_grpc
 
 from service.config import ModelSettings, Settings
+from service.deployment import LoadModel
 from service.engine.core import SampledToken
 from service.engine.generator import GeneratorFront
 from service.engine.generator_core import GeneratorCore
@@ -34,7 +35,7 @@ from service.generation.errors import SequenceError
 from service.output.watermark import WatermarkDetector
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedGenerator, ServedModel
-from service.server import LoadModel, Server
+from service.server import Server
 from service.telemetry import Telemetry
 from tests.engine.fakes import END, ByteTokenizer, config_of, say, until
 from tests.service.plain_preparation import PlainPreparation

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "grpc.md").read_text()
 CHANGING = {
     *(f"sluice.v1.EndpointService/{name}Endpoint" for name in ("Create", "Update", "Delete")),
+    *(f"sluice.v1.ModelService/{name}Model" for name in ("Load", "Unload", "Sleep", "Wake")),
     *(f"sluice.v1.AdapterService/{name}Adapter" for name in ("Load", "Unload")),
 }
 

@@ -67,6 +67,9 @@ BY_NAME: list[tuple[str, Any]] = [
     ("TokenService/CountTokens", lambda name: {"chat": message(name)}),
     ("WatermarkService/DetectWatermark", lambda name: {"model": name, "text": "a"}),
     ("ModelService/GetModel", lambda name: {"model": name}),
+    ("ModelService/UnloadModel", lambda name: {"model": name}),
+    ("ModelService/SleepModel", lambda name: {"model": name}),
+    ("ModelService/WakeModel", lambda name: {"model": name}),
     ("AdapterService/LoadAdapter", lambda name: {"model": name, "name": "a", "path": "a"}),
     ("AdapterService/UnloadAdapter", lambda name: {"model": name, "name": "a"}),
     ("AdapterService/ListAdapters", lambda name: {"model": name}),
@@ -130,7 +133,13 @@ def path(tmp_path: Path) -> Path:
 def test_every_rpc_is_tried() -> None:
     """All that there are, but the lists, which have tests of their own."""
     tried = {f"sluice.v1.{method}" for method, _ in BY_NAME}
-    lists = {"ModelService/ListModels", "ModelService/GetLoad", "EndpointService/ListEndpoints"}
+    # A load asks for no model: it names a new one.
+    lists = {
+        "ModelService/LoadModel",
+        "ModelService/ListModels",
+        "ModelService/GetLoad",
+        "EndpointService/ListEndpoints",
+    }
     assert tried == set(SCOPES) - {f"sluice.v1.{method}" for method in lists}
 
 

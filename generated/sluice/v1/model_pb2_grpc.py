@@ -27,7 +27,10 @@ if _version_not_supported:
 
 
 class ModelServiceStub:
-    """Tells which models there are, and how they fare. Errors: NOT_FOUND for an unknown name.
+    """Tells which models there are, and how they fare, and changes what is served. With keys, changes take one with the
+    scope `admin`; they go one after the other, and go on if their caller leaves. Errors: NOT_FOUND for an unknown name,
+    ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (a folder outside of the setting `models_root`),
+    FAILED_PRECONDITION (the settings allow no loading, or the model can't be loaded: the message says why).
     """
 
     def __init__(self, channel):
@@ -51,10 +54,33 @@ class ModelServiceStub:
                 request_serializer=sluice_dot_v1_dot_load__pb2.GetLoadRequest.SerializeToString,
                 response_deserializer=sluice_dot_v1_dot_load__pb2.GetLoadResponse.FromString,
                 _registered_method=True)
+        self.LoadModel = channel.unary_unary(
+                '/sluice.v1.ModelService/LoadModel',
+                request_serializer=sluice_dot_v1_dot_model__pb2.LoadModelRequest.SerializeToString,
+                response_deserializer=sluice_dot_v1_dot_model__pb2.LoadModelResponse.FromString,
+                _registered_method=True)
+        self.UnloadModel = channel.unary_unary(
+                '/sluice.v1.ModelService/UnloadModel',
+                request_serializer=sluice_dot_v1_dot_model__pb2.UnloadModelRequest.SerializeToString,
+                response_deserializer=sluice_dot_v1_dot_model__pb2.UnloadModelResponse.FromString,
+                _registered_method=True)
+        self.SleepModel = channel.unary_unary(
+                '/sluice.v1.ModelService/SleepModel',
+                request_serializer=sluice_dot_v1_dot_model__pb2.SleepModelRequest.SerializeToString,
+                response_deserializer=sluice_dot_v1_dot_model__pb2.SleepModelResponse.FromString,
+                _registered_method=True)
+        self.WakeModel = channel.unary_unary(
+                '/sluice.v1.ModelService/WakeModel',
+                request_serializer=sluice_dot_v1_dot_model__pb2.WakeModelRequest.SerializeToString,
+                response_deserializer=sluice_dot_v1_dot_model__pb2.WakeModelResponse.FromString,
+                _registered_method=True)
 
 
 class ModelServiceServicer:
-    """Tells which models there are, and how they fare. Errors: NOT_FOUND for an unknown name.
+    """Tells which models there are, and how they fare, and changes what is served. With keys, changes take one with the
+    scope `admin`; they go one after the other, and go on if their caller leaves. Errors: NOT_FOUND for an unknown name,
+    ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (a folder outside of the setting `models_root`),
+    FAILED_PRECONDITION (the settings allow no loading, or the model can't be loaded: the message says why).
     """
 
     def ListModels(self, request, context):
@@ -78,6 +104,37 @@ class ModelServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LoadModel(self, request, context):
+        """Loads a model and serves it from then on, until the service stops. Returns when requests can use it, which may take
+        minutes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnloadModel(self, request, context):
+        """Serves a model and its adapters no more: new requests for it are NOT_FOUND. Returns when its memory is free: once the
+        requests that run have ended, which are ended with UNAVAILABLE after the service's `drain_timeout_s`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SleepModel(self, request, context):
+        """Gives a model's memory back, weights and cache, and keeps its name: until it is woken its requests are UNAVAILABLE.
+        Waits for those that run as UnloadModel does. Does nothing for a model that sleeps.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WakeModel(self, request, context):
+        """Loads a model that sleeps again, with its adapters. Returns when requests can use it. Does nothing for another.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ModelServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -96,6 +153,26 @@ def add_ModelServiceServicer_to_server(servicer, server):
                     request_deserializer=sluice_dot_v1_dot_load__pb2.GetLoadRequest.FromString,
                     response_serializer=sluice_dot_v1_dot_load__pb2.GetLoadResponse.SerializeToString,
             ),
+            'LoadModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.LoadModel,
+                    request_deserializer=sluice_dot_v1_dot_model__pb2.LoadModelRequest.FromString,
+                    response_serializer=sluice_dot_v1_dot_model__pb2.LoadModelResponse.SerializeToString,
+            ),
+            'UnloadModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnloadModel,
+                    request_deserializer=sluice_dot_v1_dot_model__pb2.UnloadModelRequest.FromString,
+                    response_serializer=sluice_dot_v1_dot_model__pb2.UnloadModelResponse.SerializeToString,
+            ),
+            'SleepModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.SleepModel,
+                    request_deserializer=sluice_dot_v1_dot_model__pb2.SleepModelRequest.FromString,
+                    response_serializer=sluice_dot_v1_dot_model__pb2.SleepModelResponse.SerializeToString,
+            ),
+            'WakeModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.WakeModel,
+                    request_deserializer=sluice_dot_v1_dot_model__pb2.WakeModelRequest.FromString,
+                    response_serializer=sluice_dot_v1_dot_model__pb2.WakeModelResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'sluice.v1.ModelService', rpc_method_handlers)
@@ -105,7 +182,10 @@ def add_ModelServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ModelService:
-    """Tells which models there are, and how they fare. Errors: NOT_FOUND for an unknown name.
+    """Tells which models there are, and how they fare, and changes what is served. With keys, changes take one with the
+    scope `admin`; they go one after the other, and go on if their caller leaves. Errors: NOT_FOUND for an unknown name,
+    ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (a folder outside of the setting `models_root`),
+    FAILED_PRECONDITION (the settings allow no loading, or the model can't be loaded: the message says why).
     """
 
     @staticmethod
@@ -179,6 +259,114 @@ class ModelService:
             '/sluice.v1.ModelService/GetLoad',
             sluice_dot_v1_dot_load__pb2.GetLoadRequest.SerializeToString,
             sluice_dot_v1_dot_load__pb2.GetLoadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LoadModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluice.v1.ModelService/LoadModel',
+            sluice_dot_v1_dot_model__pb2.LoadModelRequest.SerializeToString,
+            sluice_dot_v1_dot_model__pb2.LoadModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnloadModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluice.v1.ModelService/UnloadModel',
+            sluice_dot_v1_dot_model__pb2.UnloadModelRequest.SerializeToString,
+            sluice_dot_v1_dot_model__pb2.UnloadModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SleepModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluice.v1.ModelService/SleepModel',
+            sluice_dot_v1_dot_model__pb2.SleepModelRequest.SerializeToString,
+            sluice_dot_v1_dot_model__pb2.SleepModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WakeModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluice.v1.ModelService/WakeModel',
+            sluice_dot_v1_dot_model__pb2.WakeModelRequest.SerializeToString,
+            sluice_dot_v1_dot_model__pb2.WakeModelResponse.FromString,
             options,
             channel_credentials,
             insecure,

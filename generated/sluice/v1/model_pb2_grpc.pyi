@@ -28,7 +28,11 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ModelServiceStub:
-    """Tells which models there are, and how they fare. Errors: NOT_FOUND for an unknown name."""
+    """Tells which models there are, and how they fare, and changes what is served. With keys, changes take one with the
+    scope `admin`; they go one after the other, and go on if their caller leaves. Errors: NOT_FOUND for an unknown name,
+    ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (a folder outside of the setting `models_root`),
+    FAILED_PRECONDITION (the settings allow no loading, or the model can't be loaded: the message says why).
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -40,10 +44,28 @@ class ModelServiceStub:
     """Describes one. For an endpoint's name: the model that gets the most of its requests, under that model's own name."""
     GetLoad: _grpc.UnaryUnaryMultiCallable[_load_pb2.GetLoadRequest, _load_pb2.GetLoadResponse]
     """Tells how busy the service is. With keys it takes one with the scope `metrics`."""
+    LoadModel: _grpc.UnaryUnaryMultiCallable[_model_pb2.LoadModelRequest, _model_pb2.LoadModelResponse]
+    """Loads a model and serves it from then on, until the service stops. Returns when requests can use it, which may take
+    minutes.
+    """
+    UnloadModel: _grpc.UnaryUnaryMultiCallable[_model_pb2.UnloadModelRequest, _model_pb2.UnloadModelResponse]
+    """Serves a model and its adapters no more: new requests for it are NOT_FOUND. Returns when its memory is free: once the
+    requests that run have ended, which are ended with UNAVAILABLE after the service's `drain_timeout_s`.
+    """
+    SleepModel: _grpc.UnaryUnaryMultiCallable[_model_pb2.SleepModelRequest, _model_pb2.SleepModelResponse]
+    """Gives a model's memory back, weights and cache, and keeps its name: until it is woken its requests are UNAVAILABLE.
+    Waits for those that run as UnloadModel does. Does nothing for a model that sleeps.
+    """
+    WakeModel: _grpc.UnaryUnaryMultiCallable[_model_pb2.WakeModelRequest, _model_pb2.WakeModelResponse]
+    """Loads a model that sleeps again, with its adapters. Returns when requests can use it. Does nothing for another."""
 
 @_typing.type_check_only
 class ModelServiceAsyncStub(ModelServiceStub):
-    """Tells which models there are, and how they fare. Errors: NOT_FOUND for an unknown name."""
+    """Tells which models there are, and how they fare, and changes what is served. With keys, changes take one with the
+    scope `admin`; they go one after the other, and go on if their caller leaves. Errors: NOT_FOUND for an unknown name,
+    ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (a folder outside of the setting `models_root`),
+    FAILED_PRECONDITION (the settings allow no loading, or the model can't be loaded: the message says why).
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListModels: _aio.UnaryUnaryMultiCallable[_model_pb2.ListModelsRequest, _model_pb2.ListModelsResponse]  # type: ignore[assignment]
@@ -52,9 +74,27 @@ class ModelServiceAsyncStub(ModelServiceStub):
     """Describes one. For an endpoint's name: the model that gets the most of its requests, under that model's own name."""
     GetLoad: _aio.UnaryUnaryMultiCallable[_load_pb2.GetLoadRequest, _load_pb2.GetLoadResponse]  # type: ignore[assignment]
     """Tells how busy the service is. With keys it takes one with the scope `metrics`."""
+    LoadModel: _aio.UnaryUnaryMultiCallable[_model_pb2.LoadModelRequest, _model_pb2.LoadModelResponse]  # type: ignore[assignment]
+    """Loads a model and serves it from then on, until the service stops. Returns when requests can use it, which may take
+    minutes.
+    """
+    UnloadModel: _aio.UnaryUnaryMultiCallable[_model_pb2.UnloadModelRequest, _model_pb2.UnloadModelResponse]  # type: ignore[assignment]
+    """Serves a model and its adapters no more: new requests for it are NOT_FOUND. Returns when its memory is free: once the
+    requests that run have ended, which are ended with UNAVAILABLE after the service's `drain_timeout_s`.
+    """
+    SleepModel: _aio.UnaryUnaryMultiCallable[_model_pb2.SleepModelRequest, _model_pb2.SleepModelResponse]  # type: ignore[assignment]
+    """Gives a model's memory back, weights and cache, and keeps its name: until it is woken its requests are UNAVAILABLE.
+    Waits for those that run as UnloadModel does. Does nothing for a model that sleeps.
+    """
+    WakeModel: _aio.UnaryUnaryMultiCallable[_model_pb2.WakeModelRequest, _model_pb2.WakeModelResponse]  # type: ignore[assignment]
+    """Loads a model that sleeps again, with its adapters. Returns when requests can use it. Does nothing for another."""
 
 class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Tells which models there are, and how they fare. Errors: NOT_FOUND for an unknown name."""
+    """Tells which models there are, and how they fare, and changes what is served. With keys, changes take one with the
+    scope `admin`; they go one after the other, and go on if their caller leaves. Errors: NOT_FOUND for an unknown name,
+    ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (a folder outside of the setting `models_root`),
+    FAILED_PRECONDITION (the settings allow no loading, or the model can't be loaded: the message says why).
+    """
 
     @_abc_1.abstractmethod
     def ListModels(
@@ -79,5 +119,43 @@ class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_load_pb2.GetLoadResponse, _abc.Awaitable[_load_pb2.GetLoadResponse]]:
         """Tells how busy the service is. With keys it takes one with the scope `metrics`."""
+
+    @_abc_1.abstractmethod
+    def LoadModel(
+        self,
+        request: _model_pb2.LoadModelRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_model_pb2.LoadModelResponse, _abc.Awaitable[_model_pb2.LoadModelResponse]]:
+        """Loads a model and serves it from then on, until the service stops. Returns when requests can use it, which may take
+        minutes.
+        """
+
+    @_abc_1.abstractmethod
+    def UnloadModel(
+        self,
+        request: _model_pb2.UnloadModelRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_model_pb2.UnloadModelResponse, _abc.Awaitable[_model_pb2.UnloadModelResponse]]:
+        """Serves a model and its adapters no more: new requests for it are NOT_FOUND. Returns when its memory is free: once the
+        requests that run have ended, which are ended with UNAVAILABLE after the service's `drain_timeout_s`.
+        """
+
+    @_abc_1.abstractmethod
+    def SleepModel(
+        self,
+        request: _model_pb2.SleepModelRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_model_pb2.SleepModelResponse, _abc.Awaitable[_model_pb2.SleepModelResponse]]:
+        """Gives a model's memory back, weights and cache, and keeps its name: until it is woken its requests are UNAVAILABLE.
+        Waits for those that run as UnloadModel does. Does nothing for a model that sleeps.
+        """
+
+    @_abc_1.abstractmethod
+    def WakeModel(
+        self,
+        request: _model_pb2.WakeModelRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_model_pb2.WakeModelResponse, _abc.Awaitable[_model_pb2.WakeModelResponse]]:
+        """Loads a model that sleeps again, with its adapters. Returns when requests can use it. Does nothing for another."""
 
 def add_ModelServiceServicer_to_server(servicer: ModelServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -99,6 +99,14 @@ LIST_MODELS: Final = Method(
     _path("ModelService", "ListModels"), model_pb2.ListModelsRequest, model_pb2.ListModelsResponse
 )
 GET_MODEL: Final = Method(_path("ModelService", "GetModel"), model_pb2.GetModelRequest, model_pb2.GetModelResponse)
+LOAD_MODEL: Final = Method(_path("ModelService", "LoadModel"), model_pb2.LoadModelRequest, model_pb2.LoadModelResponse)
+UNLOAD_MODEL: Final = Method(
+    _path("ModelService", "UnloadModel"), model_pb2.UnloadModelRequest, model_pb2.UnloadModelResponse
+)
+SLEEP_MODEL: Final = Method(
+    _path("ModelService", "SleepModel"), model_pb2.SleepModelRequest, model_pb2.SleepModelResponse
+)
+WAKE_MODEL: Final = Method(_path("ModelService", "WakeModel"), model_pb2.WakeModelRequest, model_pb2.WakeModelResponse)
 GET_LOAD: Final = Method(_path("ModelService", "GetLoad"), load_pb2.GetLoadRequest, load_pb2.GetLoadResponse)
 CREATE_ENDPOINT: Final = Method(
     _path("EndpointService", "CreateEndpoint"), endpoint_pb2.CreateEndpointRequest, endpoint_pb2.CreateEndpointResponse

@@ -184,6 +184,7 @@ class Model(_message.Message):
     EMBEDDING_DIMENSIONS_FIELD_NUMBER: _builtins.int
     SUPPORTS_RESUME_FIELD_NUMBER: _builtins.int
     PARENT_FIELD_NUMBER: _builtins.int
+    IS_ASLEEP_FIELD_NUMBER: _builtins.int
     INPUT_MODALITIES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name that requests use."""
@@ -211,6 +212,8 @@ class Model(_message.Message):
     """Whether its streams can be resumed: its backend gives the same tokens whatever else it computes."""
     parent: _builtins.str
     """Of an adapter: the name of the model that it adapts. Empty for a model."""
+    is_asleep: _builtins.bool
+    """Whether it sleeps: until it is woken, its requests are UNAVAILABLE."""
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
         """When the service loaded it."""
@@ -241,12 +244,215 @@ class Model(_message.Message):
         embedding_dimensions: _builtins.int = ...,
         supports_resume: _builtins.bool = ...,
         parent: _builtins.str = ...,
+        is_asleep: _builtins.bool = ...,
         input_modalities: _abc.Iterable[Global___Modality.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "created", b"created", "dtype", b"dtype", "embedding_dimensions", b"embedding_dimensions", "input_modalities", b"input_modalities", "max_model_len", b"max_model_len", "name", b"name", "num_parameters", b"num_parameters", "parent", b"parent", "supports_reasoning", b"supports_reasoning", "supports_resume", b"supports_resume", "supports_tools", b"supports_tools", "system_fingerprint", b"system_fingerprint", "tasks", b"tasks", "version", b"version", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "created", b"created", "dtype", b"dtype", "embedding_dimensions", b"embedding_dimensions", "input_modalities", b"input_modalities", "is_asleep", b"is_asleep", "max_model_len", b"max_model_len", "name", b"name", "num_parameters", b"num_parameters", "parent", b"parent", "supports_reasoning", b"supports_reasoning", "supports_resume", b"supports_resume", "supports_tools", b"supports_tools", "system_fingerprint", b"system_fingerprint", "tasks", b"tasks", "version", b"version", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Model: _TypeAlias = Model  # noqa: Y015
+
+@_typing.final
+class LoadModelRequest(_message.Message):
+    """A model to load."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    DTYPE_FIELD_NUMBER: _builtins.int
+    QUANTIZATION_FIELD_NUMBER: _builtins.int
+    BACKEND_FIELD_NUMBER: _builtins.int
+    DEVICE_FIELD_NUMBER: _builtins.int
+    MAX_MODEL_LEN_FIELD_NUMBER: _builtins.int
+    CACHE_SHARE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name that requests will use, 1 to 256 characters. Required."""
+    path: _builtins.str
+    """Its folder, below the service's setting `models_root`: relative to that, or absolute. 1 to 4,096 characters. Required."""
+    version: _builtins.str
+    """Its version, at most 64 characters. Default: `1`."""
+    dtype: _builtins.str
+    """The number format of its weights: `auto`, `bfloat16` or `float32`. Default: the service's."""
+    quantization: _builtins.str
+    """What its weights are rounded to as they are loaded: `int8` or `int4`. Default: the service's."""
+    backend: _builtins.str
+    """What computes it, as the setting `engine.backend`, at most 64 characters. Default: the service's."""
+    device: _builtins.str
+    """Where it is computed, as the setting `device`, at most 64 characters. Default: the service's."""
+    max_model_len: _builtins.int
+    """Tokens of prompt and answer together, at most. Default: the model's own. Range [2, 2^31 - 1]."""
+    cache_share: _builtins.float
+    """Its share of the memory that is free for caches. Default: 0.5. Range (0, 1]."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        path: _builtins.str = ...,
+        version: _builtins.str = ...,
+        dtype: _builtins.str = ...,
+        quantization: _builtins.str = ...,
+        backend: _builtins.str = ...,
+        device: _builtins.str = ...,
+        max_model_len: _builtins.int | None = ...,
+        cache_share: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cache_share", b"_cache_share", "_max_model_len", b"_max_model_len", "cache_share", b"cache_share", "max_model_len", b"max_model_len"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cache_share", b"_cache_share", "_max_model_len", b"_max_model_len", "backend", b"backend", "cache_share", b"cache_share", "device", b"device", "dtype", b"dtype", "max_model_len", b"max_model_len", "name", b"name", "path", b"path", "quantization", b"quantization", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cache_share: _TypeAlias = _typing.Literal["cache_share"]  # noqa: Y015
+    _WhichOneofArgType__cache_share: _TypeAlias = _typing.Literal["_cache_share", b"_cache_share"]  # noqa: Y015
+    _WhichOneofReturnType__max_model_len: _TypeAlias = _typing.Literal["max_model_len"]  # noqa: Y015
+    _WhichOneofArgType__max_model_len: _TypeAlias = _typing.Literal["_max_model_len", b"_max_model_len"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cache_share) -> _WhichOneofReturnType__cache_share | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_model_len) -> _WhichOneofReturnType__max_model_len | None: ...
+
+Global___LoadModelRequest: _TypeAlias = LoadModelRequest  # noqa: Y015
+
+@_typing.final
+class LoadModelResponse(_message.Message):
+    """The model is loaded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def model(self) -> Global___Model:
+        """The model."""
+
+    def __init__(
+        self,
+        *,
+        model: Global___Model | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LoadModelResponse: _TypeAlias = LoadModelResponse  # noqa: Y015
+
+@_typing.final
+class UnloadModelRequest(_message.Message):
+    """A model to unload."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """Its name, 1 to 256 characters. Required."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnloadModelRequest: _TypeAlias = UnloadModelRequest  # noqa: Y015
+
+@_typing.final
+class UnloadModelResponse(_message.Message):
+    """The model is unloaded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnloadModelResponse: _TypeAlias = UnloadModelResponse  # noqa: Y015
+
+@_typing.final
+class SleepModelRequest(_message.Message):
+    """A model to put to sleep."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """Its name, 1 to 256 characters. Required."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SleepModelRequest: _TypeAlias = SleepModelRequest  # noqa: Y015
+
+@_typing.final
+class SleepModelResponse(_message.Message):
+    """The model sleeps."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SleepModelResponse: _TypeAlias = SleepModelResponse  # noqa: Y015
+
+@_typing.final
+class WakeModelRequest(_message.Message):
+    """A model to wake."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """Its name, 1 to 256 characters. Required."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WakeModelRequest: _TypeAlias = WakeModelRequest  # noqa: Y015
+
+@_typing.final
+class WakeModelResponse(_message.Message):
+    """The model is awake."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WakeModelResponse: _TypeAlias = WakeModelResponse  # noqa: Y015

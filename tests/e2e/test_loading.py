@@ -1,0 +1,195 @@
+"""Models that administrators load, unload, put to sleep and wake while the product runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+import httpx
+import pytest
+from sluice.v1 import completion_pb2, completion_pb2_grpc, model_pb2, model_pb2_grpc
+
+from tests.e2e.stack import Stack, is_running
+
+DEMO = Path("demo/model").resolve()
+PROMPT = "<|im_start|>user\nTell me about rivers.<|im_end|>\n<|im_start|>assistant\n"
+
+
+class Run(NamedTuple):
+    """The product with one model and a folder of others."""
+
+    stack: Stack
+    channel: grpc.Channel
+
+    @property
+    def models(self) -> Any:
+        return model_pb2_grpc.ModelServiceStub(self.channel)
+
+    def load(self, name: str, path: str = "second", **fields: Any) -> model_pb2.Model:
+        model: model_pb2.Model = self.models.LoadModel(model_pb2.LoadModelRequest(name=name, path=path, **fields)).model
+        return model
+
+    def unload(self, name: str) -> None:
+        self.models.UnloadModel(model_pb2.UnloadModelRequest(model=name))
+
+    @contextmanager
+    def loaded(self, name: str) -> Iterator[int]:
+        """The process of its engine."""
+        before = self.stack.workers()
+        self.load(name)
+        (worker,) = set(self.stack.workers()) - set(before)
+        try:
+            yield worker
+        finally:
+            self.unload(name)
+
+    def ask(self, model: str) -> httpx.Response:
+        body = {"model": model, "prompt": PROMPT, "max_tokens": 24, "temperature": 0}
+        return httpx.post(f"{self.stack.door}/v1/completions", json=body, timeout=60)
+
+    def text(self, model: str) -> str:
+        answer = self.ask(model)
+        assert answer.status_code == 200, answer.text
+        text: str = answer.json()["choices"][0]["text"]
+        return text
+
+    def listed(self) -> dict[str, model_pb2.Model]:
+        return {each.name: each for each in self.models.ListModels(model_pb2.ListModelsRequest()).models}
+
+    def stream(self, model: str) -> Iterator[completion_pb2.StreamCompleteResponse]:
+        request = completion_pb2.CompleteRequest(model=model)
+        request.prompts.add().text = PROMPT
+        request.sampling.temperature = 0
+        request.stopping.max_tokens = 24
+        stub: Any = completion_pb2_grpc.CompletionServiceStub(self.channel)
+        events: Iterator[completion_pb2.StreamCompleteResponse] = stub.StreamComplete(request)
+        return events
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    root = tmp_path_factory.mktemp("models")
+    shutil.copytree(DEMO, root / "second")
+    shutil.copytree(DEMO, root / "broken")
+    os.truncate(root / "broken" / "model.safetensors", 1000)
+    stack = Stack(f"--model=demo={DEMO}", environment={"SLUICE_SERVICE_MODELS_ROOT": str(root)})
+    try:
+        stack.wait_for("sluice is ready")
+        with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+            yield Run(stack, channel)
+    finally:
+        stack.stop()
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_model_is_served_from_its_load_to_its_unload(run: Run) -> None:
+    """Its worker's process is gone when the unload returns, and its memory with it."""
+    with run.loaded("second") as worker:
+        assert run.text("second") == run.text("demo")
+        assert list(run.listed()) == ["demo", "second"]
+    assert not is_running(worker)
+    assert list(run.listed()) == ["demo"]
+    gone = run.ask("second")
+    assert gone.status_code == 404
+    assert "'second'" in gone.json()["error"]["message"]
+    assert run.text("demo")
+
+
+def test_settings_of_a_load_hold(run: Run) -> None:
+    model = run.load("small", version="7", dtype="float32", backend="torch", max_model_len=64, cache_share=0.25)
+    try:
+        assert (model.version, model.dtype, model.max_model_len) == ("7", "float32", 64)
+        assert not model.supports_resume  # torch's
+    finally:
+        run.unload("small")
+
+
+def test_an_unload_waits_for_what_runs(run: Run) -> None:
+    expected = run.text("demo")
+    with run.loaded("second") as worker:
+        stream = run.stream("second")
+        first = next(stream)
+    assert "".join(each.delta.text for each in (first, *stream)) == expected
+    assert not is_running(worker)
+
+
+def test_a_model_that_sleeps_is_there_again_when_it_is_woken(run: Run) -> None:
+    """Asleep it has no process, says so to those who ask, and keeps its name."""
+    expected = run.text("demo")
+    (worker,) = run.stack.workers()
+    for _ in range(2):
+        run.models.SleepModel(model_pb2.SleepModelRequest(model="demo"))
+    assert not is_running(worker)
+    assert run.stack.workers() == []
+    assert run.listed()["demo"].is_asleep
+    refused = run.ask("demo")
+    assert refused.status_code == 503
+    assert "sleeps" in refused.json()["error"]["message"]
+    assert "retry-after" in refused.headers
+    for _ in range(2):
+        run.models.WakeModel(model_pb2.WakeModelRequest(model="demo"))
+    assert not run.listed()["demo"].is_asleep
+    assert run.text("demo") == expected
+    (other,) = run.stack.workers()
+    assert other != worker
+
+
+def test_a_model_that_sleeps_can_be_unloaded(run: Run) -> None:
+    with run.loaded("second"):
+        run.models.SleepModel(model_pb2.SleepModelRequest(model="second"))
+    assert list(run.listed()) == ["demo"]
+
+
+def test_a_load_goes_on_without_its_caller(run: Run) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        run.models.LoadModel(model_pb2.LoadModelRequest(name="second", path="second"), timeout=0.05)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    wait_until(lambda: "second" in run.listed())
+    run.unload("second")
+
+
+REFUSALS: dict[str, tuple[Callable[[Run], object], grpc.StatusCode, str]] = {
+    "a name that is taken": (lambda run: run.load("demo"), grpc.StatusCode.ALREADY_EXISTS, "'demo' is taken"),
+    "a folder outside": (lambda run: run.load("x", str(DEMO)), grpc.StatusCode.INVALID_ARGUMENT, "path"),
+    "a hub's id": (lambda run: run.load("x", "org/model"), grpc.StatusCode.INVALID_ARGUMENT, "path"),
+    "no model": (lambda run: run.load("x", "."), grpc.StatusCode.FAILED_PRECONDITION, "No such file"),
+    "a broken model": (lambda run: run.load("x", "broken"), grpc.StatusCode.FAILED_PRECONDITION, "safetensors"),
+    "no such backend": (lambda run: run.load("x", backend="abacus"), grpc.StatusCode.FAILED_PRECONDITION, "'abacus'"),
+    "an unload of nothing": (lambda run: run.unload("x"), grpc.StatusCode.NOT_FOUND, "'x'"),
+    "a nap of nothing": (
+        lambda run: run.models.SleepModel(model_pb2.SleepModelRequest(model="x")),
+        grpc.StatusCode.NOT_FOUND,
+        "'x'",
+    ),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_what_cannot_be_is_refused_with_its_reason(run: Run, refusal: str) -> None:
+    call, code, text = REFUSALS[refusal]
+    with pytest.raises(grpc.RpcError) as caught:
+        call(run)
+    assert caught.value.code() is code
+    assert text in str(caught.value.details())
+    assert len(run.stack.workers()) == 1
+    assert list(run.listed()) == ["demo"]
+
+
+def test_the_last_model_may_go(run: Run) -> None:
+    """The service goes on with none, and takes another."""
+    run.unload("demo")
+    assert run.ask("demo").status_code == 404
+    run.load("demo")
+    assert run.text("demo")
