@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
@@ -19,7 +18,7 @@ import typer
 from cli.options import AsJson, fail, print_json, print_table, say
 from service.auth.key import digest, new_id, new_key
 from service.auth.key_entry import KeyEntry, KeysError, to_entry, to_plain
-from service.auth.key_file import lock_keys, read_keys, write_keys
+from service.auth.key_place import change_keys, keys_at
 from service.generation.caller import Limits, Scope
 
 Result = TypeVar("Result")
@@ -31,12 +30,12 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LIMITS = [field.name for field in fields(Limits)]
 
 File: TypeAlias = Annotated[
-    Path,
+    str,
     typer.Option(
         "--file",
         "-f",
         envvar=["SLUICE_KEYS_FILE", "SLUICE_SERVICE_AUTH__KEYS_FILE"],
-        help="The keys file: what the service has as auth.keys_file.",
+        help="The keys file, what the service has as auth.keys_file; or its store.redis_url, with auth.keys_in_store.",
     ),
 ]
 KeyId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The key's id.")]
@@ -90,7 +89,7 @@ def create(
 @APP.command("list")
 def list_keys(file: File, as_json: AsJson = False) -> None:
     """List all keys."""
-    entries = _checked(lambda: read_keys(file))
+    entries = _checked(lambda: keys_at(file))
     if as_json:
         print_json([_told(entry) for entry in entries])
         return
@@ -100,7 +99,7 @@ def list_keys(file: File, as_json: AsJson = False) -> None:
 @APP.command()
 def show(key_id: KeyId, file: File, as_json: AsJson = False) -> None:
     """Show all that is kept of a key. The key itself isn't."""
-    entry = _checked(lambda: _find(read_keys(file), key_id))
+    entry = _checked(lambda: _find(keys_at(file), key_id))
     if as_json:
         print_json(_told(entry))
         return
@@ -157,17 +156,9 @@ def rotate(
 
 
 def _changed(
-    file: Path, change: Callable[[list[KeyEntry]], tuple[list[KeyEntry], KeyEntry]], *, must_exist: bool = True
+    file: str, change: Callable[[list[KeyEntry]], tuple[list[KeyEntry], KeyEntry]], *, must_exist: bool = True
 ) -> KeyEntry:
-    """Read, change and write the file while nobody else does. Returns the entry that `change` names."""
-
-    def work() -> KeyEntry:
-        with lock_keys(file):
-            entries, entry = change(read_keys(file) if must_exist or file.exists() else [])
-            write_keys(file, entries)
-            return entry
-
-    return _checked(work)
+    return _checked(lambda: change_keys(file, change, must_exist=must_exist))
 
 
 def _checked(work: Callable[[], Result]) -> Result:

@@ -203,6 +203,29 @@ class QuotaSettings(BaseModel):
         return url
 
 
+class StoreSettings(BaseModel):
+    """Where replicas keep what they have in common. docs/deployment.md tells more."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    redis_url: Annotated[str, Field(pattern=r"^(rediss?|unix)://")] | None = Field(
+        None,
+        repr=False,  # it may have a password
+        description="Redis or Valkey server with the endpoints of all replicas, and with auth.keys_in_store their keys",
+    )
+    redis_timeout_s: Interval = Field(1, description="time after which a Redis that doesn't answer counts as lost")
+
+    @field_validator("redis_url")
+    @classmethod
+    def _can_be_connected_to(cls, url: str | None) -> str | None:
+        if url is not None:
+            # Imported late: most services have all to themselves.
+            from service.quota.redis_store import check_url  # noqa: PLC0415
+
+            check_url(url)
+        return url
+
+
 class Settings(ProcessSettings):
     """The service's settings. Times are in seconds.
 
@@ -225,7 +248,9 @@ class Settings(ProcessSettings):
         [], description="names for models that share traffic by percentage; callers can't change them"
     )
     endpoints_file: Path | None = Field(
-        None, description="file that keeps the endpoints that callers create; unset: they are lost at a stop"
+        None,
+        description="file that keeps the endpoints that callers create, without store.redis_url; unset: they are lost "
+        "at a stop",
     )
     models_root: Path | None = Field(
         None, description="folder below which callers with the scope admin load models from; unset: none are loaded so"
@@ -254,6 +279,7 @@ class Settings(ProcessSettings):
     drain_delay_s: Seconds = Field(3, description="at a stop: time to accept calls while health is NOT_SERVING")
     drain_timeout_s: Seconds = Field(22, description="at a stop: time for running calls to end, after drain_delay_s")
 
+    store: StoreSettings = Field(StoreSettings(), description="what replicas keep in common")
     auth: AuthSettings = Field(AuthSettings(), description="who is let in; without keys_file and jwks, everybody")
     quota: QuotaSettings = Field(QuotaSettings(), description="how callers' use is counted")
     images: ImageSettings = Field(ImageSettings(), description="images of requests to models that take any")
@@ -297,6 +323,12 @@ class Settings(ProcessSettings):
                 embedding=EmbeddingSettings(dimensions="any"),
             ),
         ]
+
+    @model_validator(mode="after")
+    def _the_store_is_there(self) -> Self:
+        if self.store.redis_url is None and self.auth.keys_in_store:
+            raise ValueError("auth.keys_in_store needs store.redis_url")
+        return self
 
     @model_validator(mode="after")
     def _others_need_keys(self) -> Self:

@@ -14,6 +14,7 @@ from grpc_health.v1.health import aio as grpc_health
 
 OVERALL = ""  # the name under which grpc.health.v1 has the server as a whole
 LIVE = "live"  # SERVING unless only a new process can help
+STORE = "store"  # SERVING while what replicas share can be reached, or nothing is shared
 STARTED = "startup"  # SERVING once all models have been loaded
 
 
@@ -39,6 +40,7 @@ class Health:
         self._phase = Phase.STARTING
         self._has_started = False
         self._stalled = False
+        self._has_store = True
 
     @property
     def phase(self) -> Phase:
@@ -56,10 +58,15 @@ class Health:
             self._stalled = stalled
             await self._publish()
 
+    async def set_store_lost(self, lost: bool) -> None:  # noqa: FBT001  the one value of a setter
+        """Note whether what replicas share can't be reached. What was known of it is still served."""
+        self._has_store = not lost
+        await self._publish()
+
     async def _publish(self) -> None:
         is_serving = self._phase is Phase.SERVING and not self._stalled
         found = dict.fromkeys(self._services, is_serving)
-        found |= {LIVE: self._phase is not Phase.FAILED, STARTED: self._has_started}
+        found |= {LIVE: self._phase is not Phase.FAILED, STARTED: self._has_started, STORE: self._has_store}
         for service, is_well in found.items():
             status = health_pb2.HealthCheckResponse.SERVING if is_well else health_pb2.HealthCheckResponse.NOT_SERVING
             await self.servicer.set(service, status)

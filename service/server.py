@@ -16,11 +16,7 @@ from process.errors import ConfigError
 from process.reload import Reload
 from process.stop import Stop
 from service.answering.generation import Answering
-from service.auth.authenticator import Authenticator
-from service.auth.key_entry import KeysError
-from service.auth.signers import SignersError
 from service.config import EndpointSettings, ModelSettings, Settings
-from service.contract.model import EndpointJson
 from service.counting import open_quota
 from service.deployment import Deployment, LoadModel
 from service.engine_metrics import EngineMetrics
@@ -42,7 +38,10 @@ from service.registry.endpoint_file import EndpointFile, EndpointFileError
 from service.registry.endpoint_table import EndpointTable
 from service.registry.errors import RegistryError
 from service.registry.models import Registry
+from service.registry.shared_endpoints import SharedEndpoints
 from service.services import REQUESTS, SERVICES, add_services
+from service.shared_text import SharedTextLost
+from service.stores import authenticator, endpoint_store
 from service.telemetry import MetricsPage, Telemetry
 from service.vllm_names import with_vllm_names
 
@@ -69,8 +68,10 @@ class Server:
         self.registry = Registry()
         self.readers = Workers(WorkerLimits(max_work_s=_MAX_READING_S))
         self.deployment = Deployment(settings, self.registry, EngineMetrics(telemetry))
-        self._authenticator = _authenticator(settings)
+        self._authenticator = authenticator(settings)
         self._watching: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._endpoint_store: EndpointFile | SharedEndpoints | None = None
         self._admission = Admission(lambda: self.health.phase, settings.max_concurrent_calls)
         self._server = aio.server(
             interceptors=[
@@ -122,17 +123,20 @@ class Server:
 
         Raises StartError for endpoints that can't be used, and passes on what `load_model` raises.
         """
-        path = self._settings.endpoints_file
-        file = EndpointFile(path, EndpointJson()) if path else None
+        store = self._endpoint_store = endpoint_store(self._settings)
         try:
-            made = await asyncio.to_thread(file.read) if file else []
+            made = await asyncio.to_thread(store.read) if store else []
         except EndpointFileError as error:
             raise StartError(f"endpoints_file: {error}") from error
+        except SharedTextLost as error:
+            raise StartError(f"store.redis_url: {error}") from error
         self.deployment.load_by(load_model)
         for model in models:
             await self._load(model)
         configured = [_configured(self.registry, endpoint) for endpoint in self._settings.endpoints]
-        self.registry.endpoints = EndpointTable(configured, made, file)
+        self.registry.endpoints = EndpointTable(configured, made, store)
+        if store is not None:
+            self._following = asyncio.create_task(self.registry.endpoints.follow(self.health.set_store_lost))
         await self.health.enter(Phase.SERVING)
 
     async def _load(self, model: ModelSettings) -> None:
@@ -197,18 +201,11 @@ class Server:
         await asyncio.gather(*(served.close() for served in self.registry.loaded))
         await self.quota.close()
         self.readers.close()
-        if self._watching is not None:
-            self._watching.cancel()
-
-
-def _authenticator(settings: Settings) -> Authenticator | None:
-    """None if nobody needs a key."""
-    try:
-        return Authenticator(settings.auth) if settings.auth.is_on else None
-    except KeysError as error:
-        raise StartError(f"auth.keys_file: {error}") from error
-    except SignersError as error:
-        raise StartError(f"auth.jwks: {error}") from error
+        for task in (self._watching, self._following):
+            if task is not None:
+                task.cancel()
+        if isinstance(self._endpoint_store, SharedEndpoints):
+            self._endpoint_store.close()
 
 
 def _configured(registry: Registry, settings: EndpointSettings) -> Endpoint:

@@ -17,6 +17,7 @@ from service.auth.key_entry import KeyEntry, KeysError
 from service.auth.key_file import read_keys
 from service.auth.key_ring import KeyRing
 from service.auth.settings import AuthSettings
+from service.auth.shared_keys import SharedKeys
 from service.auth.token import looks_like_token
 from service.auth.token_reader import TokenReader
 from service.auth.watched_file import WatchedFile
@@ -33,15 +34,18 @@ class Authenticator:
     def __init__(
         self,
         settings: AuthSettings,
+        shared: SharedKeys | None = None,
         clock: Callable[[], float] = time.time,  # noqa: TID251  keys expire by the date
     ) -> None:
-        """`clock` gives seconds since the epoch. Raises KeysError or SignersError for a file that can't be used."""
+        """`shared` are keys that replicas share, if there are any; `clock` gives seconds since the epoch.
+
+        Raises KeysError or SignersError for a file that can't be used.
+        """
         self._clock = clock
-        self._file: WatchedFile[list[KeyEntry]] | None = None
-        self._ring = KeyRing([])
+        self._source: WatchedFile[list[KeyEntry]] | SharedKeys | None = shared
         if settings.keys_file is not None:
-            self._file = WatchedFile(settings.keys_file, read_keys)
-            self._ring = KeyRing(self._file.content)
+            self._source = WatchedFile(settings.keys_file, read_keys)
+        self._ring = KeyRing([] if self._source is None else self._source.content)
         self._tokens = TokenReader(settings.jwks, settings) if settings.jwks is not None else None
 
     async def identify(self, credential: str | None) -> Caller:
@@ -60,15 +64,16 @@ class Authenticator:
             if self._tokens is not None:
                 await self._tokens.refresh()
             await asyncio.sleep(_CHECK_S)
-            self._refresh_keys()
+            await self._refresh_keys()
 
-    def _refresh_keys(self) -> None:
-        """Take over a changed file. One that can't be used is told in the log, and changes nothing."""
-        if self._file is None:
+    async def _refresh_keys(self) -> None:
+        """Take over what has changed. What can't be used is told in the log, and changes nothing."""
+        if self._source is None:
             return
         try:
-            if self._file.refresh():
-                self._ring = KeyRing(self._file.content)
+            if await asyncio.to_thread(self._source.refresh):
+                self._ring = KeyRing(self._source.content)
                 _log.info("keys were read again", extra={"fields": {"keys": len(self._ring)}})
         except KeysError as error:
-            _log.error("the keys file can't be used; the keys before it stay: %s", error)
+            what = "store of keys" if isinstance(self._source, SharedKeys) else "keys file"
+            _log.error("the %s can't be used; the keys before it stay: %s", what, error)

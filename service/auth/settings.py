@@ -22,6 +22,7 @@ class AuthSettings(BaseModel):
     keys_file: Path | None = Field(
         None, description="YAML file of keys, as `sluice keys` writes it; read again when it changes"
     )
+    keys_in_store: bool = Field(False, description="keys are in the store that replicas share (store.redis_url)")
     jwks: str | None = Field(
         None, min_length=1, description="file or URL of the JSON Web Key Set that tokens are checked with"
     )
@@ -44,7 +45,13 @@ class AuthSettings(BaseModel):
     @property
     def is_on(self) -> bool:
         """Whether callers need a credential."""
-        return self.keys_file is not None or self.jwks is not None
+        return self.keys_file is not None or self.keys_in_store or self.jwks is not None
+
+    @model_validator(mode="after")
+    def _keys_are_in_one_place(self) -> Self:
+        if self.keys_file is not None and self.keys_in_store:
+            raise ValueError("keys are in keys_file, or in the store: leave out keys_file or keys_in_store")
+        return self
 
     @model_validator(mode="after")
     def _tokens_are_for_us(self) -> Self:

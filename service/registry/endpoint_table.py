@@ -8,9 +8,10 @@ is written on another thread.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from service.call import current_caller
@@ -20,19 +21,31 @@ from service.registry.errors import (
     EndpointExists,
     EndpointNotFound,
     EndpointReadOnly,
+    EndpointsUnavailable,
     ModelNotFound,
     TooManyEndpoints,
 )
 from service.registry.traffic import Draw, draw_entity
+from service.shared_text import Outdated, SharedTextLost
 
 MAX_ENDPOINTS = 1000  # each change writes them all
+_MAX_TRIES = 8  # of a change that others have come before
+_LOOK_S = 1.0  # how often the store is asked for what others have changed
+
+_log = logging.getLogger(__name__)
 
 
 class EndpointStore(Protocol):
-    """Keeps the endpoints that callers made."""
+    """Keeps the endpoints that callers made. All of it may block. What raises changes nothing."""
+
+    def read(self) -> Sequence[Endpoint]:
+        """What it holds. Raises OSError, or SharedTextLost."""
 
     def write(self, endpoints: Iterable[Endpoint]) -> None:
-        """Put `endpoints` in place of what it holds. May block; raises OSError, and then it holds what it held."""
+        """Put `endpoints` in place of what it holds. Raises OSError, SharedTextLost, or Outdated if that is new."""
+
+    def is_newer(self) -> bool:
+        """Whether it holds something else than what was read or written last. Raises OSError, or SharedTextLost."""
 
 
 class EntityLoad(NamedTuple):
@@ -139,26 +152,55 @@ class EndpointTable:
         """Remove the endpoint of that name. Raises as `change` does."""
         await asyncio.shield(self._remove(name))
 
+    async def follow(self, on_loss: Callable[[bool], Awaitable[None]], look_s: float = _LOOK_S) -> None:
+        """Keep up with what others change in the store, until cancelled.
+
+        While it is lost, what was known stays; `on_loss` is told whether it is, whenever that changes.
+        """
+        is_lost = False
+        while True:
+            await asyncio.sleep(look_s)
+            try:
+                async with self._changing:
+                    await self._catch_up()
+                reason = ""
+            except (OSError, SharedTextLost) as error:
+                reason = str(error)
+            if bool(reason) is not is_lost:
+                is_lost = bool(reason)
+                if is_lost:
+                    text = "the endpoints' store is lost; those known stay, and can't be changed until it is back"
+                    _log.warning(text, extra={"fields": {"reason": reason}})
+                else:
+                    _log.info("the endpoints' store is back")
+                await on_loss(is_lost)
+
+    async def _catch_up(self) -> None:
+        if self._store is not None and await asyncio.to_thread(self._store.is_newer):
+            made = await asyncio.to_thread(self._store.read)
+            self._made = {endpoint.name: endpoint for endpoint in made}
+            self._forget_absent()
+
     async def _add(self, name: str, make: Callable[[], Endpoint]) -> Endpoint:
-        async with self._changing:
+        def added() -> tuple[Endpoint, Mapping[str, Endpoint]]:
             if self.is_taken(name):
                 raise EndpointExists(name)
             endpoint = make()
             if len(self._made) >= MAX_ENDPOINTS:
                 raise TooManyEndpoints(MAX_ENDPOINTS)
-            await self._keep({**self._made, name: endpoint})
-            return endpoint
+            return endpoint, {**self._made, name: endpoint}
+
+        return await self._keep(added)
 
     async def _change(self, name: str, make: Callable[[Endpoint], Endpoint]) -> Endpoint:
-        async with self._changing:
+        def changed() -> tuple[Endpoint, Mapping[str, Endpoint]]:
             endpoint = make(self._changeable(name))
-            await self._keep({**self._without(name), name: endpoint})
-            return endpoint
+            return endpoint, {**self._without(name), name: endpoint}
+
+        return await self._keep(changed)
 
     async def _remove(self, name: str) -> None:
-        async with self._changing:
-            self._changeable(name)
-            await self._keep(self._without(name))
+        await self._keep(lambda: (self._changeable(name), self._without(name)))
 
     def _changeable(self, name: str) -> Endpoint:
         endpoint = self.get(name)
@@ -169,11 +211,30 @@ class EndpointTable:
     def _without(self, name: str) -> Mapping[str, Endpoint]:
         return {other: each for other, each in self._made.items() if other != name}
 
-    async def _keep(self, made: Mapping[str, Endpoint]) -> None:
-        if self._store is not None:
+    async def _keep(self, change: Callable[[], tuple[Endpoint, Mapping[str, Endpoint]]]) -> Endpoint:
+        """Make a change of what there is now, of the newest that others made, and return its endpoint."""
+        async with self._changing:
+            for _ in range(_MAX_TRIES):
+                endpoint, made = change()
+                try:
+                    if await self._is_written(made):
+                        self._made = made
+                        self._forget_absent()
+                        return endpoint
+                    await self._catch_up()
+                except SharedTextLost as error:
+                    raise EndpointsUnavailable(_LOOK_S) from error
+        raise EndpointsUnavailable(_LOOK_S)
+
+    async def _is_written(self, made: Mapping[str, Endpoint]) -> bool:
+        """Whether the store holds `made` now; False if others have changed it."""
+        if self._store is None:
+            return True
+        try:
             await asyncio.to_thread(self._store.write, made.values())
-        self._made = made
-        self._forget_absent()
+        except Outdated:
+            return False
+        return True
 
     def _forget_absent(self) -> None:
         """Of requests that were counted."""

@@ -68,6 +68,14 @@ class EndpointReadOnly(RegistryError):
         self.endpoint = endpoint
 
 
+class EndpointsUnavailable(RegistryError):
+    """The store that replicas share has no say now. Retry after `retry_after_s` seconds."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        super().__init__("endpoints can't be changed now; nothing was changed")
+        self.retry_after_s = retry_after_s
+
+
 class TooManyEndpoints(RegistryError):
     """There are as many endpoints as the service keeps."""
 

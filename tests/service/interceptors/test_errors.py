@@ -21,6 +21,7 @@ from service.registry.errors import (
     EndpointNotAllowed,
     EndpointNotFound,
     EndpointReadOnly,
+    EndpointsUnavailable,
     LoadingOff,
     ModelExists,
     ModelNotFound,
@@ -127,6 +128,7 @@ CASES = [
     Case(generation_errors.TooManyAdapters("2 of 2"), Code.FAILED_PRECONDITION, "TOO_MANY_ADAPTERS"),
     Case(generation_errors.AdapterLost("it"), Code.UNAVAILABLE, "ADAPTER_LOST", retry_after_s=1.0),
     Case(generation_errors.CannotResume("another request"), Code.FAILED_PRECONDITION, "CANNOT_RESUME"),
+    Case(EndpointsUnavailable(1.0), Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE", retry_after_s=1.0),
     Case(TooManyEndpoints(3), Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS", values={"limit": "3"}),
     Case(
         generation_errors.EngineOverloaded("256 requests wait already", retry_after_s=2.5),

@@ -1,0 +1,52 @@
+"""Where keys are kept: a file, or a store that replicas share, by what an operator writes for either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from service.auth.key_entry import KeyEntry, KeysError
+from service.auth.key_file import lock_keys, read_keys, write_keys
+from service.auth.shared_keys import NAME, SharedKeys
+from service.shared_text import Outdated, SharedText
+
+Change: TypeAlias = Callable[[list[KeyEntry]], tuple[list[KeyEntry], KeyEntry]]
+
+_SCHEMES = ("redis://", "rediss://", "unix://")
+_MAX_TRIES = 8
+
+
+def keys_at(place: str) -> list[KeyEntry]:
+    """The keys of a file's path or a store's URL. Raises KeysError."""
+    return _shared(place).content if place.startswith(_SCHEMES) else read_keys(Path(place))
+
+
+def change_keys(place: str, change: Change, *, must_exist: bool = True) -> KeyEntry:
+    """Read, change and write them while nobody else does. Returns the entry that `change` names. Raises KeysError."""
+    if place.startswith(_SCHEMES):
+        return _change_shared(place, change)
+    path = Path(place)
+    with lock_keys(path):
+        entries, entry = change(read_keys(path) if must_exist or path.exists() else [])
+        write_keys(path, entries)
+        return entry
+
+
+def _change_shared(url: str, change: Change) -> KeyEntry:
+    for _ in range(_MAX_TRIES):
+        keys = _shared(url)
+        entries, entry = change(keys.content)
+        try:
+            keys.write(entries)
+        except Outdated:
+            continue
+        return entry
+    raise KeysError("others change the keys all the time")
+
+
+def _shared(url: str) -> SharedKeys:
+    try:
+        return SharedKeys(SharedText(url, NAME))
+    except ValueError as error:
+        raise KeysError(str(error)) from error

@@ -1,0 +1,48 @@
+"""Keys that all replicas have alike, in a store that they share: as text, in the form of the file."""
+
+from __future__ import annotations
+
+from service.auth.key_entry import KeyEntry, KeysError, dump, load
+from service.shared_text import SharedText, SharedTextLost
+
+NAME = "keys"
+
+
+class SharedKeys:
+    """The newest keys that could be read. All of it blocks, and belongs to one thread at a time."""
+
+    def __init__(self, text: SharedText) -> None:
+        """Raises KeysError."""
+        self._text = text
+        self._is_lost = False
+        self.content = self._read()
+
+    def refresh(self) -> bool:
+        """Whether the content is another one now. It stays at a loss and at a bad text: KeysError, once for each."""
+        try:
+            if not self._text.is_newer():
+                self._is_lost = False
+                return False
+        except SharedTextLost as error:
+            if self._is_lost:
+                return False
+            self._is_lost = True
+            raise KeysError(f"the store is lost: {error}") from error
+        self._is_lost = False
+        self.content = self._read()
+        return True
+
+    def write(self, entries: list[KeyEntry]) -> None:
+        """Put `entries` in place of the content. Raises KeysError, or Outdated."""
+        try:
+            self._text.write(dump(entries))
+        except SharedTextLost as error:
+            raise KeysError(f"the store is lost: {error}") from error
+        self.content = entries
+
+    def _read(self) -> list[KeyEntry]:
+        try:
+            text = self._text.read()
+        except SharedTextLost as error:
+            raise KeysError(f"the store is lost: {error}") from error
+        return [] if text is None else load(text)

@@ -1,0 +1,89 @@
+"""A text that replicas share in a Redis or Valkey server: whoever changes it must have read its newest state.
+
+All of it blocks, for `timeout_s` at most, and belongs to one thread at a time. What the server has forgotten is put
+back by the first who still knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_PREFIX = "sluice:"
+# Of a text and its revision: put another in place if the revision is still the one that was read, 0 for no text.
+_WRITE = """
+if (redis.call('HGET', KEYS[1], 'revision') or '0') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'revision', ARGV[2], 'text', ARGV[3])
+return 1
+"""
+
+
+class SharedTextLost(Exception):  # noqa: N818  it says what happened
+    """The server can't be used now; the text says why."""
+
+
+class Outdated(Exception):  # noqa: N818  it says what happened
+    """Somebody else has changed what is to be changed since it was read."""
+
+
+class SharedText:
+    """One text by its name."""
+
+    def __init__(self, url: str, name: str, timeout_s: float = 1.0) -> None:
+        """Connects when it is first used. Raises ValueError for a URL that no connection can be made by."""
+        # Imported late: most services keep what they have to themselves.
+        from redis import Redis  # noqa: PLC0415
+        from redis.backoff import NoBackoff  # noqa: PLC0415
+        from redis.retry import Retry  # noqa: PLC0415
+
+        self._name = _PREFIX + name
+        self._redis: Any = Redis.from_url(
+            url,
+            decode_responses=True,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._write = self._redis.register_script(_WRITE)
+        self._revision = 0
+        self._text: str | None = None
+
+    def read(self) -> str | None:
+        """The newest state; None if nobody has written any. Raises SharedTextLost."""
+        with _asking():
+            revision, text = self._redis.hmget(self._name, "revision", "text")
+            if revision is None and self._text is not None:
+                self._write(keys=[self._name], args=[0, self._revision, self._text])
+                revision, text = self._redis.hmget(self._name, "revision", "text")
+        if revision is not None:
+            self._revision, self._text = int(revision), text
+        return self._text
+
+    def write(self, text: str) -> None:
+        """Put `text` in place of what was read or written last. Raises SharedTextLost, or Outdated."""
+        revision = self._revision + 1
+        with _asking():
+            is_done = self._write(keys=[self._name], args=[self._revision, revision, text])
+        if not is_done:
+            raise Outdated
+        self._revision, self._text = revision, text
+
+    def is_newer(self) -> bool:
+        """Whether the server has another state than the one that was read or written last. Raises SharedTextLost."""
+        with _asking():
+            return int(self._redis.hget(self._name, "revision") or 0) != self._revision
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._redis.close()
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    from redis.exceptions import RedisError  # noqa: PLC0415
+
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        raise SharedTextLost(" ".join(str(error).split()) or type(error).__name__) from error

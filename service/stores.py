@@ -1,0 +1,38 @@
+"""Where a service has its keys and endpoints from, by its settings: files, or what replicas share."""
+
+from __future__ import annotations
+
+from service.auth import shared_keys
+from service.auth.authenticator import Authenticator
+from service.auth.key_entry import KeysError
+from service.auth.shared_keys import SharedKeys
+from service.auth.signers import SignersError
+from service.config import Settings
+from service.contract.model import EndpointJson
+from service.listener import StartError
+from service.registry import shared_endpoints
+from service.registry.endpoint_file import EndpointFile
+from service.registry.shared_endpoints import SharedEndpoints
+from service.shared_text import SharedText
+
+
+def endpoint_store(settings: Settings) -> EndpointFile | SharedEndpoints | None:
+    """Where endpoints that callers make are kept; None if nowhere."""
+    if settings.store.redis_url is not None:
+        text = SharedText(settings.store.redis_url, shared_endpoints.NAME, settings.store.redis_timeout_s)
+        return SharedEndpoints(text, EndpointJson())
+    return None if settings.endpoints_file is None else EndpointFile(settings.endpoints_file, EndpointJson())
+
+
+def authenticator(settings: Settings) -> Authenticator | None:
+    """Who tells callers by their keys; None if nobody needs one. Raises StartError."""
+    try:
+        shared = None
+        if settings.auth.keys_in_store and settings.store.redis_url is not None:
+            text = SharedText(settings.store.redis_url, shared_keys.NAME, settings.store.redis_timeout_s)
+            shared = SharedKeys(text)
+        return Authenticator(settings.auth, shared) if settings.auth.is_on else None
+    except KeysError as error:
+        raise StartError(f"auth.{'keys_in_store' if settings.auth.keys_in_store else 'keys_file'}: {error}") from error
+    except SignersError as error:
+        raise StartError(f"auth.jwks: {error}") from error

@@ -1,0 +1,107 @@
+"""Endpoints of several services: what one makes the others have, and nobody's change is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from service.listener import StartError
+from tests.redis_server import RedisServer
+from tests.service.endpoint_fakes import Serving, both, serving
+from tests.service.fakes import refused, request
+
+Code = grpc.StatusCode
+Settings = dict[str, Any]
+
+
+@pytest.fixture(params=["file", "redis"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    """The settings of services that share their endpoints."""
+    if request.param == "file":
+        return {"endpoints_file": tmp_path / "endpoints.json"}
+    redis: RedisServer = request.getfixturevalue("redis")
+    return {"store": {"redis_url": redis.url}}
+
+
+@contextlib.asynccontextmanager
+async def two(settings: Settings) -> AsyncIterator[tuple[Serving, Serving]]:
+    """Services of the same models."""
+    async with serving("a", "b", **settings) as one, serving("a", "b", **settings) as other:
+        yield one, other
+
+
+async def until_equal(ask: Callable[[], Any], expected: object) -> None:
+    """Return when the answer is that; others look once a second."""
+    async with asyncio.timeout(20):
+        while await ask() != expected:  # noqa: ASYNC110  the service is asked, as a caller would
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.slow
+async def test_what_one_makes_the_others_have(shared: Settings) -> None:
+    """Made, changed and removed; also by one that starts later."""
+    async with two(shared) as (one, other):
+        await one.create("x", *both())
+        await until_equal(other.names, ["a", "b", "encoder", "x"])
+        assert (await other.chat.Chat(request(model="x"))).model in {"a", "b"}
+        changed = await other.update("x", ("only", "b", 100))
+        assert changed.config_version == 2
+        await until_equal(lambda: one.get("x"), changed)
+        async with serving("a", "b", **shared) as late:
+            assert await late.get("x") == changed
+
+
+@pytest.mark.slow
+async def test_changes_side_by_side_are_all_kept(shared: Settings) -> None:
+    """Each of many that two services make at once, though neither knows the other's."""
+    async with two(shared) as (one, other):
+        names = [f"x{number:02}" for number in range(20)]
+        await asyncio.gather(*(run.create(name, *both()) for run, name in zip([one, other] * 10, names, strict=True)))
+        for run in (one, other):
+            await until_equal(run.names, ["a", "b", "encoder", *names])
+        await asyncio.gather(*(run.update("x00", *both(10, 90)) for run in (one, other) for _ in range(5)))
+        assert max((await one.get("x00")).config_version, (await other.get("x00")).config_version) == 11
+
+
+@pytest.mark.slow
+async def test_a_lost_store_leaves_what_was_known(redis: RedisServer) -> None:
+    """Endpoints answer, changes are refused, health says so; when it is back with nothing, nothing is lost."""
+    settings = {"store": {"redis_url": redis.url, "redis_timeout_s": 0.2}}
+    async with two(settings) as (one, other):
+        await one.create("x", *both())
+        await until_equal(other.names, ["a", "b", "encoder", "x"])
+        redis.kill()
+        await until_equal(lambda: store_of(other), "NOT_SERVING")
+        assert (await other.chat.Chat(request(model="x"))).model in {"a", "b"}
+        refusal = await refused(one.create("y", *both()))
+        assert (refusal.code, refusal.info.reason) == (Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE")
+        assert refusal.retry_after_s
+        assert await one.names() == ["a", "b", "encoder", "x"]
+        redis.start()
+        await until_equal(lambda: store_of(other), "SERVING")
+        await one.create("y", *both())
+        await until_equal(other.names, ["a", "b", "encoder", "x", "y"])
+
+
+async def test_a_start_without_the_store_is_refused(redis: RedisServer) -> None:
+    """With the setting's name: a replica that knows nothing would answer NOT_FOUND for what others have."""
+    redis.kill()
+    with pytest.raises(StartError, match=r"store\.redis_url: "):
+        async with serving("a", store={"redis_url": redis.url}):
+            pass
+
+
+async def store_of(run: Serving) -> str:
+    """What health says of the store."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{run.port}") as channel:
+        health: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
+        answer = await health.Check(health_pb2.HealthCheckRequest(service="store"))
+    name: str = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+    return name

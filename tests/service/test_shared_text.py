@@ -1,0 +1,53 @@
+"""A text in Redis: who hasn't read the newest can't change it, and what the server forgets comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.shared_text import Outdated, SharedText, SharedTextLost
+from tests.redis_server import RedisServer
+
+
+def test_nothing_is_overwritten_unread(redis: RedisServer) -> None:
+    """The second of two who have read the same is refused, reads again, and then may."""
+    one, other = SharedText(redis.url, "x"), SharedText(redis.url, "x")
+    assert (one.read(), other.read()) == (None, None)
+    one.write("first")
+    assert (one.is_newer(), other.is_newer()) == (False, True)
+    with pytest.raises(Outdated):
+        other.write("second")
+    assert other.read() == "first"
+    other.write("second")
+    assert (one.is_newer(), one.read()) == (True, "second")
+    one.close()
+    other.close()
+
+
+def test_texts_are_apart(redis: RedisServer) -> None:
+    """By their names."""
+    one, other = SharedText(redis.url, "x"), SharedText(redis.url, "y")
+    one.write("first")
+    assert (other.is_newer(), other.read()) == (False, None)
+    one.close()
+    other.close()
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause"])
+def test_a_server_that_is_gone_or_hangs_is_lost(fault: str, redis: RedisServer) -> None:
+    """And of use again when it is back; what it has forgotten meanwhile is put back by who knows it."""
+    text, stranger = SharedText(redis.url, "x", 0.2), SharedText(redis.url, "x", 0.2)
+    text.write("first")
+    getattr(redis, fault)()
+    for ask in (text.read, text.is_newer, lambda: text.write("second")):
+        with pytest.raises(SharedTextLost):
+            ask()
+    if fault == "kill":
+        redis.start()
+        assert text.is_newer()
+    else:
+        redis.resume()
+        assert not text.is_newer()
+    assert text.read() == "first"
+    assert stranger.read() == "first"
+    text.close()
+    stranger.close()
