@@ -28,11 +28,21 @@ def look_up(host: str, port: int) -> list[str]:
 class CheckedNetwork(httpcore.AsyncNetworkBackend):
     """Opens connections for httpcore, which names its hosts in TLS and in requests as ever."""
 
-    def __init__(self, *, allow_private: bool, num_threads: int, look_up: LookUp = look_up) -> None:
-        """`num_threads` look names up, so that a slow name server holds up no other work of the process."""
+    def __init__(
+        self,
+        *,
+        allow_private: bool,
+        num_threads: int,
+        look_up: LookUp = look_up,
+        network: httpcore.AsyncNetworkBackend | None = None,
+    ) -> None:
+        """`num_threads` look names up, so that a slow name server holds up no other work of the process.
+
+        `network` connects to addresses; None is the system's.
+        """
         self._allow_private = allow_private
         self._look_up = look_up
-        self._network = httpcore.AnyIOBackend()
+        self._network = network or httpcore.AnyIOBackend()
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="image-hosts")
 
     def close(self) -> None:

@@ -32,12 +32,19 @@ _UNKNOWN_KINDS: Final = {"", "application/octet-stream", "binary/octet-stream"} 
 class Fetcher:
     """Fetches for one model's requests."""
 
-    def __init__(self, settings: ImageSettings, look_up: LookUp = look_up) -> None:
+    def __init__(
+        self,
+        settings: ImageSettings,
+        look_up: LookUp = look_up,
+        network: httpcore.AsyncNetworkBackend | None = None,
+    ) -> None:
+        """`look_up` finds addresses and `network` connects to them; by default as the system does."""
         self._settings = settings
         self._network = CheckedNetwork(
             allow_private=settings.allow_private_addresses,
             num_threads=min(settings.max_fetches, 8),
             look_up=look_up,
+            network=network,
         )
         self._pool = httpcore.AsyncConnectionPool(
             max_connections=settings.max_fetches, max_keepalive_connections=0, network_backend=self._network

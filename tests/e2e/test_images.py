@@ -110,6 +110,9 @@ def test_answers_over_grpc_are_the_references(product: Stack, expected: tuple[li
     assert (list(answer.prompt_token_ids), list(answer.choices[0].token_ids)) == expected
     assert (answer.usage.prompt_tokens, answer.usage.image_tokens) == (len(expected[0]), 2 * NUM_IMAGE_TOKENS)
     assert list(model.input_modalities) == [model_pb2.MODALITY_TEXT, model_pb2.MODALITY_IMAGE]
+    listed = httpx.get(f"{product.door}/v1/models", timeout=60).json()["data"]
+    taken = {each["id"]: each["input_modalities"] for each in listed}
+    assert (taken["vision"], taken["text"]) == (["text", "image"], ["text"])
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF"])

@@ -169,7 +169,8 @@ class Turns:
         if not message.content:
             message.content.add(text="")
         first = message.content[0]
-        if block.is_error and not first.text.lower().startswith("error"):  # the only way that templates have to say so
+        # The only way that templates have to say so. A part that is no text keeps what it is.
+        if block.is_error and first.HasField("text") and not first.text.lower().startswith("error"):
             first.text = f"Error: {first.text}"
 
     def _put(

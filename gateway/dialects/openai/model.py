@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import orjson
+from sluice.v1 import model_pb2
 from sluice.v1.model_pb2 import Model
+
+_MODALITIES: Final = {model_pb2.MODALITY_TEXT: "text", model_pb2.MODALITY_IMAGE: "image"}
 
 
 def to_model_list(models: Iterable[Model]) -> bytes:
@@ -20,11 +23,13 @@ def to_model(model: Model) -> bytes:
 
 
 def _to_model(model: Model) -> dict[str, Any]:
+    modalities = [_MODALITIES[each] for each in model.input_modalities if each in _MODALITIES]
     adapts = {"root": model.parent, "parent": model.parent} if model.parent else {}
     return {
         "id": model.name,
         "object": "model",
         "created": model.created.seconds,
         "owned_by": "sluice",
+        **({"input_modalities": modalities} if modalities else {}),
         **adapts,
     }

@@ -1,0 +1,80 @@
+"""Which URLs are fetched, and from which addresses."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.generation.errors import InvalidRequest
+from service.image_settings import ImageSettings
+from service.images.address import check_url, is_public
+
+SETTINGS = ImageSettings(allowed_hosts=["a.example", "*.b.example"], allow_http=True)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.1.2.3", "224.0.0.1",
+        "255.255.255.255", "192.0.2.1", "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1",
+        "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::1", "2001:db8::1",
+    ],
+)  # fmt: skip
+def test_addresses_of_no_use_to_the_internet_are_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"]
+)
+def test_addresses_of_the_internet_are_public(address: str) -> None:
+    assert is_public(address)
+
+
+@pytest.mark.parametrize(
+    ("url", "authority", "path"),
+    [
+        ("https://a.example/cat.png", "a.example", "/cat.png"),
+        ("HTTPS://A.EXAMPLE", "a.example", "/"),
+        ("https://a.example.:443/x?y=1#z", "a.example", "/x?y=1"),
+        ("http://c.b.example:8080/x", "c.b.example:8080", "/x"),
+    ],
+)
+def test_urls_of_allowed_hosts_are_taken_apart(url: str, authority: str, path: str) -> None:
+    """A host's name has no case and may end with a dot; a fragment stays with the caller."""
+    target = check_url(url, "f", SETTINGS)
+    assert (target.authority, target.path) == (authority, path)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("https://b.example/x", "images.allowed_hosts"),
+        ("https://evil-b.example/x", "images.allowed_hosts"),
+        ("https://a.example.evil.example/", "images.allowed_hosts"),
+        ("https://a.example@evil.example/", "a user's name"),
+        ("https://evil.example\\@a.example/", "scheme"),
+        ("https://a.example\t/", "scheme"),
+        ("https://á.example/", "scheme"),
+        ("ftp://a.example/", "scheme"),
+        ("//a.example/", "scheme"),
+        ("https:///x", "with a host"),
+        ("https://a.example:99999/", "is no URL"),
+        ("https://[::1/", "is no URL"),
+        ("https://a.example/" + "x" * 9000, "the limit is 8192"),
+    ],
+)
+def test_other_urls_are_refused(url: str, words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words) as raised:
+        check_url(url, "f", SETTINGS)
+    assert raised.value.field == "f"
+
+
+def test_http_needs_a_setting() -> None:
+    with pytest.raises(InvalidRequest, match=r"images\.allow_http"):
+        check_url("http://a.example/", "f", ImageSettings(allowed_hosts=["*"]))
+
+
+@pytest.mark.parametrize("host", ["https://a.example", "a.example/x", "*.", "a b", "", "*a.example"])
+def test_settings_refuse_what_is_no_host(host: str) -> None:
+    with pytest.raises(ValueError, match="is no host's name"):
+        ImageSettings(allowed_hosts=[host])

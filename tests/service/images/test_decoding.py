@@ -1,0 +1,92 @@
+"""Files of images, of every kind that is taken, and what is wrong with others."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from service.generation.errors import InvalidRequest
+from service.images.data_url import Media, read_data_url
+from service.images.decoding import decode
+
+MOST = 10_000
+
+
+def file_of(image: Image.Image, kind: str, **options: Any) -> bytes:
+    written = io.BytesIO()
+    image.save(written, kind, **options)
+    return written.getvalue()
+
+
+@pytest.mark.parametrize(("kind", "options"), [("PNG", {}), ("WEBP", {"lossless": True}), ("GIF", {}), ("JPEG", {})])
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P"])
+def test_every_kind_of_file_becomes_rgb(kind: str, options: dict[str, Any], mode: str) -> None:
+    """Of every kind of pixels that the file can have."""
+    image = Image.new("RGB", (7, 5), (255, 255, 255)).convert(mode)
+    if kind == "JPEG" and mode in {"RGBA", "P"}:
+        image = image.convert("CMYK")
+    found = decode(Media(file_of(image, kind, **options), ""), "f", MOST)
+    assert (found.mode, found.size) == ("RGB", (7, 5))
+    assert np.asarray(found).min() > 250
+
+
+def test_the_first_frame_of_an_animation_is_seen() -> None:
+    frames = [Image.new("RGB", (2, 2), color) for color in ((255, 0, 0), (0, 255, 0))]
+    data = file_of(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    assert decode(Media(data, "image/gif"), "f", MOST).getpixel((0, 0)) == (255, 0, 0)
+
+
+def test_photographs_are_turned_upright() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was held on its side
+    data = file_of(Image.new("RGB", (4, 2)), "JPEG", exif=exif)
+    assert decode(Media(data, "image/jpeg"), "f", MOST).size == (2, 4)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "JPEG"])
+def test_sizes_are_refused_before_pixels_are_read(kind: str) -> None:
+    """The file is cut off behind its head, which is enough to refuse it by."""
+    data = file_of(Image.new("RGB", (101, 100)), kind)
+    with pytest.raises(InvalidRequest, match=r"101 x 100 pixels; the limit is 10000 \(images.max_pixels\)"):
+        decode(Media(data if kind == "WEBP" else data[:-20], ""), "f", MOST)
+
+
+@pytest.mark.parametrize("kind", ["BMP", "TIFF", "ICO", "PPM"])
+def test_other_kinds_of_files_are_refused(kind: str) -> None:
+    """Whatever else the library could read."""
+    with pytest.raises(InvalidRequest, match="images are image/jpeg, image/png, image/webp and image/gif"):
+        decode(Media(file_of(Image.new("RGB", (16, 16)), kind), "image/png"), "f", MOST)
+
+
+@pytest.mark.parametrize("length", [0, 1, 8, 30, 60, 100])
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "JPEG"])
+def test_files_that_are_cut_off_are_refused(kind: str, length: int) -> None:
+    drawn = Image.effect_noise((60, 60), 90).convert("RGB")
+    with pytest.raises(InvalidRequest) as raised:
+        decode(Media(file_of(drawn, kind)[:length], ""), "f", MOST)
+    assert raised.value.field == "f"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "data:image/png;base64,aGk=", "data:image/png;base64,aGk", "DATA:image/png;charset=x;BASE64,aGk=",
+        "data:image/png,hi", "data:image/png;base64,aG\r\nk=", "data:image/png,%68%69",
+    ],
+)  # fmt: skip
+def test_data_urls_are_read(url: str) -> None:
+    """With and without padding, line ends and parameters, and as percent-encoded text."""
+    assert read_data_url(url, "f", 10) == Media(b"hi", "image/png")
+
+
+def test_large_data_urls_are_refused_unread() -> None:
+    text = base64.b64encode(b"x" * 100).decode()
+    assert read_data_url(f"data:,;base64,{text}", "f", 200).data
+    for url in (f"data:image/png;base64,{text}", "data:image/png," + "x" * 100):
+        with pytest.raises(InvalidRequest, match="more than 90 bytes"):
+            read_data_url(url, "f", 90)

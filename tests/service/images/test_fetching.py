@@ -1,0 +1,95 @@
+"""Addresses are looked up once for each connection, and only what was checked is connected to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpcore
+import pytest
+
+from service.generation.errors import DeadlineExceeded, InvalidRequest
+from service.image_settings import ImageSettings
+from service.images.fetching import Fetcher
+from tests.e2e.picture_server import PictureServer
+
+
+@pytest.fixture
+def server() -> Iterator[PictureServer]:
+    with PictureServer({"/cat.png": ("image/png; charset=binary", b"cat")}) as server:
+        yield server
+
+
+class NameServer:
+    """Gives what it is told to, in turn, and counts."""
+
+    def __init__(self, *answers: list[str]) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    def __call__(self, host: str, port: int) -> list[str]:
+        del port
+        self.asked.append(host)
+        return self.answers[min(len(self.asked), len(self.answers)) - 1]
+
+
+class Network(httpcore.AnyIOBackend):
+    """An internet in which every address leads to this machine; it notes which were asked for."""
+
+    def __init__(self) -> None:
+        self.addresses: list[str] = []
+
+    async def connect_tcp(self, host: str, port: int, *options: Any, **more: Any) -> httpcore.AsyncNetworkStream:
+        self.addresses.append(host)
+        return await super().connect_tcp("127.0.0.1", port, *options, **more)
+
+
+def settings(**values: Any) -> ImageSettings:
+    return ImageSettings(allowed_hosts=["*.example"], allow_http=True, **values)
+
+
+async def test_an_image_is_fetched_by_its_hosts_name(server: PictureServer) -> None:
+    names = NameServer(["127.0.0.1"])
+    fetcher = Fetcher(settings(allow_private_addresses=True), names)
+    media = await fetcher.fetch(f"http://cats.example:{server.port}/cat.png", "f", None)
+    fetcher.close()
+    assert (media.data, media.kind, names.asked) == (b"cat", "image/png", ["cats.example"])
+
+
+async def test_a_name_that_changes_its_address_gains_nothing(server: PictureServer) -> None:
+    """It is looked up once, and what was checked is connected to, though the name has a private address by then."""
+    names, network = NameServer(["1.1.1.1"], ["127.0.0.1"]), Network()
+    fetcher = Fetcher(settings(), names, network)
+    await fetcher.fetch(f"http://cats.example:{server.port}/cat.png", "f", None)
+    assert (names.asked, network.addresses) == (["cats.example"], ["1.1.1.1"])
+    with pytest.raises(InvalidRequest, match=r"\(images\.allow_private_addresses\)"):
+        await fetcher.fetch(f"http://cats.example:{server.port}/cat.png", "f", None)
+    fetcher.close()
+    assert network.addresses == ["1.1.1.1"]
+
+
+async def test_private_addresses_beside_public_ones_are_passed_over(server: PictureServer) -> None:
+    """Of a host that has both, the public one is connected to."""
+    network = Network()
+    fetcher = Fetcher(settings(), NameServer(["127.0.0.1", "1.1.1.1"]), network)
+    await fetcher.fetch(f"http://cats.example:{server.port}/cat.png", "f", None)
+    fetcher.close()
+    assert network.addresses == ["1.1.1.1"]
+
+
+async def test_a_redirect_to_a_private_address_is_refused(server: PictureServer) -> None:
+    """Though the first host was allowed to have one."""
+    fetcher = Fetcher(settings(allow_private_addresses=True), NameServer(["127.0.0.1"]))
+    target = f"http://127.0.0.1:{server.port}/cat.png"
+    with pytest.raises(InvalidRequest, match=r"\(images\.allowed_hosts\)"):
+        await fetcher.fetch(f"http://cats.example:{server.port}/redirect?to={target}", "f", None)
+    fetcher.close()
+    assert server.asked == [f"/redirect?to={target}"]
+
+
+async def test_a_call_that_ends_before_is_told_of_its_deadline(server: PictureServer) -> None:
+    fetcher = Fetcher(settings(allow_private_addresses=True), NameServer(["127.0.0.1"]))
+    with pytest.raises(DeadlineExceeded):
+        await fetcher.fetch(f"http://cats.example:{server.port}/slow", "f", time.monotonic() + 0.2)
+    fetcher.close()
