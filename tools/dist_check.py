@@ -44,6 +44,8 @@ def check_wheels(folder: Path) -> None:
     install += ["--quiet", "--disable-pip-version-check", *DIST.glob("*.whl")]
     subprocess.run(install, cwd=folder, env=environment, check=True)
     (site,) = folder.glob("lib/python*/site-packages")
+    for name in ("openapi/explorer.js", "page/static/index.html", "page/site/index.html"):
+        assert (site / "gateway" / name).exists(), name  # noqa: S101
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     with log.open("w") as out:
         command = [str(folder / "bin" / "sluice-service"), "--port=0", "--metrics-port=0"]

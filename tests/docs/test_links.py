@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import PAGES, anchors, links, name
+from tools.docs_site import ROOT
+
+FOLDERS = (
+    "bench", "cli", "conformance", "deploy", "docs", "envoy", "examples", "gateway", "process", "proto", "runner",
+    "service", "tests", "tools",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -22,3 +28,10 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not there.exists() or (anchor and anchor not in anchors(there)):
             lost.append(link)
     assert lost == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files_that_are_named_are_there(page: Path) -> None:
+    """Paths from one of the project's folders on, but for those with a word to fill in, such as NAME."""
+    named = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*)`", page.read_text())
+    assert [each for each in named if not (ROOT / each).exists() and not re.search(r"[A-Z]{4}", each)] == []

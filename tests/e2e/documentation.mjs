@@ -24,17 +24,17 @@ const picture = async (page, name) => pictures && (await page.screenshot({ path:
 const isWide = (page) => page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
 
 const scenarios = {
-  /** Every page that the navigation names, by its links. */
+  /** Every page that the navigation names, by its links; every eighth of them is opened. */
   async pages() {
     const page = await open("docs/");
     const links = await page.locator(".md-nav--primary a[href]").evaluateAll((found) => found.map((each) => each.href));
     const pages = [...new Set(links.map((each) => each.split("#")[0]))];
     const headings = {};
-    for (const link of pages) {
-      const answer = await page.goto(link);
-      headings[new URL(link).pathname] = [answer.status(), (await page.locator("h1").first().textContent()).replace("¶", "").trim()];
+    for (const link of pages.filter((_, at) => at % 8 === 1)) {
+      await page.goto(link);
+      headings[link] = (await page.locator("h1").first().textContent()).replace("¶", "").trim();
     }
-    return { headings, asked: page.asked, errors: page.errors };
+    return { pages, headings, asked: page.asked, errors: page.errors };
   },
   /** By keys alone: the search opens, finds a word that stands on few pages, and leads there. */
   async search() {
