@@ -17,7 +17,6 @@ from gateway.config import Settings as GatewaySettings
 from runner.settings import ROOT
 from runner.settings import Settings as RunnerSettings
 from service.config import Settings as ServiceSettings
-from service.engine_settings import EngineSettings
 
 PAGE: Final = ROOT / "docs" / "settings.md"
 
@@ -146,12 +145,18 @@ def _leaves(kind: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 
 def _classes(kind: Any) -> Iterator[type]:
-    """The classes of settings that a type is made of, but the engine's, which the service's table has."""
+    """The classes of settings that a type is made of, but those whose fields the service's own table has."""
     if _fields(kind):
-        yield from () if kind is EngineSettings else (kind,)
+        yield from () if kind in _groups() else (kind,)
     else:
         for each in get_args(kind):
             yield from _classes(each)
+
+
+def _groups() -> Mapping[type, str]:
+    """The service's settings that have others in them."""
+    fields = ServiceSettings.model_fields.items()
+    return {cast("type", each.annotation): name for name, each in fields if _fields(each.annotation)}
 
 
 def _fields(kind: Any) -> Mapping[str, FieldInfo]:
@@ -176,7 +181,7 @@ def _values(kind: Any, metadata: Sequence[Any] = ()) -> str:
     elif origin is dict:
         words = f"mapping to: {_values(arguments[1])}"
     elif _fields(kind):
-        words = "as `engine` of the service" if kind is EngineSettings else "keys, see below"
+        words = f"as `{_groups()[kind]}` of the service" if kind in _groups() else "keys, see below"
     else:
         words = _WORDS.get(kind, getattr(kind, "__name__", str(kind)))
     return ", ".join([words, *_bounds(metadata)])
