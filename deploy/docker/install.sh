@@ -3,9 +3,9 @@
 # version and hash. In the project's folder; images are built by it, and tests run it as it is.
 set -euo pipefail
 environment=$1 extras=$2
-pip=("$environment/bin/pip" install --quiet --no-cache-dir --disable-pip-version-check)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+pip=("$environment/bin/pip" install --quiet --cache-dir "$work/cache" --disable-pip-version-check)
 
 python3 -m venv "$environment"
 # shellcheck disable=SC2086  # each is a word of its own
