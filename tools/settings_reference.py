@@ -35,8 +35,8 @@ that is known. Under `make run` and `sluice serve` variables reach all three pro
 **Kubernetes** makes variables of its own for a Service named `sluice`, which would be unknown names: set
 `enableServiceLinks: false` in the pod.
 
-What next: [models and endpoints](endpoints.md), [keys](keys.md), [limits](limits.md), [TLS](tls.md),
-[Envoy's own limits](envoy.md), which stand in its file.
+**Where next:** [models and endpoints](endpoints.md), [keys](keys.md), [limits](limits.md), [TLS](tls.md),
+[operations](operations.md), and [Envoy's own limits](envoy.md), which stand in its file.
 """
 _SERVICE: Final = (
     "`sluice-service`, or `python -m service`. Times are in seconds; whole numbers of `engine` and of limits are at "
@@ -117,20 +117,21 @@ def _section(part: _Part) -> str:
 
 def _table(part: _Part) -> str:
     flags = "env_prefix" in getattr(part.kind, "model_config", {})
-    head = "| setting | flag, variable | values | default | what it is |\n|---|---|---|---|---|"
-    head = head if flags else "| key | values | default | what it is |\n|---|---|---|---|"
+    first = "setting, flag, variable" if flags else "key"
+    head = f"| {first} | what it is | values | default |\n|---|---|---|---|"
     rows = [_row(part.kind, place, field, flags=flags) for place, field in part.fields]
     return "\n".join(["", f"{'##' if flags else '###'} {part.title}", "", part.about, "", head, *rows, ""])
 
 
 def _row(kind: type, place: Sequence[str], field: FieldInfo, *, flags: bool) -> str:
-    cells = [f"`{'.'.join(place)}`"]
+    named = f"`{'.'.join(place)}`"
     if flags:
         prefix = str(cast("type[RunnerSettings]", kind).model_config["env_prefix"])
         flag = "--" + ".".join(place).replace("_", "-")
         is_word = any("PositionalArg" in repr(each) for each in field.metadata)
-        cells.append(f"`{'MODEL…' if is_word else flag}`<br>`{prefix}{'__'.join(place).upper()}`")
-    cells += [_values(field.annotation, field.metadata), _default(field), (field.description or "").replace("|", "\\|")]
+        named += f"<br>`{'MODEL…' if is_word else flag}`<br>`{prefix}{'__'.join(place).upper()}`"
+    words = (field.description or "").replace("|", "\\|")
+    cells = [named, words, _values(field.annotation, field.metadata), _default(field)]
     return f"| {' | '.join(cells)} |"
 
 
