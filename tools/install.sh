@@ -232,7 +232,7 @@ shell_part() {
 }
 
 prometheus_part() {
-    command -v prometheus >/dev/null && command -v promtool >/dev/null || apt prometheus
+    command -v promtool >/dev/null || apt prometheus  # which brings both
 }
 
 redis_part() {
