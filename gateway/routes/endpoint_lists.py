@@ -75,6 +75,7 @@ class EndpointLists:
                 task=model.tasks[0],
                 entities=[ServedEntity(name=model.name, model=model.name, traffic_percentage=100)],
                 is_model=True,
+                parent=model.parent,
             )
             for model in models
         ]

@@ -52,7 +52,7 @@ class ModelChoice:
 
 def _choose(endpoints: Sequence[Endpoint], name: str, deployment: str, task: Task) -> str:
     """The name to ask for. Raises Failure if there are several to choose from, or none."""
-    if any(each.name == name for each in endpoints):
+    if any(name in {each.name, _own_name(each)} for each in endpoints):
         return name
     if deployment:
         owners = [each.name for each in endpoints if any(entity.name == deployment for entity in each.entities)]
@@ -60,7 +60,7 @@ def _choose(endpoints: Sequence[Endpoint], name: str, deployment: str, task: Tas
             return deployment
         if len(owners) == 1:
             return owners[0]
-    able = [each.name for each in endpoints if each.is_model and each.task == task]
+    able = [each.name for each in endpoints if each.is_model and not each.parent and each.task == task]
     if name:  # ignored where there is only one model for the task; else the service says that it does not exist
         return able[0] if len(able) == 1 else name
     if not able:
@@ -68,3 +68,8 @@ def _choose(endpoints: Sequence[Endpoint], name: str, deployment: str, task: Tas
     if len(able) > 1:
         raise Failure.of_field("model", "required when several models are served", Reason.MISSING_FIELD)
     return able[0]
+
+
+def _own_name(endpoint: Endpoint) -> str:
+    """An adapter's name without its model's, by which it can be asked for, too; another's whole name."""
+    return endpoint.name.removeprefix(f"{endpoint.parent}:") if endpoint.parent else endpoint.name

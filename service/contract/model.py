@@ -97,6 +97,7 @@ def endpoint_message(endpoint: Endpoint) -> endpoint_pb2.Endpoint:
         updated=timestamp(endpoint.updated_ns),
         config_version=endpoint.config_version,
         is_model=endpoint.is_model,
+        parent=endpoint.parent,
     )
 
 

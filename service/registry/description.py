@@ -66,12 +66,21 @@ class Endpoint:
     updated_ns: int
     config_version: int = 1
     is_model: bool = False
+    parent: str = ""  # of an adapter's own: the model that it adapts
 
     @classmethod
     def of_model(cls, model: ModelDescription) -> Endpoint:
         """The endpoint that a served model is by itself."""
         entity = ServedEntity(model.name, model.name, 100)
-        return cls(model.name, model.tasks[0], (entity,), model.created_ns, model.created_ns, is_model=True)
+        return cls(
+            model.name,
+            model.tasks[0],
+            (entity,),
+            model.created_ns,
+            model.created_ns,
+            is_model=True,
+            parent=model.parent,
+        )
 
     @classmethod
     def now(cls, name: str, task: Task, entities: Sequence[ServedEntity]) -> Endpoint:

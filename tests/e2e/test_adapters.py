@@ -69,11 +69,12 @@ class Run(NamedTuple):
     def ids(self) -> list[str]:
         return [each["id"] for each in httpx.get(f"{self.stack.door}/v1/models").json()["data"]]
 
-    def text(self, model: str, **values: Any) -> str:
+    def text(self, model: str, told: str = "", **values: Any) -> str:
+        """`told` is the model that the answer names, if not this one."""
         body = {"model": model, "prompt": PROMPT, "max_tokens": NUM_TOKENS, "temperature": 0, **values}
         answer = httpx.post(f"{self.stack.door}/v1/completions", json=body, timeout=60)
         assert answer.status_code == 200, answer.text
-        assert answer.json()["model"] in {model, f"demo:{model}"}
+        assert answer.json()["model"] in {told or model, f"demo:{model}"}
         text: str = answer.json()["choices"][0]["text"]
         return text
 
@@ -258,3 +259,40 @@ def test_adapters_sleep_and_wake_with_their_model(run: Run) -> None:
         models.WakeModel(model_pb2.WakeModelRequest(model="demo"))
         assert run.text("terse") == run.expected["terse"]
         assert run.text("french") == run.expected["french"]
+
+
+CHAT = {"messages": [{"role": "user", "content": "?"}], "max_tokens": 4, "stream": False}
+DIALECTS = {
+    "OpenAI": "/v1/chat/completions",
+    "Anthropic": "/v1/messages",
+    "Azure": "/models/chat/completions?api-version=2024-05-01-preview",
+    "Databricks": "/serving-endpoints/{model}/invocations",
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("model", ["demo", "demo:french", "french"])
+def test_every_dialect_asks_for_adapters(run: Run, dialect: str, model: str) -> None:
+    path = DIALECTS[dialect].format(model=model)
+    answer = httpx.post(f"{run.stack.door}{path}", json={"model": model, **CHAT}, timeout=60)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["model"] == ("demo" if model == "demo" else "demo:french")
+
+
+def test_without_a_name_the_only_model_answers_though_it_has_adapters(run: Run) -> None:
+    answer = httpx.post(f"{run.stack.door}{DIALECTS['Azure']}", json=CHAT, timeout=60)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["model"] == "demo"
+
+
+def test_endpoints_may_have_adapters(run: Run) -> None:
+    body = {
+        "name": "writers",
+        "config": {
+            "served_entities": [{"name": "only", "entity_name": "demo:french"}],
+            "traffic_config": {"routes": [{"served_model_name": "only", "traffic_percentage": 100}]},
+        },
+    }
+    made = httpx.post(f"{run.stack.door}/api/2.0/serving-endpoints", json=body)
+    assert made.status_code == 200, made.text
+    assert run.text("writers", told="demo:french") == run.expected["french"]

@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from sluice.v1 import model_pb2 as sluice_dot_v1_dot_model__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18sluice/v1/endpoint.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15sluice/v1/model.proto\"\xa6\x02\n\x08\x45ndpoint\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12#\n\x04task\x18\x02 \x01(\x0e\x32\x0f.sluice.v1.TaskR\x04task\x12\x33\n\x08\x65ntities\x18\x03 \x03(\x0b\x32\x17.sluice.v1.ServedEntityR\x08\x65ntities\x12\x34\n\x07\x63reated\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x34\n\x07updated\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07updated\x12%\n\x0e\x63onfig_version\x18\x06 \x01(\x04R\rconfigVersion\x12\x19\n\x08is_model\x18\x07 \x01(\x08R\x07isModel\"\x9c\x01\n\x0cServedEntity\x12\x32\n\x04name\x18\x01 \x01(\tB\x1e\xbaH\x1br\x19\x32\x17^[A-Za-z0-9._-]{1,256}$R\x04name\x12 \n\x05model\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x36\n\x12traffic_percentage\x18\x03 \x01(\rB\x07\xbaH\x04*\x02\x18\x64R\x11trafficPercentage\"\x16\n\x14ListEndpointsRequest\"J\n\x15ListEndpointsResponse\x12\x31\n\tendpoints\x18\x01 \x03(\x0b\x32\x13.sluice.v1.EndpointR\tendpoints\"4\n\x12GetEndpointRequest\x12\x1e\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x04name\"F\n\x13GetEndpointResponse\x12/\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x13.sluice.v1.EndpointR\x08\x65ndpoint\"\xf1\x01\n\x15\x43reateEndpointRequest\x12\x32\n\x04name\x18\x01 \x01(\tB\x1e\xbaH\x1br\x19\x32\x17^[A-Za-z0-9._-]{1,256}$R\x04name\x12?\n\x08\x65ntities\x18\x02 \x03(\x0b\x32\x17.sluice.v1.ServedEntityB\n\xbaH\x07\x92\x01\x04\x08\x01\x10\x10R\x08\x65ntities:c\xbaH`\x1a^\n\x0f\x65ntities.unique\x12$each name may stand once in entities\x1a%this.entities.map(e, e.name).unique()\"I\n\x16\x43reateEndpointResponse\x12/\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x13.sluice.v1.EndpointR\x08\x65ndpoint\"\xdd\x01\n\x15UpdateEndpointRequest\x12\x1e\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x04name\x12?\n\x08\x65ntities\x18\x02 \x03(\x0b\x32\x17.sluice.v1.ServedEntityB\n\xbaH\x07\x92\x01\x04\x08\x01\x10\x10R\x08\x65ntities:c\xbaH`\x1a^\n\x0f\x65ntities.unique\x12$each name may stand once in entities\x1a%this.entities.map(e, e.name).unique()\"I\n\x16UpdateEndpointResponse\x12/\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x13.sluice.v1.EndpointR\x08\x65ndpoint\"7\n\x15\x44\x65leteEndpointRequest\x12\x1e\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x04name\"\x18\n\x16\x44\x65leteEndpointResponse2\xb8\x03\n\x0f\x45ndpointService\x12R\n\rListEndpoints\x12\x1f.sluice.v1.ListEndpointsRequest\x1a .sluice.v1.ListEndpointsResponse\x12L\n\x0bGetEndpoint\x12\x1d.sluice.v1.GetEndpointRequest\x1a\x1e.sluice.v1.GetEndpointResponse\x12U\n\x0e\x43reateEndpoint\x12 .sluice.v1.CreateEndpointRequest\x1a!.sluice.v1.CreateEndpointResponse\x12U\n\x0eUpdateEndpoint\x12 .sluice.v1.UpdateEndpointRequest\x1a!.sluice.v1.UpdateEndpointResponse\x12U\n\x0e\x44\x65leteEndpoint\x12 .sluice.v1.DeleteEndpointRequest\x1a!.sluice.v1.DeleteEndpointResponseBs\n\tsluice.v1B\rEndpointProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18sluice/v1/endpoint.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15sluice/v1/model.proto\"\xbe\x02\n\x08\x45ndpoint\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12#\n\x04task\x18\x02 \x01(\x0e\x32\x0f.sluice.v1.TaskR\x04task\x12\x33\n\x08\x65ntities\x18\x03 \x03(\x0b\x32\x17.sluice.v1.ServedEntityR\x08\x65ntities\x12\x34\n\x07\x63reated\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x34\n\x07updated\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07updated\x12%\n\x0e\x63onfig_version\x18\x06 \x01(\x04R\rconfigVersion\x12\x19\n\x08is_model\x18\x07 \x01(\x08R\x07isModel\x12\x16\n\x06parent\x18\x08 \x01(\tR\x06parent\"\x9c\x01\n\x0cServedEntity\x12\x32\n\x04name\x18\x01 \x01(\tB\x1e\xbaH\x1br\x19\x32\x17^[A-Za-z0-9._-]{1,256}$R\x04name\x12 \n\x05model\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x36\n\x12traffic_percentage\x18\x03 \x01(\rB\x07\xbaH\x04*\x02\x18\x64R\x11trafficPercentage\"\x16\n\x14ListEndpointsRequest\"J\n\x15ListEndpointsResponse\x12\x31\n\tendpoints\x18\x01 \x03(\x0b\x32\x13.sluice.v1.EndpointR\tendpoints\"4\n\x12GetEndpointRequest\x12\x1e\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x04name\"F\n\x13GetEndpointResponse\x12/\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x13.sluice.v1.EndpointR\x08\x65ndpoint\"\xf1\x01\n\x15\x43reateEndpointRequest\x12\x32\n\x04name\x18\x01 \x01(\tB\x1e\xbaH\x1br\x19\x32\x17^[A-Za-z0-9._-]{1,256}$R\x04name\x12?\n\x08\x65ntities\x18\x02 \x03(\x0b\x32\x17.sluice.v1.ServedEntityB\n\xbaH\x07\x92\x01\x04\x08\x01\x10\x10R\x08\x65ntities:c\xbaH`\x1a^\n\x0f\x65ntities.unique\x12$each name may stand once in entities\x1a%this.entities.map(e, e.name).unique()\"I\n\x16\x43reateEndpointResponse\x12/\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x13.sluice.v1.EndpointR\x08\x65ndpoint\"\xdd\x01\n\x15UpdateEndpointRequest\x12\x1e\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x04name\x12?\n\x08\x65ntities\x18\x02 \x03(\x0b\x32\x17.sluice.v1.ServedEntityB\n\xbaH\x07\x92\x01\x04\x08\x01\x10\x10R\x08\x65ntities:c\xbaH`\x1a^\n\x0f\x65ntities.unique\x12$each name may stand once in entities\x1a%this.entities.map(e, e.name).unique()\"I\n\x16UpdateEndpointResponse\x12/\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x13.sluice.v1.EndpointR\x08\x65ndpoint\"7\n\x15\x44\x65leteEndpointRequest\x12\x1e\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x04name\"\x18\n\x16\x44\x65leteEndpointResponse2\xb8\x03\n\x0f\x45ndpointService\x12R\n\rListEndpoints\x12\x1f.sluice.v1.ListEndpointsRequest\x1a .sluice.v1.ListEndpointsResponse\x12L\n\x0bGetEndpoint\x12\x1d.sluice.v1.GetEndpointRequest\x1a\x1e.sluice.v1.GetEndpointResponse\x12U\n\x0e\x43reateEndpoint\x12 .sluice.v1.CreateEndpointRequest\x1a!.sluice.v1.CreateEndpointResponse\x12U\n\x0eUpdateEndpoint\x12 .sluice.v1.UpdateEndpointRequest\x1a!.sluice.v1.UpdateEndpointResponse\x12U\n\x0e\x44\x65leteEndpoint\x12 .sluice.v1.DeleteEndpointRequest\x1a!.sluice.v1.DeleteEndpointResponseBs\n\tsluice.v1B\rEndpointProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -58,29 +58,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELETEENDPOINTREQUEST'].fields_by_name['name']._loaded_options = None
   _globals['_DELETEENDPOINTREQUEST'].fields_by_name['name']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_ENDPOINT']._serialized_start=125
-  _globals['_ENDPOINT']._serialized_end=419
-  _globals['_SERVEDENTITY']._serialized_start=422
-  _globals['_SERVEDENTITY']._serialized_end=578
-  _globals['_LISTENDPOINTSREQUEST']._serialized_start=580
-  _globals['_LISTENDPOINTSREQUEST']._serialized_end=602
-  _globals['_LISTENDPOINTSRESPONSE']._serialized_start=604
-  _globals['_LISTENDPOINTSRESPONSE']._serialized_end=678
-  _globals['_GETENDPOINTREQUEST']._serialized_start=680
-  _globals['_GETENDPOINTREQUEST']._serialized_end=732
-  _globals['_GETENDPOINTRESPONSE']._serialized_start=734
-  _globals['_GETENDPOINTRESPONSE']._serialized_end=804
-  _globals['_CREATEENDPOINTREQUEST']._serialized_start=807
-  _globals['_CREATEENDPOINTREQUEST']._serialized_end=1048
-  _globals['_CREATEENDPOINTRESPONSE']._serialized_start=1050
-  _globals['_CREATEENDPOINTRESPONSE']._serialized_end=1123
-  _globals['_UPDATEENDPOINTREQUEST']._serialized_start=1126
-  _globals['_UPDATEENDPOINTREQUEST']._serialized_end=1347
-  _globals['_UPDATEENDPOINTRESPONSE']._serialized_start=1349
-  _globals['_UPDATEENDPOINTRESPONSE']._serialized_end=1422
-  _globals['_DELETEENDPOINTREQUEST']._serialized_start=1424
-  _globals['_DELETEENDPOINTREQUEST']._serialized_end=1479
-  _globals['_DELETEENDPOINTRESPONSE']._serialized_start=1481
-  _globals['_DELETEENDPOINTRESPONSE']._serialized_end=1505
-  _globals['_ENDPOINTSERVICE']._serialized_start=1508
-  _globals['_ENDPOINTSERVICE']._serialized_end=1948
+  _globals['_ENDPOINT']._serialized_end=443
+  _globals['_SERVEDENTITY']._serialized_start=446
+  _globals['_SERVEDENTITY']._serialized_end=602
+  _globals['_LISTENDPOINTSREQUEST']._serialized_start=604
+  _globals['_LISTENDPOINTSREQUEST']._serialized_end=626
+  _globals['_LISTENDPOINTSRESPONSE']._serialized_start=628
+  _globals['_LISTENDPOINTSRESPONSE']._serialized_end=702
+  _globals['_GETENDPOINTREQUEST']._serialized_start=704
+  _globals['_GETENDPOINTREQUEST']._serialized_end=756
+  _globals['_GETENDPOINTRESPONSE']._serialized_start=758
+  _globals['_GETENDPOINTRESPONSE']._serialized_end=828
+  _globals['_CREATEENDPOINTREQUEST']._serialized_start=831
+  _globals['_CREATEENDPOINTREQUEST']._serialized_end=1072
+  _globals['_CREATEENDPOINTRESPONSE']._serialized_start=1074
+  _globals['_CREATEENDPOINTRESPONSE']._serialized_end=1147
+  _globals['_UPDATEENDPOINTREQUEST']._serialized_start=1150
+  _globals['_UPDATEENDPOINTREQUEST']._serialized_end=1371
+  _globals['_UPDATEENDPOINTRESPONSE']._serialized_start=1373
+  _globals['_UPDATEENDPOINTRESPONSE']._serialized_end=1446
+  _globals['_DELETEENDPOINTREQUEST']._serialized_start=1448
+  _globals['_DELETEENDPOINTREQUEST']._serialized_end=1503
+  _globals['_DELETEENDPOINTRESPONSE']._serialized_start=1505
+  _globals['_DELETEENDPOINTRESPONSE']._serialized_end=1529
+  _globals['_ENDPOINTSERVICE']._serialized_start=1532
+  _globals['_ENDPOINTSERVICE']._serialized_end=1972
 # @@protoc_insertion_point(module_scope)

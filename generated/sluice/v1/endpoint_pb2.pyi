@@ -12,7 +12,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Endpoint(_message.Message):
-    __slots__ = ("name", "task", "entities", "created", "updated", "config_version", "is_model")
+    __slots__ = ("name", "task", "entities", "created", "updated", "config_version", "is_model", "parent")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,7 @@ class Endpoint(_message.Message):
     UPDATED_FIELD_NUMBER: _ClassVar[int]
     CONFIG_VERSION_FIELD_NUMBER: _ClassVar[int]
     IS_MODEL_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
     name: str
     task: _model_pb2.Task
     entities: _containers.RepeatedCompositeFieldContainer[ServedEntity]
@@ -27,7 +28,8 @@ class Endpoint(_message.Message):
     updated: _timestamp_pb2.Timestamp
     config_version: int
     is_model: bool
-    def __init__(self, name: _Optional[str] = ..., task: _Optional[_Union[_model_pb2.Task, str]] = ..., entities: _Optional[_Iterable[_Union[ServedEntity, _Mapping]]] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., config_version: _Optional[int] = ..., is_model: _Optional[bool] = ...) -> None: ...
+    parent: str
+    def __init__(self, name: _Optional[str] = ..., task: _Optional[_Union[_model_pb2.Task, str]] = ..., entities: _Optional[_Iterable[_Union[ServedEntity, _Mapping]]] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., config_version: _Optional[int] = ..., is_model: _Optional[bool] = ..., parent: _Optional[str] = ...) -> None: ...
 
 class ServedEntity(_message.Message):
     __slots__ = ("name", "model", "traffic_percentage")

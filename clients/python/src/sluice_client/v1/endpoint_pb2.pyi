@@ -33,6 +33,7 @@ class Endpoint(_message.Message):
     UPDATED_FIELD_NUMBER: _builtins.int
     CONFIG_VERSION_FIELD_NUMBER: _builtins.int
     IS_MODEL_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name that requests use as `model`."""
     task: _model_pb2.Task.ValueType
@@ -41,6 +42,8 @@ class Endpoint(_message.Message):
     """Rises by one with each change, from 1."""
     is_model: _builtins.bool
     """Whether it is a served model's own."""
+    parent: _builtins.str
+    """Of an adapter's own: the name of the model that it adapts, which stands before a colon in its name. Empty for another."""
     @_builtins.property
     def entities(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServedEntity]:
         """What is behind it."""
@@ -63,10 +66,11 @@ class Endpoint(_message.Message):
         updated: _timestamp_pb2.Timestamp | None = ...,
         config_version: _builtins.int = ...,
         is_model: _builtins.bool = ...,
+        parent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "updated", b"updated"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_version", b"config_version", "created", b"created", "entities", b"entities", "is_model", b"is_model", "name", b"name", "task", b"task", "updated", b"updated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_version", b"config_version", "created", b"created", "entities", b"entities", "is_model", b"is_model", "name", b"name", "parent", b"parent", "task", b"task", "updated", b"updated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
