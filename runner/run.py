@@ -24,10 +24,11 @@ from pydantic_settings import SettingsError
 from process.lines import Lines
 from runner.children import Children, DiedTooOften
 from runner.envoy_config import AddressError, envoy_config
+from runner.patience import Patience
 from runner.readable import Readable
 from runner.settings import ROOT, RunError, Settings, check, commands
 
-READY_TIMEOUT_S = 300  # a large model loads from a slow disk
+READY_TIMEOUT_S = 300  # without progress: a large model is made ready from a slow disk
 STOP_TIMEOUT_S = 60  # longer than any process's own draining
 
 
@@ -79,16 +80,24 @@ async def run(settings: Settings) -> None:
     lines = Lines(sys.stdout.fileno(), "run: {} lines were left out".format)
     readable = Readable()
 
+    patience = Patience(READY_TIMEOUT_S)
+    is_terminal = sys.stdout.isatty()
+
     def show(name: str, text: str) -> None:
-        if (shown := readable.line(name, text)) is not None:
+        patience.hear(name, text)
+        if (shown := readable.line(name, text) if is_terminal else f"{name:7} | {text}") is not None:
             lines.write(shown)
 
-    children = Children(ROOT, lines.write, show if sys.stdout.isatty() else None)
+    children = Children(ROOT, lines.write, show)
     stop = Stop(children, lines.write)
 
     async def exit_of_any() -> None:
         name, code = await children.first_exit()
         raise RunError(f"{name} exited with code {code}; its log is above")
+
+    async def end_of_patience() -> None:
+        await patience.end()
+        raise RunError(f"not ready, and no progress for {READY_TIMEOUT_S} s; the logs are above")
 
     with tempfile.TemporaryDirectory(prefix="sluice-envoy-") as folder:
         envoy_yaml = write_envoy_config(settings, Path(folder))
@@ -100,11 +109,7 @@ async def run(settings: Settings) -> None:
             from runner.readiness import FrontAddress, models_of, until_ready  # noqa: PLC0415
 
             front = FrontAddress.of(settings)
-            try:
-                ready = await asyncio.wait_for(stop.unless(until_ready(front), exit_of_any()), READY_TIMEOUT_S)
-            except TimeoutError as error:
-                raise RunError(f"not ready after {READY_TIMEOUT_S} s; the logs are above") from error
-            if ready:
+            if await stop.unless(until_ready(front), exit_of_any(), end_of_patience()):
                 lines.write(greeting(settings, await asyncio.to_thread(models_of, front)))
                 readable.has_greeted = True
                 await stop.unless(children.keep())

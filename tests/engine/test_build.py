@@ -256,13 +256,6 @@ def test_build_asks_the_hub_for_an_id(folder: Path, monkeypatch: pytest.MonkeyPa
     assert build_engine("owner/name", SMALL).folder == folder
     assert asked == ["owner/name"]
 
-    def fail(model: str) -> Path:
-        raise ConnectionError("no route to the hub")
-
-    monkeypatch.setattr(model_folder, "download", fail)
-    with pytest.raises(ModelLoadError, match=r"owner/name is not a folder and could not be downloaded .*: no route"):
-        build_engine("owner/name", SMALL)
-
 
 def test_build_logs_the_load(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Where stderr is no terminal, one line when a load begins and one when it ends."""

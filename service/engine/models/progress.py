@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from service.engine.byte_log import ByteLog
+
 _log = logging.getLogger(__name__)
 
 
@@ -27,5 +29,6 @@ def load_progress(name: str, num_bytes: int) -> Iterator[Callable[[int], None]]:
             yield lambda read: progress.advance(task, read)
     else:
         _log.info("loading %s, %.1f MB", name, num_bytes / 1e6)
-        yield lambda _: None
+        log = ByteLog(f"loading {name}")
+        yield lambda read: log.advance(read, num_bytes)
     _log.info("loaded %s in %.1f s", name, time.monotonic() - began)

@@ -1,0 +1,43 @@
+"""A model of the hub, from a slow hub of our own to an answer."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import httpx
+
+from service.config import DEMO_FOLDER
+from tests.e2e.stack import Stack
+from tests.engine.hub_server import serving_hub
+
+
+def test_a_download_shows_bytes_and_speed_and_is_served(tmp_path: Path) -> None:
+    """In the run's own output, while the weights trickle in."""
+    folder, home = tmp_path / "model", tmp_path / "home"
+    shutil.copytree(DEMO_FOLDER, folder)
+    (folder / "filler.json").write_bytes(b" " * 41_000_000)  # nobody reads it
+    with serving_hub("org/slow", folder, pause_s=0.06) as url:
+        stack = Stack("org/slow", environment={"HF_ENDPOINT": url, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0"})
+        try:
+            stack.wait_for("sluice is ready.")
+            lines = re.findall(r"downloading org/slow: ([0-9.]+) of ([0-9.]+) MB, [0-9.]+ MB/s", stack.output)
+            assert lines
+            assert 0 < float(lines[0][0]) < float(lines[0][1]) <= 51
+            asked = {"model": "slow", "messages": [{"role": "user", "content": "Hello!"}]}
+            assert httpx.post(f"{stack.door}/v1/chat/completions", json=asked).status_code == 200
+        finally:
+            assert stack.stop() == 0
+
+
+def test_what_cannot_be_had_is_one_line(tmp_path: Path) -> None:
+    """A hub that nobody answers at, and a model that the hub doesn't have: the run ends, and says which."""
+    with serving_hub("org/slow", DEMO_FOLDER) as url:
+        for endpoint, reason in (("http://127.0.0.1:1", "http://127.0.0.1:1 can't be reached"), (url, "404")):
+            folder = str(tmp_path / reason[:3])
+            stack = Stack("org/other", environment={"HF_ENDPOINT": endpoint, "HF_HOME": folder, "HF_HUB_OFFLINE": "0"})
+            assert stack.wait() == 1
+            (line,) = [line for line in stack.output.splitlines() if "org/other is not a folder" in line]
+            assert reason in line
+            assert "Traceback" not in stack.output
