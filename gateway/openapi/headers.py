@@ -20,12 +20,25 @@ _RETRY: Final = {
     "retry-after": {"description": "Seconds, after which a retry makes sense.", "schema": {"type": "integer"}},
     "retry-after-ms": {"description": "The same in milliseconds.", "schema": {"type": "integer"}},
 }
+_COST: Final = {
+    "x-sluice-cost": {
+        "description": (
+            "What the answer has cost, for who sends `x-sluice-cost: true`: its share of the engine's time, the cache "
+            "blocks that it held times seconds, and the tokens of its prompt that were cached. A stream tells it in a "
+            "comment at its end."
+        ),
+        "schema": {"type": "string", "example": "compute_s=0.012345, block_s=0.067890, cached_tokens=32"},
+    }
+}
 
-
-HEADERS: Final = {**_RETRY, **_LEFT}
+HEADERS: Final = {**_RETRY, **_LEFT, **_COST}
 
 
 def header_references(status: int, *, is_limited: bool) -> dict[str, Any]:
-    """Those of an answer of that status; `is_limited` where callers' limits hold."""
-    names = [*(_RETRY if status in {429, 503, 529} else ()), *(_LEFT if is_limited and status in {200, 429} else ())]
+    """Those of an answer of that status; `is_limited` where something is generated."""
+    names = [
+        *(_RETRY if status in {429, 503, 529} else ()),
+        *(_LEFT if is_limited and status in {200, 429} else ()),
+        *(_COST if is_limited and status == 200 else ()),
+    ]
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}

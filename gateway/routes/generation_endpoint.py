@@ -114,6 +114,7 @@ class GenerationEndpoint:
         encoder = parsed.encoder
         stream = EventStream(send, ping=encoder.ping, interval_s=self.settings.keep_alive_interval_s)
         event: Message | None = None
+        told_at_end = cost_comment if encoder.ping else bytes  # some clients take no comments
 
         async def fail(failure: Failure) -> None:
             renamed = failure.renamed(
@@ -122,9 +123,9 @@ class GenerationEndpoint:
             if not stream.is_open:
                 await send_refusal(send, translator.refuse(renamed), renamed)
             elif ends_answer(event):
-                await stream.close(cost_comment())  # the answer was whole: its terminal event is out
+                await stream.close(told_at_end())  # the answer was whole: its terminal event is out
             else:
-                await stream.close(encoder.error(renamed) + cost_comment())
+                await stream.close(encoder.error(renamed) + told_at_end())
 
         try:
             async with self.client.stream(parsed.request, caller, parsed.affinity) as events:
@@ -143,7 +144,7 @@ class GenerationEndpoint:
         except Exception as error:  # noqa: BLE001  as above
             await fail(known(error, caller.request_id))
         else:
-            await stream.close(cost_comment())
+            await stream.close(told_at_end())
 
 
 async def _answer(answer: Coroutine[Any, Any, None], receive: Receive, limit_s: float) -> None:

@@ -48,3 +48,13 @@ async def test_failed_answer_tells_its_cost(gateway: Gateway) -> None:
     gateway.service.script = break_off
     answer = await gateway.http.post("/v1/chat/completions", json=chat_body(stream=True), headers=ASKING)
     assert answer.text.strip().splitlines()[-1] == f": x-sluice-cost: {COST}"
+
+
+async def test_streams_for_clients_that_take_no_comments_tell_nothing(gateway: Gateway) -> None:
+    """Databricks' SDKs raise on them; a whole answer tells its cost."""
+    path = "/serving-endpoints/m/invocations"
+    body = {"messages": chat_body()["messages"]}
+    answer = await gateway.http.post(path, json=body | {"stream": True}, headers=ASKING)
+    assert (answer.status_code, "x-sluice-cost" in answer.text) == (200, False), answer.text
+    answer = await gateway.http.post(path, json=body | {"stream": False}, headers=ASKING)
+    assert answer.headers["x-sluice-cost"] == COST
