@@ -13,9 +13,9 @@ from service.engine.model_folder import find_folder
 from service.engine.model_source import choose_max_model_len
 from service.engine.models.backend import Backend
 from service.engine.models.backends import ModelSpec, choose_backend
-from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.compute_dtype import choose_compute_dtype
 from service.engine.models.model_config import read_model_config
+from service.engine.models.text_part import open_checkpoint
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
@@ -51,7 +51,7 @@ def load_draft_model(model: str, config: EngineConfig, spec: ModelSpec, tokenize
     own = FastTokenizer.from_folder(folder)
     if model_config.vocab_size != spec.config.vocab_size or _spelling(own) != _spelling(tokenizer):
         raise ModelLoadError(f"engine.draft_model {folder}: it has another vocabulary than {spec.checkpoint.folder}")
-    checkpoint = Checkpoint(folder)
+    checkpoint = open_checkpoint(folder, model_config)
     draft = replace(
         spec,
         config=model_config,

@@ -21,6 +21,7 @@ from service.engine.models.bert import load_bert
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.compute_dtype import choose_compute_dtype
 from service.engine.models.model_config import read_model_config, read_transformers_config
+from service.engine.models.packed_checkpoint import refuse_packed
 from service.engine.models.pair_files import PairFiles
 from service.engine.models.progress import load_progress
 from service.engine.models.sentence_files import SentenceFiles
@@ -123,6 +124,7 @@ def _load(
     folder, body, layers = parts.folder, parts.body, parts.layers
     if config.quantization:
         raise ModelLoadError(f"{folder}: an encoder has no {config.quantization} weights (engine.quantization)")
+    refuse_packed(body)
     target = choose_device(device)
     model_config = read_model_config(body)
     tokenizer = FastTokenizer.from_folder(body)

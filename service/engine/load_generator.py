@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import abc
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from service.engine.model_source import architecture_of, choose_num_threads, fin
 from service.engine.models.adapter_files import read_adapter
 from service.engine.models.backend import Backend, KeepsSequences
 from service.engine.models.checkpoint import Checkpoint
+from service.engine.models.packed_checkpoint import PackedCheckpoint
 from service.engine.models.progress import load_progress
 from service.engine.models.text_part import text_config
 from service.engine.prompt_drafter import PromptDrafter
@@ -33,7 +35,10 @@ from service.generation.errors import ModelLoadError
 
 # Files of a model, beside its weights, that decide which tokens a request gets.
 _DECIDING = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}  # of a weight
 _CPU_OUTPUT_INTERVAL_S = 0.02  # of a stream's 50 pieces a second, more could not be told apart by a reader
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,10 @@ def load_model(
     model_config, checkpoint, max_model_len, target = spec.config, spec.checkpoint, spec.max_positions, spec.device
     num_ranks = config.tensor_parallel
     num_threads = config.num_threads or max(1, choose_num_threads(checkpoint, target) // num_ranks)
+    if isinstance(checkpoint, PackedCheckpoint):
+        size = checkpoint.num_parameters * _BYTES[spec.dtype] / 1e6
+        message = "%s: packed weights of %.0f MB are widened as they are loaded: in %s they are %.0f MB"
+        _log.warning(message, folder, checkpoint.num_bytes / 1e6, spec.dtype, size)
     with load_progress(model, checkpoint.num_bytes // num_ranks) as on_read:
         checkpoint.on_read = on_read
         backend = chosen.load(spec)

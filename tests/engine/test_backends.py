@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from service.engine.models.backends import AUTO, BACKENDS, BackendRow, ModelSpec, choose_backend
+from service.engine.models.backends import BACKENDS, BackendRow, ModelSpec, choose_backend
 from service.engine.watermark import Watermark
 from service.generation.errors import ModelLoadError
 from tests.engine.block_backend import BlockBackend, SumSampler
@@ -66,15 +66,6 @@ def test_load_refuses_a_model_that_generates_no_text(tmp_path: Path) -> None:
     save("llama", tmp_path)
     with pytest.raises(ModelLoadError, match=r"architecture vit can't be served: .*it is no causal"):
         choose_backend(spec(tmp_path, model_config=config("vit")))
-
-
-def test_load_refuses_quantised_weights(tmp_path: Path) -> None:
-    """Packed integers must not be read as weights."""
-    save("llama", tmp_path)
-    quantised = config("llama", quantization_config={"quant_method": "awq"})
-    for name in (AUTO, "torch", "transformers"):
-        with pytest.raises(ModelLoadError, match="quantised"):
-            choose_backend(spec(tmp_path, model_config=quantised), name)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "mistral-window"])

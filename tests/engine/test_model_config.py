@@ -66,7 +66,6 @@ UNUSUAL: dict[str, dict[str, Any]] = {
     "no head size": {"model_type": "qwen3"},
     "no base": {"model_type": "llama", "rope_theta": ...},
     "another rope": {"model_type": "llama", "rope_scaling": {"type": "dynamic", "factor": 2.0}},
-    "quantised": {"model_type": "llama", "quantization_config": {"quant_method": "awq"}},
     "no ties told": {"model_type": "llama", "tie_word_embeddings": ...},
 }
 FIELDS = [name for name in DecoderConfig.__slots__ if name not in {"rope_parameters", "architectures"}]

@@ -27,7 +27,11 @@ _NUM_SAMPLES, _SAMPLE_BYTES = 64, 4096
 _INDICES = "position_ids"  # what old encoders store beside their weights: 0, 1, 2, …
 _TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _TABLES = ("I64", "BOOL")  # types of what is looked up, no weights
-_ARRAY_TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+# bfloat16 and floating numbers of a byte are read as their bits.
+_ARRAY_TYPES = {
+    "F32": np.float32, "F16": np.float16, "BF16": np.uint16, "F8_E4M3": np.uint8, "F8_E5M2": np.uint8,
+    "F8_E8M0": np.uint8, "U8": np.uint8, "I8": np.int8, "I32": np.int32, "I64": np.int64,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +98,18 @@ class Checkpoint:
     def dtype(self) -> str:
         """The widest floating type of the tensors, but for indices and tables. Raises ModelLoadError for others."""
         types = set()
-        for name, place in self._places.items():
-            if name.endswith(_INDICES) or place.kind in _TABLES:
+        for name, _, kind in self.describe():
+            if name.endswith(_INDICES) or kind in _TABLES or self._is_packed(name):
                 continue
-            if place.kind not in _TYPES:
-                raise ModelLoadError(f"{place.file}: {name} has the type {place.kind}; weights are F32, F16 or BF16")
-            types.add(_TYPES[place.kind])
+            if kind not in _TYPES:
+                file = self._places[name].file
+                raise ModelLoadError(f"{file}: {name} has the type {kind}; weights are F32, F16 or BF16")
+            types.add(_TYPES[kind])
         return types.pop() if len(types) == 1 else "float32"
+
+    def _is_packed(self, name: str) -> bool:  # noqa: ARG002  none is
+        """Whether a tensor is widened as it is taken, so that its stored type says nothing of it."""
+        return False
 
     def digest(self) -> str:
         """A hash of all names, shapes and types and of samples of each file, so that it tells fine-tunes apart."""
@@ -166,6 +175,11 @@ def _read(place: _Place, part: Part | None) -> npt.NDArray[Any] | None:
             if not _fill(file.fileno(), piece, place.offset + offset):
                 return None
     return tensor
+
+
+def bits_as_floats(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
+    """The numbers whose bits in bfloat16 are these."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def _fill(descriptor: int, piece: npt.NDArray[Any], offset: int) -> bool:

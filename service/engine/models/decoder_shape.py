@@ -34,7 +34,6 @@ def lean_refusal(config: Any) -> str | None:
         return f"it is none of {', '.join(_SERVED_TYPES)}"
     rope = config.rope_parameters
     reasons = (
-        (getattr(config, "quantization_config", None) is not None, "its weights are quantised"),
         (config.hidden_act != "silu", f"its activation is {config.hidden_act}"),
         (set(getattr(config, "layer_types", None) or ()) - {"full_attention"}, "it has sliding-window layers"),
         (rope.get("rope_type", "default") not in _SERVED_ROPES, f"its rope type is {rope.get('rope_type')}"),

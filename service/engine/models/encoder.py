@@ -17,6 +17,7 @@ from transformers import AutoModel
 from transformers.utils.logging import disable_progress_bar
 
 from service.engine.models.dense import load_dense
+from service.engine.models.packed_checkpoint import refuse_packed
 from service.engine.models.pooling import pool
 from service.engine.models.sentence_files import SentenceFiles
 from service.generation.errors import ModelLoadError
@@ -91,8 +92,7 @@ def from_folder(kind: Any, folder: Path, config: Any, dtype: str) -> Any:
 
 def refuse_unserved(folder: Path, config: Any) -> None:
     """Raises ModelLoadError for what no encoder of ours is, by its configuration."""
-    if getattr(config, "quantization_config", None) is not None:
-        raise ModelLoadError(f"{folder}: quantised weights can't be served")
+    refuse_packed(folder)
     if getattr(config, "is_encoder_decoder", False):
         raise ModelLoadError(f"{folder}: a model of an encoder and a decoder can't be served")
 

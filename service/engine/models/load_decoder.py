@@ -14,7 +14,7 @@ from service.engine.models.checkpoint import Checkpoint, Part
 from service.engine.models.decoder import Decoder, DecoderWeights, Layer
 from service.engine.models.decoder_shape import DecoderShape, decoder_shape
 from service.engine.models.linear import Linear, lay_out
-from service.engine.models.ops import interleave_pairs, rotation_table
+from service.engine.models.ops import as_tensor, interleave_pairs, rotation_table
 from service.engine.models.rope import rope_frequencies
 from service.engine.models.share import WHOLE, Share
 from service.engine.models.shared_layers import GatheredHead, SharedEmbedding, SummedLinear
@@ -69,8 +69,7 @@ class _Reader:
 
     def stored(self, name: str, *shape: int, part: Part | None = None) -> Tensor:
         """In the type of the file. `shape` is that of the whole tensor."""
-        tensor = torch.from_numpy(self._checkpoint.take(name, shape, part))
-        return (tensor.view(torch.bfloat16) if tensor.dtype is torch.uint16 else tensor).to(self._device)
+        return as_tensor(self._checkpoint.take(name, shape, part)).to(self._device)
 
     def tensor(self, name: str, *shape: int, part: Part | None = None) -> Tensor:
         return self.stored(name, *shape, part=part).to(self._dtype)

@@ -13,6 +13,8 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TE
 from service.engine.models.backend import Backend
 from service.engine.models.model_config import BertConfig, DecoderConfig, read_transformers_config
 from service.engine.models.modules_backend import ModulesBackend
+from service.engine.models.ops import as_tensor
+from service.engine.models.packed_checkpoint import PackedCheckpoint, quantization_of
 from service.engine.models.paged_attention import ATTENTION, UnpagedError, register_attention
 from service.engine.models.rows_backend import RowsBackend
 from service.engine.models.text_part import text_config
@@ -27,8 +29,6 @@ _log = logging.getLogger(__name__)
 def modules_refusal(config: Any, folder: Path) -> str | None:
     """Why a model can't be served by its own modules, as far as its configuration tells; None if it doesn't."""
     config = _of_transformers(config, folder)
-    if getattr(config, "quantization_config", None) is not None:
-        return "its weights are quantised"
     if _class_of(config) is None:
         return "it is no causal language model"
     return unserved_reason(text_config(config), config.model_type)
@@ -46,7 +46,11 @@ def load_modules(config: Any, folder: Path, dtype: str, device: str) -> Backend[
     attention = {} if reason else {"attn_implementation": ATTENTION}
     try:
         loaded: Any = model_class.from_pretrained(
-            folder, config=config, dtype=getattr(torch, dtype), output_loading_info=True, **attention
+            **_weights(folder, getattr(torch, dtype)),
+            config=config,
+            dtype=getattr(torch, dtype),
+            output_loading_info=True,
+            **attention,
         )
         model, report = loaded
     except Exception as error:  # many kinds, none of which a caller could act upon differently
@@ -72,6 +76,16 @@ def _unpaged_reason(config: Any, model_class: Any) -> str | None:
         (layers, f"it has {', '.join(sorted(layers))} layers"),
     )
     return next((reason for applies, reason in reasons if applies), None)
+
+
+def _weights(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
+    """Where transformers takes weights from: the folder or, where they are packed in it, all of them widened."""
+    said = quantization_of(folder)
+    if said is None:
+        return {"pretrained_model_name_or_path": folder}
+    checkpoint = PackedCheckpoint(folder, None, said)
+    tensors = {name: as_tensor(checkpoint.take(name, shape)).to(dtype) for name, shape, _ in checkpoint.describe()}
+    return {"pretrained_model_name_or_path": None, "state_dict": tensors}
 
 
 def check_report(report: dict[str, Any], folder: Path) -> None:

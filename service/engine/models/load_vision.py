@@ -9,6 +9,7 @@ import torch
 from transformers import AutoImageProcessor, AutoModelForImageTextToText
 
 from service.engine.models.load_modules import check_report
+from service.engine.models.packed_checkpoint import quantization_of
 from service.engine.models.paged_attention import ATTENTION, register_attention
 from service.engine.models.vision_backend import VisionBackend
 from service.generation.errors import ModelLoadError
@@ -21,7 +22,7 @@ def vision_refusal(config: Any, folder: Path) -> str | None:
     """Why a model can't take images; None if it can."""
     reasons = (
         (config.model_type not in VISION_TYPES, f"it takes no images, or is none of {', '.join(VISION_TYPES)}"),
-        (getattr(config, "quantization_config", None) is not None, "its weights are quantised"),
+        (quantization_of(folder) is not None, "its weights are quantised"),
         (not any((folder / name).is_file() for name in _PROCESSORS), f"its folder has no {' or '.join(_PROCESSORS)}"),
     )
     return next((reason for applies, reason in reasons if applies), None)

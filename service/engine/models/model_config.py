@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from service.engine.models.packed_checkpoint import check_packing, quantization_in
 from service.engine.models.text_part import text_part
 from service.generation.errors import ModelLoadError
 
@@ -28,7 +29,7 @@ _STATED = {  # what a file must state, since a default would depend on the type
     "hidden_act": str,
     "tie_word_embeddings": bool,
 }
-_UNUSUAL = ("quantization_config", "partial_rotary_factor", "use_sliding_window")  # unless false or null
+_UNUSUAL = ("partial_rotary_factor", "use_sliding_window")  # unless false or null
 
 
 _BERT_STATED = {
@@ -41,7 +42,7 @@ _BERT_STATED = {
     "type_vocab_size": int,
     "layer_norm_eps": float,
 }
-_BERT_UNUSUAL = ("quantization_config", "is_decoder", "add_cross_attention", "is_encoder_decoder")
+_BERT_UNUSUAL = ("is_decoder", "add_cross_attention", "is_encoder_decoder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +89,16 @@ class BertConfig:
 def read_model_config(folder: Path) -> Any:
     """A `DecoderConfig`, a `BertConfig` or, of a model that isn't usual, transformers' own. Raises ModelLoadError.
 
-    Of a model that reads images too it is what its text alone needs, where that is usual.
+    Of a model that reads images too it is what its text alone needs, where that is usual. How weights are quantised is
+    the checkpoint's affair, and not told.
     """
     try:
         text = (folder / "config.json").read_text(encoding="utf-8")
         said = json.loads(text)
     except (OSError, ValueError) as error:
         raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
+    if isinstance(said, dict) and (quantization := quantization_in(said)) is not None:
+        check_packing(folder, quantization)
     usual = (_decoder_config(said) or _bert_config(said) or _text_part(said)) if isinstance(said, dict) else None
     if usual is not None:
         return usual
@@ -107,9 +111,13 @@ def read_transformers_config(folder: Path) -> Any:
     from transformers import AutoConfig  # noqa: PLC0415  it takes seconds
 
     try:
-        return AutoConfig.from_pretrained(folder)
+        config = AutoConfig.from_pretrained(folder)
     except Exception as error:  # many kinds, none of which a caller could act upon differently
         raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
+    for part in (config, config.get_text_config()):
+        if hasattr(part, "quantization_config"):
+            del part.quantization_config
+    return config
 
 
 def _decoder_config(said: dict[str, Any]) -> DecoderConfig | None:

@@ -92,7 +92,6 @@ def native_refusal(config: Any, dtype: str, device: str, block_size: int) -> str
         (config.model_type not in _SERVED_TYPES, f"it is none of {', '.join(_SERVED_TYPES)}"),
         (dtype not in _WEIGHT_TYPES, f"it has no arithmetic in {dtype}"),
         (block_size % _SLOTS != 0, f"engine.block_size must be a multiple of {_SLOTS} for it, not {block_size}"),
-        (getattr(config, "quantization_config", None) is not None, "its weights are quantised"),
         (getattr(config, "hidden_act", "silu") != "silu", f"its activation is {getattr(config, 'hidden_act', '')}"),
         (set(getattr(config, "layer_types", None) or ()) - _SERVED_LAYERS, "it has layers of another kind"),
         (rope.get("rope_type", "default") not in _SERVED_ROPES, f"its rope type is {rope.get('rope_type')}"),

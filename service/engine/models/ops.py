@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy.typing as npt
 import torch
 from torch import Tensor
+
+
+def as_tensor(stored: npt.NDArray[Any]) -> Tensor:
+    """What a checkpoint gives; uint16 is bfloat16's bits."""
+    tensor = torch.from_numpy(stored)
+    return tensor.view(torch.bfloat16) if tensor.dtype is torch.uint16 else tensor
 
 
 def rms_norm_(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:

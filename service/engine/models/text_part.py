@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from service.engine.models.checkpoint import Checkpoint
+from service.engine.models.packed_checkpoint import PackedCheckpoint, quantization_of
 
 # Models whose text alone is computed exactly as by the decoder of the second name; None: by the type that their
 # `text_config` says. Rotary positions of several axes are the usual ones where all axes count alike, as in text.
@@ -69,7 +70,9 @@ def text_tensor(name: str) -> str | None:
 
 def open_checkpoint(folder: Path, model_config: Any) -> Checkpoint:
     """The tensors of `folder`, by the names that the decoder of `read_model_config` has for them."""
-    return Checkpoint(folder, text_tensor if getattr(model_config, "is_part", False) else None)
+    names = text_tensor if getattr(model_config, "is_part", False) else None
+    said = quantization_of(folder)
+    return Checkpoint(folder, names) if said is None else PackedCheckpoint(folder, names, said)
 
 
 def _of_one_axis(rope: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,170 @@
+"""Writes checkpoints as quantisers do: each packer tells what it stores of a weight, and which numbers that stands for.
+
+The words are put together bit by bit here, by the formats' own descriptions, and not by what reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+GROUP = 16  # inputs that share a scale
+FILE = "model.safetensors"
+
+
+class Packed(NamedTuple):
+    """Tensors by the ends of their names, and the numbers that they stand for, `[outputs, inputs]`."""
+
+    tensors: dict[str, Tensor]
+    values: Tensor
+
+
+Packer: TypeAlias = Callable[[Tensor], Packed]
+
+
+def _words(codes: Tensor, bits: int) -> Tensor:
+    """Numbers of each row in words of 32 bits, the first in the lowest bits."""
+    per_word = 32 // bits
+    rows = []
+    for row in codes.tolist():
+        found = []
+        for start in range(0, len(row), per_word):
+            word = sum(code << (bits * index) for index, code in enumerate(row[start : start + per_word]))
+            found.append(word - (1 << 32) if word >= 1 << 31 else word)
+        rows.append(found)
+    return torch.tensor(rows, dtype=torch.int32)
+
+
+def _codes(weight: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes without sign, `[outputs, inputs]`, zero points and scales, `[outputs, groups]`."""
+    grouped = weight.reshape(len(weight), -1, GROUP)
+    low, high = grouped.amin(-1), grouped.amax(-1)
+    scales = ((high - low) / ((1 << bits) - 2)).half().float()
+    zeros = (-low / scales).round().clamp(1, (1 << bits) - 1)
+    codes = (grouped / scales[..., None] + zeros[..., None]).round().clamp(0, (1 << bits) - 1)
+    return codes.flatten(1).int(), zeros.int(), scales
+
+
+def _values(codes: Tensor, zeros: Tensor, scales: Tensor) -> Tensor:
+    return (codes - zeros.repeat_interleave(GROUP, 1)) * scales.repeat_interleave(GROUP, 1)
+
+
+def gptq(weight: Tensor, bits: int = 4, *, shuffled: bool = False, less: int = 1) -> Packed:
+    """Words along the inputs; with `shuffled` an input's group is not that of its place."""
+    groups = torch.arange(weight.shape[1]) // GROUP
+    order = torch.randperm(weight.shape[1], generator=torch.Generator().manual_seed(1)) if shuffled else None
+    codes, zeros, scales = _codes(weight if order is None else weight[:, order], bits)
+    values = _values(codes, zeros, scales)
+    if order is not None:
+        back = order.argsort()
+        codes, values, groups = codes[:, back], values[:, back], groups[back]
+    tensors = {
+        "qweight": _words(codes, bits).t().contiguous(),
+        "qzeros": _words(zeros.t() - less, bits),
+        "scales": scales.t().half().contiguous(),
+        "g_idx": groups.int(),
+    }
+    return Packed(tensors, values)
+
+
+def awq(weight: Tensor) -> Packed:
+    """Words along the outputs, of which the first holds the columns 0, 2, 4, 6, 1, 3, 5, 7."""
+    codes, zeros, scales = _codes(weight, 4)
+    order = [0, 2, 4, 6, 1, 3, 5, 7]
+
+    def words(numbers: Tensor) -> Tensor:
+        return _words(numbers.reshape(len(numbers), -1, 8)[..., order].flatten(1), 4)
+
+    tensors = {"qweight": words(codes.t()), "qzeros": words(zeros.t()), "scales": scales.t().half().contiguous()}
+    return Packed(tensors, _values(codes, zeros, scales))
+
+
+def fp8_blocks(weight: Tensor) -> Packed:
+    """A scale for each block of 16 rows and 32 columns."""
+    rows, columns = -(-weight.shape[0] // 16), -(-weight.shape[1] // 32)
+    scales = torch.rand(rows, columns, generator=torch.Generator().manual_seed(2)) / 100 + 0.001
+    spread = scales.repeat_interleave(16, 0).repeat_interleave(32, 1)[: weight.shape[0], : weight.shape[1]]
+    codes = (weight / spread).to(torch.float8_e4m3fn)
+    return Packed({"weight": codes, "weight_scale_inv": scales}, codes.float() * spread)
+
+
+def fp8_rows(weight: Tensor) -> Packed:
+    """A scale a row, in bfloat16, and one for the activations, which says nothing of weights."""
+    scales = (weight.abs().amax(1, keepdim=True) / 448).bfloat16()
+    codes = (weight / scales.float()).clamp(-448, 448).to(torch.float8_e4m3fn)
+    tensors = {"weight": codes, "weight_scale": scales, "input_scale": torch.ones(1)}
+    return Packed(tensors, codes.float() * scales.float())
+
+
+def int8_rows(weight: Tensor) -> Packed:
+    """A scale a row of whole numbers."""
+    scales = weight.abs().amax(1, keepdim=True) / 127
+    codes = (weight / scales).round().to(torch.int8)
+    return Packed({"weight": codes, "weight_scale": scales}, codes.float() * scales)
+
+
+def packed_rows(weight: Tensor, bits: int = 4, *, has_zeros: bool = False) -> Packed:
+    """compressed-tensors' words along the inputs, of numbers above their middle."""
+    codes, zeros, scales = _codes(weight, bits)
+    middle = torch.full_like(zeros, 1 << (bits - 1))
+    tensors = {
+        "weight_packed": _words(codes, bits),
+        "weight_scale": scales.half(),
+        "weight_shape": torch.tensor(weight.shape),
+    }
+    if has_zeros:
+        tensors["weight_zero_point"] = _words(zeros.t(), bits).t().contiguous()
+    return Packed(tensors, _values(codes, zeros if has_zeros else middle, scales))
+
+
+def bitsandbytes_int8(weight: Tensor) -> Packed:
+    """Whole numbers, and each row's largest number, which is stored as 127."""
+    most = weight.abs().amax(1)
+    codes = (weight / most[:, None] * 127).round().to(torch.int8)
+    tensors = {"weight": codes, "SCB": most, "weight_format": torch.tensor(0, dtype=torch.uint8)}
+    return Packed(tensors, codes.float() * (most[:, None] / 127))
+
+
+def bitsandbytes_nf4(weight: Tensor, *, is_nested: bool = True) -> Packed:
+    """Two codes a byte, the first in the upper half; scales of blocks, themselves packed with `is_nested`."""
+    values = torch.linspace(-1, 1, 16)
+    blocks = weight.reshape(-1, 64)
+    scales = blocks.abs().amax(1)
+    tensors = {"weight.quant_map": values}
+    said: dict[str, Any] = {"blocksize": 64, "shape": list(weight.shape), "dtype": "float32"}
+    if is_nested:
+        offset, inner = float(scales.mean()), torch.linspace(-1, 1, 256)
+        outer = (scales - offset).abs().amax().reshape(1)
+        picked = ((scales - offset)[:, None] / outer - inner).abs().argmin(1).to(torch.uint8)
+        scales = inner[picked.long()] * outer + offset
+        tensors |= {"weight.absmax": picked, "weight.nested_absmax": outer, "weight.nested_quant_map": inner}
+        said |= {"nested_blocksize": 256, "nested_offset": offset}
+    else:
+        tensors["weight.absmax"] = scales
+    codes = (blocks[..., None] / scales[:, None, None] - values).abs().argmin(-1).reshape(-1)
+    tensors["weight"] = ((codes[::2] << 4) | codes[1::2]).to(torch.uint8)[:, None]
+    tensors["weight.quant_state.bitsandbytes__nf4"] = torch.tensor(list(json.dumps(said).encode()), dtype=torch.uint8)
+    return Packed(tensors, (values[codes].reshape(-1, 64) * scales[:, None]).reshape(weight.shape))
+
+
+def pack_folder(folder: Path, packer: Packer, quantization: dict[str, Any]) -> dict[str, Tensor]:
+    """Pack all projections of a folder's layers; return all weights as they are then meant."""
+    stored, meant = dict[str, Tensor](), dict[str, Tensor]()
+    for name, tensor in load_file(folder / FILE).items():
+        if "_proj.weight" not in name:
+            stored[name] = meant[name] = tensor
+            continue
+        packed = packer(tensor)
+        base = name.removesuffix("weight")
+        stored |= {f"{base}{end}": each.contiguous() for end, each in packed.tensors.items()}
+        meant[name] = packed.values
+    save_file(stored, folder / FILE)
+    said = json.loads((folder / "config.json").read_text()) | {"quantization_config": quantization}
+    (folder / "config.json").write_text(json.dumps(said))
+    return meant

@@ -1,0 +1,170 @@
+"""Checkpoints whose weights are packed compute what their numbers mean, on every backend."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
+from transformers import GptOssConfig
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+from service.engine.models.backend import Backend
+from service.engine.models.backends import ModelSpec, choose_backend
+from service.engine.models.checkpoint import Part as Tensors
+from service.engine.models.model_config import read_model_config
+from service.engine.models.text_part import open_checkpoint
+from service.generation.errors import ModelLoadError
+from tests.engine import packing
+from tests.engine.packing import FILE, Packer, pack_folder
+from tests.engine.tiny_models import MAX_POSITIONS, Part, random_model, reference, run, save, tokens
+
+BACKENDS = ["torch", "transformers", *(["native"] if find_spec("sluice_native") else [])]
+GROUPS = {"config_groups": {"group_0": {"weights": {"num_bits": 4}}}}
+PACKINGS: dict[str, tuple[Packer, dict[str, Any]]] = {
+    "gptq": (packing.gptq, {"quant_method": "gptq", "bits": 4}),
+    "gptq, groups by activation": (partial(packing.gptq, shuffled=True), {"quant_method": "gptq", "bits": 4}),
+    "gptq of 8 bits": (partial(packing.gptq, bits=8), {"quant_method": "gptq", "bits": 8}),
+    "gptq's second form": (
+        partial(packing.gptq, less=0), {"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"},
+    ),
+    "awq": (packing.awq, {"quant_method": "awq", "bits": 4, "version": "gemm"}),
+    "fp8 in blocks": (packing.fp8_blocks, {"quant_method": "fp8", "weight_block_size": [16, 32]}),
+    "fp8 by rows": (packing.fp8_rows, {"quant_method": "compressed-tensors", "format": "float-quantized"}),
+    "int8 by rows": (packing.int8_rows, {"quant_method": "compressed-tensors", "format": "int-quantized"}),
+    "packed rows": (packing.packed_rows, {"quant_method": "compressed-tensors", "format": "pack-quantized", **GROUPS}),
+    "packed rows with zero points": (
+        partial(packing.packed_rows, has_zeros=True),
+        {"quant_method": "compressed-tensors", "format": "pack-quantized", **GROUPS},
+    ),
+    "bitsandbytes of 8 bits": (packing.bitsandbytes_int8, {"load_in_8bit": True}),
+    "bitsandbytes of 4 bits": (
+        partial(packing.bitsandbytes_nf4, is_nested=False), {"quant_method": "bitsandbytes", "load_in_4bit": True},
+    ),
+    "bitsandbytes, packed twice": (packing.bitsandbytes_nf4, {"quant_method": "bitsandbytes", "load_in_4bit": True}),
+}  # fmt: skip
+
+
+def block_size_of(backend: str) -> int:
+    return 16 if backend == "native" else 8
+
+
+def load_packed(folder: Path, backend: str) -> Backend[Any]:
+    """As the product loads a folder."""
+    model_config, size = read_model_config(folder), block_size_of(backend)
+    source = ModelSpec(model_config, open_checkpoint(folder, model_config), "float32", "cpu", MAX_POSITIONS, size)
+    loaded = choose_backend(source, backend).load(source)
+    loaded.allocate(8, size)
+    return loaded
+
+
+def logits(backend: Backend[Any], name: str, token_ids: list[int]) -> torch.Tensor:
+    """Of all tokens of one text."""
+    return run(backend, [Part(token_ids, 0, len(token_ids), list(range(8)))], block_size_of(name))[0].float()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", PACKINGS)
+def test_packed_weights_are_computed_as_what_they_mean(kind: str, backend: str, tmp_path: Path) -> None:
+    """The logits are those of transformers' model with the widened weights."""
+    packer, quantization = PACKINGS[kind]
+    model = save("qwen3", tmp_path)
+    model.load_state_dict(pack_folder(tmp_path, packer, quantization), strict=False)
+    token_ids = tokens(20)
+    computed = logits(load_packed(tmp_path, backend), backend, token_ids)
+    assert_close(computed, reference(model, token_ids), rtol=1e-4, atol=1e-4)
+
+
+def test_experts_of_four_bits_are_widened(tmp_path: Path) -> None:
+    """gpt-oss' blocks of 32 numbers with one exponent: as transformers widens them itself."""
+    sizes: Any = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 16, "vocab_size": 101}
+    heads: Any = {"num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2}
+    model = random_model(GptOssConfig(**sizes, **heads, max_position_embeddings=128))
+    model.save_pretrained(tmp_path)
+    stored, draw = load_file(tmp_path / FILE), torch.Generator().manual_seed(3)
+    for name in [name for name in stored if name.endswith(("gate_up_proj", "experts.down_proj"))]:
+        experts, num_inputs, num_outputs = stored.pop(name).shape
+        codes = torch.randint(0, 256, (experts, num_outputs, num_inputs // 32, 16), dtype=torch.uint8, generator=draw)
+        scales = torch.randint(120, 125, codes.shape[:3], dtype=torch.uint8, generator=draw)
+        stored |= {f"{name}_blocks": codes, f"{name}_scales": scales}
+        model.get_parameter(name).data = convert_moe_packed_tensors(codes, scales, dtype=torch.float32)
+    save_file(stored, tmp_path / FILE)
+    said = json.loads((tmp_path / "config.json").read_text()) | {"quantization_config": {"quant_method": "mxfp4"}}
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    token_ids = tokens(20)
+    computed = logits(load_packed(tmp_path, "transformers"), "transformers", token_ids)
+    assert_close(computed, reference(model, token_ids), rtol=1e-4, atol=1e-4)
+
+
+def test_biases_ties_and_parts_of_packed_weights_are_read(tmp_path: Path) -> None:
+    """What isn't packed stays as it is; a rank reads its rows or columns."""
+    save("qwen2-tied", tmp_path)
+    meant = pack_folder(tmp_path, packing.gptq, {"quant_method": "gptq", "bits": 4})
+    checkpoint = open_checkpoint(tmp_path, read_model_config(tmp_path))
+    name = "model.layers.0.mlp.down_proj.weight"
+    assert "model.layers.0.self_attn.q_proj.bias" in checkpoint
+    assert "model.layers.0.self_attn.q_proj.qweight" not in checkpoint
+    assert checkpoint.dtype == "float32"
+    assert checkpoint.num_parameters == sum(tensor.numel() for tensor in meant.values())
+    for part in (Tensors(0, 8, 24), Tensors(1, 32, 64)):
+        rows = slice(part.start, part.end)
+        expected = meant[name][rows] if part.axis == 0 else meant[name][:, rows]
+        assert_close(torch.from_numpy(checkpoint.take(name, meant[name].shape, part)), expected)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "another method": ({"quant_method": "hqq"}, "quantised by hqq; read are awq, bitsandbytes"),
+    "no method": ({"bits": 4}, "by a method it doesn't name"),
+    "three bits": ({"quant_method": "gptq", "bits": 3}, "have 3 bits; gptq is read with 2, 4, 8"),
+    "another layout": ({"quant_method": "awq", "version": "marlin"}, "version marlin; read is gemm"),
+    "another format": ({"quant_method": "compressed-tensors", "format": "marlin-24"}, "compressed as marlin-24; read"),
+    "several sizes": (
+        {
+            "quant_method": "compressed-tensors",
+            "format": "pack-quantized",
+            "config_groups": {"a": {"weights": {"num_bits": 4}}, "b": {"weights": {"num_bits": 8}}},
+        },
+        "several numbers of bits",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_is_not_read_is_refused_with_what_is(kind: str, tmp_path: Path) -> None:
+    """Before a weight is read."""
+    quantization, message = REFUSED[kind]
+    save("qwen3", tmp_path)
+    said = json.loads((tmp_path / "config.json").read_text()) | {"quantization_config": quantization}
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    with pytest.raises(ModelLoadError, match=message):
+        read_model_config(tmp_path)
+
+
+BROKEN: dict[str, tuple[str, Packer, dict[str, Any]]] = {
+    "a missing part": ("scales", packing.gptq, {"quant_method": "gptq", "bits": 4}),
+    "another number of groups": ("qzeros", packing.awq, {"quant_method": "awq", "bits": 4}),
+    "no state": ("weight.quant_state.bitsandbytes__nf4", packing.bitsandbytes_nf4, {"quant_method": "bitsandbytes"}),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_broken_packing_is_refused_by_its_tensor(kind: str, tmp_path: Path) -> None:
+    """A part is gone, or doesn't fit the others: the error names folder and tensor."""
+    end, packer, quantization = BROKEN[kind]
+    save("qwen3", tmp_path)
+    pack_folder(tmp_path, packer, quantization)
+    stored, name = load_file(tmp_path / FILE), f"model.layers.0.mlp.down_proj.{end}"
+    if kind == "another number of groups":
+        stored[name] = stored[name][:-1].contiguous()
+    else:
+        del stored[name]
+    save_file(stored, tmp_path / FILE)
+    with pytest.raises(ModelLoadError, match=r"model\.layers\.0\.mlp\.down_proj\.") as refusal:
+        load_packed(tmp_path, "torch")
+    assert str(tmp_path) in str(refusal.value)
