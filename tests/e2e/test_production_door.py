@@ -15,6 +15,7 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as aio_health
 
+from runner.development_tls import DevelopmentTls
 from runner.eds import Host, write_hosts
 from runner.fleet import Fleet
 from runner.production import production_config, write_first_hosts
@@ -28,7 +29,7 @@ HEALTH_NAME = "sluice.v1.ChatService"
 class Replica:
     """A service that answers every call with its name, or as `refusal` says."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, tls: DevelopmentTls | None = None) -> None:
         self.name = name
         self.num_calls = 0
         self.refusal: Callable[[Any], Any] | None = None
@@ -41,7 +42,15 @@ class Replica:
         )
         self._server.add_generic_rpc_handlers((handler,))
         health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
-        self.host = Host("127.0.0.1", self._server.add_insecure_port("127.0.0.1:0"))
+        if tls is None:
+            port = self._server.add_insecure_port("127.0.0.1:0")
+        else:
+            authority, key, chain = (
+                (tls.folder / f"{name}.pem").read_bytes() for name in ("ca", "server-key", "server")
+            )
+            mutual = grpc.ssl_server_credentials([(key, chain)], authority, require_client_auth=True)
+            port = self._server.add_secure_port("127.0.0.1:0", mutual)
+        self.host = Host("127.0.0.1", port)
 
     async def start(self) -> None:
         """Serve, and say so."""
@@ -61,9 +70,9 @@ class Replica:
 
 
 @contextlib.asynccontextmanager
-async def replicas(*names: str) -> AsyncIterator[list[Replica]]:
+async def replicas(*names: str, tls: DevelopmentTls | None = None) -> AsyncIterator[list[Replica]]:
     """Running ones of these names."""
-    found = [Replica(name) for name in names]
+    found = [Replica(name, tls) for name in names]
     await asyncio.gather(*(each.start() for each in found))
     try:
         yield found
@@ -74,7 +83,7 @@ async def replicas(*names: str) -> AsyncIterator[list[Replica]]:
 class FleetDoor(Door):
     """A door by a fleet's description. `inner` is the gateways' listener."""
 
-    def __init__(self, folder: Path, **pools: list[Replica]) -> None:
+    def __init__(self, folder: Path, tls: DevelopmentTls | None = None, **pools: list[Replica]) -> None:
         (self.inner_port,) = free_ports(1)
         self.folder = folder
 
@@ -91,6 +100,7 @@ class FleetDoor(Door):
                     "admin": f"127.0.0.1:{config['admin']['address']['socket_address']['port_value']}",
                     "hosts_folder": folder,
                     "services": services,
+                    "tls": tls and {"certificates": tls.folder, "secrets": folder},
                 }
             )
             write_first_hosts(fleet)
@@ -215,3 +225,21 @@ async def test_short_deadlines_put_no_replica_aside(tmp_path: Path) -> None:
                     await ask(door.port)
             assert door.stat("cluster.service.outlier_detection.ejections_active") == 0
             assert door.stat("cluster.service.membership_healthy") == 2
+
+
+async def test_all_connections_have_tls(tmp_path: Path) -> None:
+    """Callers are shown a certificate, gateways must show one, and so must Envoy towards services."""
+    tls = DevelopmentTls(tmp_path / "certs", mutual=True)
+    tls.make("127.0.0.1")
+    async with replicas("a", "b", tls=tls) as hosts:
+        door = await asyncio.to_thread(FleetDoor, tmp_path, tls, service=hosts)
+        with door:
+            known = grpc.ssl_channel_credentials(*tls.caller_pems())
+            stranger = grpc.ssl_channel_credentials((tls.folder / "ca.pem").read_bytes())
+            for port, credentials in ((door.port, stranger), (door.inner_port, known)):
+                async with aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
+                    assert await ask_on(channel, affinity="1") in {"a", "b"}
+            async with aio.secure_channel(f"127.0.0.1:{door.inner_port}", stranger) as channel:
+                with pytest.raises(aio.AioRpcError) as refusal:
+                    await ask_on(channel)
+            assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE

@@ -108,3 +108,36 @@ def test_process_serves_and_stops(number: signal.Signals) -> None:
         lines += process.stderr.readlines()
         assert process.wait(30) == 0
     assert all(line.startswith('{"time":') for line in lines)
+
+
+@pytest.mark.slow
+def test_settings_are_read_again(tmp_path: Path) -> None:
+    """At SIGHUP: the log's level is as the file says, what else is new is named, and what can't be is refused."""
+    path = tmp_path / "gateway.yaml"
+    path.write_text("port: 0\n")
+    with subprocess.Popen(
+        [sys.executable, "-m", "gateway", "--config", str(path)],
+        cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        log = process.stderr
+
+        def tells(*texts: str) -> bool:
+            return any(all(text in line for text in texts) for line in iter(log.readline, ""))
+
+        try:
+            assert tells('"Started server process')
+            path.write_text("port: 0\ntarget: elsewhere:1\n")
+            process.send_signal(signal.SIGHUP)
+            assert tells("settings wait for the next start", '"waiting":["target"]')
+            path.write_text("port: never\n")
+            process.send_signal(signal.SIGHUP)
+            assert tells("the settings can't be used; those before stay: port: ")
+            path.write_text("port: 0\nlog_level: error\n")
+            process.send_signal(signal.SIGHUP)
+            assert tells("settings were read again", '"changed":["log_level"]')
+            process.send_signal(signal.SIGINT)
+            assert not log.readlines()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
