@@ -270,6 +270,9 @@ class Settings(ProcessSettings):
     keepalive_time_s: Interval = Field(30, description="idle time after which a connection is pinged")
     keepalive_timeout_s: Interval = Field(10, description="time to answer a ping before the connection is closed")
     send_stall_timeout_s: Interval = Field(60, description="time in which a reader must take something of its stream")
+    leave_out_failed_models: bool = Field(
+        False, description="serve the other models where one can't be loaded; else the start fails"
+    )
     max_heartbeat_age_s: Annotated[float, Field(gt=2)] = Field(
         30, description="age of an engine's heartbeat above which health is NOT_SERVING"
     )

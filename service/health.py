@@ -7,7 +7,7 @@ server tells it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio as grpc_health
@@ -15,6 +15,7 @@ from grpc_health.v1.health import aio as grpc_health
 OVERALL = ""  # the name under which grpc.health.v1 has the server as a whole
 LIVE = "live"  # SERVING unless only a new process can help
 STORE = "store"  # SERVING while what replicas share can be reached, or nothing is shared
+MODEL = "model/"  # before a model's name
 STARTED = "startup"  # SERVING once all models have been loaded
 
 
@@ -31,7 +32,8 @@ class Phase(enum.Enum):
 class Health:
     """The phase, with grpc.health.v1 kept in step: SERVING in that phase while no engine stalls, else NOT_SERVING.
 
-    `live` and `startup` are names of their own there, for who would end a process that is merely starting or leaving.
+    `live` and `startup` are names of their own there, for who would end a process that is merely starting or leaving,
+    and so is `model/NAME`, which is NOT_SERVING where that model could not be loaded or is served no more.
     """
 
     def __init__(self, services: Iterable[str]) -> None:
@@ -41,6 +43,7 @@ class Health:
         self._has_started = False
         self._stalled = False
         self._has_store = True
+        self._models: dict[str, bool] = {}  # whether each was loaded
 
     @property
     def phase(self) -> Phase:
@@ -63,9 +66,17 @@ class Health:
         self._has_store = not lost
         await self._publish()
 
+    async def set_models(self, models: Mapping[str, bool]) -> None:
+        """Note which models there are, and whether each was loaded."""
+        models = dict.fromkeys(self._models, False) | dict(models)  # those that are gone are known, too
+        if models != self._models:
+            self._models = models
+            await self._publish()
+
     async def _publish(self) -> None:
         is_serving = self._phase is Phase.SERVING and not self._stalled
         found = dict.fromkeys(self._services, is_serving)
+        found |= {f"{MODEL}{name}": is_serving and loaded for name, loaded in self._models.items()}
         found |= {LIVE: self._phase is not Phase.FAILED, STARTED: self._has_started, STORE: self._has_store}
         for service, is_well in found.items():
             status = health_pb2.HealthCheckResponse.SERVING if is_well else health_pb2.HealthCheckResponse.NOT_SERVING

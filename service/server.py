@@ -20,7 +20,7 @@ from service.config import EndpointSettings, ModelSettings, Settings
 from service.counting import open_quota
 from service.deployment import Deployment, LoadModel
 from service.engine_metrics import EngineMetrics
-from service.generation.errors import AdapterRefused, InvalidRequest, TooManyAdapters
+from service.generation.errors import AdapterRefused, InvalidRequest, ModelLoadError, TooManyAdapters
 from service.health import Health, Phase
 from service.interceptors.admission import Admission
 from service.interceptors.auth import Auth
@@ -121,7 +121,8 @@ class Server:
     async def load(self, models: Sequence[ModelSettings], load_model: LoadModel) -> None:
         """Load all models, one after the other, and serve.
 
-        Raises StartError for endpoints that can't be used, and passes on what `load_model` raises.
+        Raises StartError for endpoints that can't be used, and passes on what `load_model` raises. By the settings a
+        model that can't be loaded is left out instead, as long as there are others.
         """
         store = self._endpoint_store = endpoint_store(self._settings)
         try:
@@ -132,11 +133,18 @@ class Server:
             raise StartError(f"store.redis_url: {error}") from error
         self.deployment.load_by(load_model)
         for model in models:
-            await self._load(model)
+            try:
+                await self._load(model)
+            except ModelLoadError as error:
+                if not self._settings.leave_out_failed_models or (model is models[-1] and not self.registry.loaded):
+                    raise
+                self.registry.leave_out(model.name, str(error))
+                _log.error("model could not be loaded: %s", error, extra={"fields": {"model": model.name}})
         configured = [_configured(self.registry, endpoint) for endpoint in self._settings.endpoints]
         self.registry.endpoints = EndpointTable(configured, made, store)
         if store is not None:
             self._following = asyncio.create_task(self.registry.endpoints.follow(self.health.set_store_lost))
+        await self.health.set_models(self.registry.loads)
         await self.health.enter(Phase.SERVING)
 
     async def _load(self, model: ModelSettings) -> None:
@@ -169,6 +177,7 @@ class Server:
                 raise EngineDied(f"the engine of {failures[failed]} died: {type(reason).__name__}: {reason}")
             ages = {served.name: served.engine.heartbeat_age_s for served in self.registry.loaded}
             await self.health.set_stalled(max(ages.values(), default=0.0) > self._settings.max_heartbeat_age_s)
+            await self.health.set_models(self.registry.loads)
             # Where this process stood still itself, there may be heartbeats that it hasn't read yet.
             was_late = time.monotonic() - checked_at > 2 * _HEARTBEAT_CHECK_S
             checked_at = time.monotonic()

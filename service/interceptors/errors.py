@@ -67,6 +67,7 @@ from service.registry.errors import (
     LoadingOff,
     ModelExists,
     ModelNotFound,
+    ModelNotLoaded,
     TooManyEndpoints,
     VersionNotFound,
 )
@@ -116,6 +117,7 @@ TABLE = (
     Row(CannotResume, Code.FAILED_PRECONDITION, "CANNOT_RESUME"),
     Row(ConstraintFailed, Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
     Row(ModelNotFound, Code.NOT_FOUND, "MODEL_NOT_FOUND"),
+    Row(ModelNotLoaded, Code.UNAVAILABLE, "MODEL_NOT_LOADED"),
     Row(VersionNotFound, Code.NOT_FOUND, "VERSION_NOT_FOUND"),
     Row(DeploymentNotFound, Code.NOT_FOUND, "DEPLOYMENT_NOT_FOUND"),
     Row(EndpointNotFound, Code.NOT_FOUND, "ENDPOINT_NOT_FOUND"),
@@ -256,7 +258,8 @@ def _values(error: Exception) -> Iterator[tuple[str, str]]:
         case LimitExceeded() | LimitReached():
             yield "quota_metric", error.limit.measure.value
         case (
-            ModelNotFound()
+            ModelNotLoaded()
+            | ModelNotFound()
             | VersionNotFound()
             | DeploymentNotFound()
             | AdapterNotFound()

@@ -18,6 +18,16 @@ class ModelNotFound(RegistryError):
         self.model = model
 
 
+class ModelNotLoaded(RegistryError):
+    """The settings have a model of that name, and it could not be loaded at the start."""
+
+    def __init__(self, model: str, endpoint: str = "") -> None:
+        """`endpoint` is what the request named, if that sends it to `model`."""
+        text = f"the model {model!r} could not be loaded"
+        super().__init__(f"{text}; the endpoint {endpoint!r} sends requests to it" if endpoint else text)
+        self.model = model
+
+
 class VersionNotFound(RegistryError):
     """A model is served in another version than the one asked for."""
 

@@ -6,7 +6,7 @@ The registry belongs to the event loop. It loads nothing: the server adds each m
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -23,7 +23,7 @@ from service.ranking.judge import JudgeRanker
 from service.ranking.ranker import Ranker
 from service.registry.description import Endpoint, ModelDescription, ServedEntity, Task
 from service.registry.endpoint_table import EndpointTable
-from service.registry.errors import DeploymentNotFound, ModelNotFound, VersionNotFound
+from service.registry.errors import DeploymentNotFound, ModelNotFound, ModelNotLoaded, VersionNotFound
 from service.registry.traffic import check_shares, largest_entity
 
 
@@ -131,6 +131,7 @@ class Registry:
     def __init__(self) -> None:
         self._models: dict[str, ServedModel] = {}
         self._adapted: dict[str, ServedGenerator] = {}  # by the models' names with the adapters'
+        self._failed: dict[str, str] = {}  # names of models that could not be loaded, with the reasons
         self.endpoints = EndpointTable()
 
     def add(self, model: ServedModel) -> None:
@@ -139,6 +140,21 @@ class Registry:
             self._adapted[model.name] = model
         else:
             self._models[model.name] = model
+            self._failed.pop(model.name, None)
+
+    def leave_out(self, name: str, reason: str) -> None:
+        """Note that a model of the settings could not be loaded."""
+        self._failed[name] = reason
+
+    @property
+    def failed(self) -> Mapping[str, str]:
+        """The models that could not be loaded and that the caller might use, each with the reason."""
+        return {name: reason for name, reason in self._failed.items() if current_caller().may_use(name)}
+
+    @property
+    def loads(self) -> Mapping[str, bool]:
+        """The models by name, and whether each could be loaded."""
+        return dict.fromkeys(self._failed, False) | dict.fromkeys(self._models, True)
 
     def remove(self, name: str) -> None:
         """Serve the model of that name no more, nor its adapters; those who have it keep it."""
@@ -166,8 +182,10 @@ class Registry:
         The current call notes which. `began` is the model that the answer was begun by, which the endpoint may have no
         more.
 
-        Raises ModelNotFound, or DeploymentNotFound if the endpoint has no such deployment.
+        Raises ModelNotFound, ModelNotLoaded, or DeploymentNotFound if the endpoint has no such deployment.
         """
+        if name in self.failed:
+            raise ModelNotLoaded(name)
         if (model := self.find(name)) is None:
             entity = self.endpoints.choose(name, deployment, began)
             route_call(name, entity.name)
@@ -178,7 +196,12 @@ class Registry:
         return model
 
     def leading(self, name: str) -> ServedModel:
-        """The model of that name, or the one that gets most of the endpoint's requests. Raises ModelNotFound."""
+        """The model of that name, or the one that gets most of the endpoint's requests.
+
+        Raises ModelNotFound or ModelNotLoaded.
+        """
+        if name in self.failed:
+            raise ModelNotLoaded(name)
         if (model := self.find(name)) is not None:
             return model
         if (endpoint := self.endpoints.find(name)) is None:
@@ -199,7 +222,12 @@ class Registry:
     def is_taken(self, name: str) -> bool:
         """Whether a model, an adapter or an endpoint has that name, be it one that is kept from the caller."""
         adapters = {each.adapter for each in self._adapted.values()}
-        return name in self._models or name in self._adapted or name in adapters or self.endpoints.is_taken(name)
+        return (
+            name in {*self._models, *self._failed}
+            or name in self._adapted
+            or name in adapters
+            or self.endpoints.is_taken(name)
+        )
 
     def is_taken_for_adapter(self, model: str, name: str) -> bool:
         """Whether an adapter of a model can't have that name; those of two models may have the same."""
@@ -209,12 +237,14 @@ class Registry:
         )
 
     def common_task(self, names: Sequence[str]) -> Task:
-        """The first task that all those models serve; chat comes before completion.
+        """The first task that all those models serve, of what is loaded of them; chat comes before completion.
 
         Raises ModelNotFound, or InvalidRequest if there is none.
         """
         common = set(Task)
         for name in names:
+            if name in self.failed:
+                continue
             if (model := self.find(name)) is None:
                 raise ModelNotFound(name)
             common &= set(model.description.tasks)
@@ -256,6 +286,8 @@ class Registry:
         return RankingModel(model.name, model.ranker)
 
     def _behind(self, endpoint: str, entity: ServedEntity) -> ServedModel:
+        if entity.model in self.failed:
+            raise ModelNotLoaded(entity.model, endpoint)
         if (model := self.find(entity.model)) is None:
             raise ModelNotFound(entity.model, endpoint)
         return model

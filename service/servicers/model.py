@@ -29,7 +29,8 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         self._started_ns = time.time_ns()
 
     async def ListModels(self, request: model_pb2.ListModelsRequest, context: object) -> model_pb2.ListModelsResponse:  # noqa: ARG002, N802
-        return model_pb2.ListModelsResponse(models=map(_message, self._registry))
+        failed = [model_pb2.FailedModel(name=name, reason=reason) for name, reason in self._registry.failed.items()]
+        return model_pb2.ListModelsResponse(models=map(_message, self._registry), failed_models=failed)
 
     async def GetModel(self, request: model_pb2.GetModelRequest, context: object) -> model_pb2.GetModelResponse:  # noqa: ARG002, N802
         return model_pb2.GetModelResponse(model=_message(self._registry.leading(request.model)))

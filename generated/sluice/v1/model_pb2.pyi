@@ -39,10 +39,20 @@ class ListModelsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ListModelsResponse(_message.Message):
-    __slots__ = ("models",)
+    __slots__ = ("models", "failed_models")
     MODELS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_MODELS_FIELD_NUMBER: _ClassVar[int]
     models: _containers.RepeatedCompositeFieldContainer[Model]
-    def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping]]] = ...) -> None: ...
+    failed_models: _containers.RepeatedCompositeFieldContainer[FailedModel]
+    def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping]]] = ..., failed_models: _Optional[_Iterable[_Union[FailedModel, _Mapping]]] = ...) -> None: ...
+
+class FailedModel(_message.Message):
+    __slots__ = ("name", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class GetModelRequest(_message.Message):
     __slots__ = ("model",)

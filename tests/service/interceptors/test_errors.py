@@ -25,6 +25,7 @@ from service.registry.errors import (
     LoadingOff,
     ModelExists,
     ModelNotFound,
+    ModelNotLoaded,
     TooManyEndpoints,
     VersionNotFound,
 )
@@ -126,6 +127,7 @@ CASES = [
     Case(generation_errors.CannotSleep("a thread"), Code.FAILED_PRECONDITION, "CANNOT_SLEEP"),
     Case(generation_errors.EngineAsleep("zzz", 1.0), Code.UNAVAILABLE, "MODEL_ASLEEP", retry_after_s=1.0),
     Case(generation_errors.TooManyAdapters("2 of 2"), Code.FAILED_PRECONDITION, "TOO_MANY_ADAPTERS"),
+    Case(ModelNotLoaded("bad"), Code.UNAVAILABLE, "MODEL_NOT_LOADED", retry_after_s=1.0, values={"model": "bad"}),
     Case(generation_errors.AdapterLost("it"), Code.UNAVAILABLE, "ADAPTER_LOST", retry_after_s=1.0),
     Case(generation_errors.CannotResume("another request"), Code.FAILED_PRECONDITION, "CANNOT_RESUME"),
     Case(EndpointsUnavailable(1.0), Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE", retry_after_s=1.0),

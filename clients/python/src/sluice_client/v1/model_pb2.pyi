@@ -100,22 +100,54 @@ class ListModelsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MODELS_FIELD_NUMBER: _builtins.int
+    FAILED_MODELS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___Model]:
         """The models: those that generate, then the others, both in the order of the settings."""
+
+    @_builtins.property
+    def failed_models(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailedModel]:
+        """Models of the settings that could not be loaded, where the service serves the others all the same."""
 
     def __init__(
         self,
         *,
         models: _abc.Iterable[Global___Model] | None = ...,
+        failed_models: _abc.Iterable[Global___FailedModel] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["models", b"models"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_models", b"failed_models", "models", b"models"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListModelsResponse: _TypeAlias = ListModelsResponse  # noqa: Y015
+
+@_typing.final
+class FailedModel(_message.Message):
+    """A model that could not be loaded. Its requests are UNAVAILABLE (MODEL_NOT_LOADED)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name that the settings give it."""
+    reason: _builtins.str
+    """What is wrong with it, for who runs the service."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailedModel: _TypeAlias = FailedModel  # noqa: Y015
 
 @_typing.final
 class GetModelRequest(_message.Message):
