@@ -1,1 +1,1 @@
-"""The page to chat on, at `/`: plain modules for browsers, which call the API as every client does."""
+"""The pages: to chat on at `/`, for operators at `/status`, the documentation at `/docs/`; plain files for browsers."""
