@@ -130,6 +130,51 @@ const scenarios = {
       return Object.fromEntries(Object.entries(all).map(([name, text]) => [name, html(text)]));
     });
   },
+  async images() {
+    const page = await open();
+    await page.locator("#model").selectOption("text");
+    const hiddenFromText = await page.locator("#attach").isHidden();
+    await page.locator("#model").selectOption("vision");
+    const png = (await page.evaluate(() => {
+      const canvas = document.createElement("canvas");
+      canvas.width = canvas.height = 40;
+      canvas.getContext("2d").fillRect(0, 0, 20, 20);
+      return canvas.toDataURL("image/png");
+    })).split(",")[1];
+    const file = { name: "a.png", mimeType: "image/png", buffer: Buffer.from(png, "base64") };
+    await page.locator("#files").setInputFiles([file, { ...file, name: "b.png" }]);
+    await page.waitForFunction(() => document.querySelectorAll("#attached img").length === 2);
+    await page.getByRole("button", { name: "Remove image 2" }).click();
+    const give = (kind) => page.evaluate(([text, event]) => {
+      const data = new DataTransfer();
+      data.items.add(new File([Uint8Array.from(atob(text), (each) => each.charCodeAt(0))], "c.png", { type: "image/png" }));
+      const given = event === "paste" ? new ClipboardEvent(event, { clipboardData: data, bubbles: true, cancelable: true }) : new DragEvent(event, { dataTransfer: data, bubbles: true, cancelable: true });
+      document.getElementById("question").dispatchEvent(given);
+    }, [png, kind]);
+    await give("paste");
+    await page.waitForFunction(() => document.querySelectorAll("#attached img").length === 2);
+    await give("drop");
+    await page.waitForFunction(() => document.querySelectorAll("#attached img").length === 3);
+    const attached = await page.locator("#attached img").count();
+    await setting(page, { "[name=max_tokens]": "4", "[name=temperature]": "0" });
+    await page.locator("#show-settings").click();
+    let sent;
+    page.on("request", (request) => { if (request.method() === "POST") sent = request.postDataJSON(); });
+    await ask(page, "What is it?");
+    const shown = await page.locator("article.user .pictures img").count();
+    const left = await page.locator("#attached img").count();
+    await page.locator("#files").setInputFiles({ name: "x.svg", mimeType: "image/svg+xml", buffer: Buffer.from("<svg/>") });
+    await page.waitForFunction(() => document.getElementById("problem").textContent);
+    const problem = await page.locator("#problem").textContent();
+    await page.reload();
+    await page.locator("article.user .pictures img").first().waitFor();
+    const kept = await page.locator("article.user .pictures img").count();
+    const parts = sent.messages.at(-1).content.map((part) => part.type);
+    const facts = (await texts(page, "article.assistant .facts"))[0];
+    await page.locator("#show-settings").click();
+    const code = await page.locator("#code").textContent();
+    return { hiddenFromText, attached, parts, shown, left, problem, kept, facts, code, errors: page.errors, asked: page.asked };
+  },
   async settings() {
     const page = await open();
     await setting(page, { "[name=temperature]": "9" });

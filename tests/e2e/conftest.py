@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +32,43 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         yield running
     finally:
         running.stack.stop()
+
+
+@pytest.fixture(scope="session")
+def vision_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model that takes images."""
+    folder = tmp_path_factory.mktemp("vision")
+    # Imported late: it brings torch.
+    from tests.e2e.vision_product import save_vision_folder  # noqa: PLC0415
+
+    save_vision_folder(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def vision(vision_folder: Path) -> Iterator[Stack]:
+    """One model under several settings for images, and one that takes text only."""
+    from_hosts = {"allowed_hosts": ["127.0.0.1"], "allow_http": True, "max_fetch_s": 1, "max_redirects": 2}
+    in_thread = {"worker": "thread", "num_blocks": 64}
+    models = [
+        {"name": "vision", "path": str(vision_folder)},
+        {"name": "text", "path": "demo/model"},
+        {
+            "name": "fetching",
+            "path": str(vision_folder),
+            "engine": in_thread,
+            "images": from_hosts | {"allow_private_addresses": True, "max_bytes": 100_000},
+        },
+        {
+            "name": "public",
+            "path": str(vision_folder),
+            "engine": in_thread,
+            "images": from_hosts | {"allowed_hosts": ["*"]},
+        },
+    ]
+    stack = Stack(environment={"SLUICE_SERVICE_MODELS": json.dumps(models)})
+    try:
+        stack.wait_for("sluice is ready")
+        yield stack
+    finally:
+        assert stack.stop() == 0, stack.output

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from pathlib import Path
 from typing import Any
 
@@ -54,18 +52,6 @@ def save_vision_folder(folder: Path) -> None:
         image_processor(folder), own, chat_template=_TEMPLATE, image_seq_length=NUM_IMAGE_TOKENS
     )
     processor.save_pretrained(folder)
-
-
-def file_of(image: Image.Image, kind: str = "PNG") -> bytes:
-    """An image's file."""
-    written = io.BytesIO()
-    image.save(written, kind)
-    return written.getvalue()
-
-
-def data_url(image: Image.Image, kind: str = "PNG") -> str:
-    """An image in a URL."""
-    return f"data:image/{kind.lower()};base64,{base64.b64encode(file_of(image, kind)).decode()}"
 
 
 @torch.inference_mode()

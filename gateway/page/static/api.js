@@ -15,10 +15,11 @@ function headers(key) {
   return key ? { authorization: `Bearer ${key}` } : {};
 }
 
+/** All models, {id, input_modalities, …}. */
 export async function listModels(key) {
   const answer = await fetch("v1/models", { headers: headers(key) });
   if (!answer.ok) await refuse(answer);
-  return (await answer.json()).data.map((model) => model.id);
+  return (await answer.json()).data;
 }
 
 /** The names that chat, endpoints among them: [] where the server doesn't say. */

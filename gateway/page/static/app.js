@@ -2,6 +2,7 @@
 
 import { listChats, listModels, streamChat } from "./api.js";
 import { Conversation, load, save } from "./conversation.js";
+import { Tray } from "./images.js";
 import { draw } from "./message.js";
 import { asCode, parameters } from "./request.js";
 
@@ -11,6 +12,8 @@ const at = (id) => document.getElementById(id);
 let conversations = load();
 let current = conversations[0] ?? new Conversation();
 let running = null; // an AbortController while an answer comes
+let takers = new Set(); // names of models that take images
+const tray = new Tray(at("attached"), drawCode, tell);
 
 function begin() {
   current = new Conversation();
@@ -58,7 +61,7 @@ function drawMessages() {
       index,
       twins: current.twins(index),
       show: (other) => { current.show(other); keep(); drawAll(); },
-      edit: (text) => ask(text, node.parent),
+      edit: (text) => ask(text, node.parent, node.images),
       retry: () => answer(node.parent),
     });
   });
@@ -77,7 +80,8 @@ function drawCode() {
     const messages = current.messages(current.leaf);
     const question = at("question").value.trim();
     if (question || !messages.length) messages.push({ role: "user", content: question || "Hello!" });
-    at("code").textContent = asCode({ model: at("model").value, messages, ...parameters() }, at("language").value);
+    const code = asCode({ model: at("model").value, messages, ...parameters() }, at("language").value);
+    at("code").textContent = code.replaceAll(/(data:image\/\w+;base64,)[\w+/=]{100,}/g, "$1…");
   } catch (error) {
     at("code").textContent = error.message;
   }
@@ -104,16 +108,18 @@ function asked() {
 }
 
 /** Ask `text` after the message `parent`. A question that has no answer goes back to where it was written. */
-async function ask(text, parent) {
-  if (!text.trim() || running) return;
+async function ask(text, parent, images = []) {
+  if (!(text.trim() || images.length) || running) return;
   const nodes = current.nodes;
-  if (asked() && (await answer(current.add(parent, { role: "user", content: text })))) return;
+  const question = { role: "user", content: text, ...(images.length && { images }) };
+  if (asked() && (await answer(current.add(parent, question)))) return;
   if (nodes === current.nodes) {
     if (nodes.at(-1)?.content === text && current.leaf === nodes.length - 1) nodes.pop();
     current.leaf = parent;
     drawAll();
   }
   at("question").value ||= text;
+  if (!tray.urls.length) tray.put(images);
 }
 
 /** Let the model answer the message `parent`; whether anything came. */
@@ -193,13 +199,21 @@ async function fillModels() {
   try {
     const key = at("key").value;
     const [chats, models] = await Promise.all([listChats(key), listModels(key)]);
-    const names = chats.length ? [...models.filter((name) => chats.includes(name)), ...chats.filter((name) => !models.includes(name))] : models;
+    const known = models.map((model) => model.id);
+    const names = chats.length ? [...known.filter((name) => chats.includes(name)), ...chats.filter((name) => !known.includes(name))] : known;
+    takers = new Set(models.filter((model) => model.input_modalities?.includes("image")).map((model) => model.id));
     at("model").replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
     tell("");
   } catch (error) {
     tell(error.message);
   }
-  drawCode();
+  chooseModel();
+}
+
+function chooseModel() {
+  tray.isOpen = takers.has(at("model").value);
+  at("attach").hidden = !tray.isOpen;
+  tray.draw();
 }
 
 function toggle(buttonId, panelId) {
@@ -219,7 +233,7 @@ at("ask").addEventListener("submit", (event) => {
   if (running) return;
   const text = at("question").value;
   at("question").value = "";
-  ask(text, current.leaf);
+  ask(text, current.leaf, tray.take());
 });
 at("question").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
@@ -238,7 +252,20 @@ at("keep-key").addEventListener("change", rememberKey);
 at("copy-code").addEventListener("click", () => navigator.clipboard.writeText(at("code").textContent));
 for (const event of ["input", "change"]) at("settings").addEventListener(event, drawCode);
 at("question").addEventListener("input", drawCode);
-at("model").addEventListener("change", drawCode);
+at("model").addEventListener("change", chooseModel);
+at("attach").addEventListener("click", () => at("files").click());
+at("files").addEventListener("change", async () => { await tray.add([...at("files").files]); at("files").value = ""; });
+at("question").addEventListener("paste", (event) => {
+  if (!tray.isOpen || !event.clipboardData.files.length) return;
+  event.preventDefault();
+  tray.add([...event.clipboardData.files]);
+});
+document.addEventListener("dragover", (event) => tray.isOpen && event.preventDefault());
+document.addEventListener("drop", (event) => {
+  if (!tray.isOpen || !event.dataTransfer.files.length) return;
+  event.preventDefault();
+  tray.add([...event.dataTransfer.files]);
+});
 toggle("show-list", "list");
 toggle("show-settings", "settings");
 

@@ -47,11 +47,17 @@ export class Conversation {
   messages(index) {
     const shown = [];
     for (let at = index; at !== null; at = this.nodes[at].parent) {
-      const { role, content, tool_calls, tool_call_id } = this.nodes[at];
+      const { role, content: text, images, tool_calls, tool_call_id } = this.nodes[at];
+      const content = images?.length ? parts(text, images) : text;
       shown.unshift({ role, content, ...(tool_calls && { tool_calls }), ...(tool_call_id && { tool_call_id }) });
     }
     return this.system ? [{ role: "system", content: this.system }, ...shown] : shown;
   }
+}
+
+function parts(text, images) {
+  const shown = images.map((url) => ({ type: "image_url", image_url: { url } }));
+  return text ? [...shown, { type: "text", text }] : shown;
 }
 
 /** All that is kept, the newest first; none if what is kept can't be read. */
@@ -63,7 +69,7 @@ export function load() {
   }
 }
 
-/** Keep those that have messages; the oldest are dropped where the browser has no more room. */
+/** Keep those that have messages. Where the browser has no more room, the oldest lose their images, then are dropped. */
 export function save(conversations) {
   const kept = conversations.filter((each) => each.nodes.length);
   for (;;) {
@@ -72,7 +78,9 @@ export function save(conversations) {
       return;
     } catch {
       if (!kept.length) return;
-      kept.pop();
+      const index = kept.findLastIndex((each) => each.nodes.some((node) => node.images));
+      if (index < 0) kept.pop();
+      else kept[index] = { ...kept[index], nodes: kept[index].nodes.map(({ images, ...node }) => node) };
     }
   }
 }

@@ -1,5 +1,6 @@
 // How one message looks.
 
+import { preview } from "./images.js";
 import { markdown } from "./markdown.js";
 
 function element(name, className, ...children) {
@@ -61,6 +62,9 @@ export function draw(node, acts) {
     const thought = element("details", "", element("summary", "", "Reasoning"), node.reasoning);
     thought.open = !node.content;
     made.append(thought);
+  }
+  if (node.images?.length) {
+    made.append(element("div", "pictures", ...node.images.map((url, at) => preview(url, `Image ${at + 1} of this message`))));
   }
   const content = element("div", "content");
   if (isUser) content.append(node.content);

@@ -37,6 +37,12 @@ function quoted(text) {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
+/** A message's content as the contract has it. */
+function partsOf(content) {
+  if (!Array.isArray(content)) return [{ text: content ?? "" }];
+  return content.map((part) => (part.type === "text" ? { text: part.text } : { image_url: part.image_url }));
+}
+
 const LANGUAGES = {
   curl: (body) =>
     `curl -N ${location.origin}/v1/chat/completions \\\n  -H 'content-type: application/json' \\\n  -H "authorization: Bearer $SLUICE_API_KEY" \\\n  -d ${quoted(JSON.stringify({ ...body, stream: true }, null, 2))}`,
@@ -52,7 +58,7 @@ const LANGUAGES = {
   grpc: (body) => {
     const sampling = Object.fromEntries(["temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "seed"].flatMap((name) => (name in body ? [[name, body[name]]] : [])));
     const stopping = { ...("max_tokens" in body && { max_tokens: body.max_tokens }), ...(body.stop && { stop: [body.stop] }) };
-    const messages = body.messages.map(({ role, content }) => ({ role: `ROLE_${role.toUpperCase()}`, content: [{ text: content ?? "" }] }));
+    const messages = body.messages.map(({ role, content }) => ({ role: `ROLE_${role.toUpperCase()}`, content: partsOf(content) }));
     const message = { model: body.model, messages, ...(Object.keys(sampling).length && { sampling }), ...(Object.keys(stopping).length && { stopping }) };
     return `grpcurl -plaintext -d ${quoted(JSON.stringify(message, null, 2))} \\\n  ${location.host} sluice.v1.ChatService/StreamChat`;
   },

@@ -1,0 +1,96 @@
+// Images beside a question: chosen, pasted or dropped, and kept in the page until they are sent.
+
+const TYPES = ["image/png", "image/jpeg", "image/webp", "image/gif"];
+const SMALL_BYTES = 200_000; // files of up to that are sent as they are;
+const LONGEST_SIDE = 1344; // larger ones as a copy of at most so many pixels a side, of which conversations keep many
+
+function asUrl(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.addEventListener("load", () => resolve(reader.result));
+    reader.addEventListener("error", () => reject(reader.error));
+    reader.readAsDataURL(file);
+  });
+}
+
+/** A file as a data URL. Throws Error for what is no image. */
+async function read(file) {
+  if (!TYPES.includes(file.type)) throw new Error(`${file.name}: images are PNG, JPEG, WebP or GIF`);
+  let drawn;
+  try {
+    drawn = await createImageBitmap(file);
+  } catch {
+    throw new Error(`${file.name}: can't be read as an image`);
+  }
+  if (file.size <= SMALL_BYTES) return asUrl(file);
+  const scale = Math.min(1, LONGEST_SIDE / Math.max(drawn.width, drawn.height));
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(1, Math.round(drawn.width * scale));
+  canvas.height = Math.max(1, Math.round(drawn.height * scale));
+  canvas.getContext("2d").drawImage(drawn, 0, 0, canvas.width, canvas.height);
+  return canvas.toDataURL("image/jpeg", 0.9);
+}
+
+/** A picture of a data URL; `label` says what it is to who doesn't see it. */
+export function preview(url, label) {
+  const shown = new Image();
+  shown.src = url;
+  shown.alt = label;
+  return shown;
+}
+
+/** What is attached to the question that is being written. */
+export class Tray {
+  /** `list` shows the images; `changed` is called when there are others, `tell` with what is wrong with a file. */
+  constructor(list, changed, tell) {
+    Object.assign(this, { list, changed, tell });
+    this.urls = [];
+    this.isOpen = false; // whether the model takes images
+  }
+
+  async add(files) {
+    if (!this.isOpen) return;
+    for (const file of files) {
+      try {
+        this.urls.push(await read(file));
+        this.tell("");
+      } catch (error) {
+        this.tell(error.message);
+      }
+    }
+    this.draw();
+  }
+
+  /** All of them, which then are attached no more. */
+  take() {
+    const urls = this.isOpen ? this.urls.splice(0) : [];
+    this.draw();
+    return urls;
+  }
+
+  /** Put images back, such as those of a question without an answer. */
+  put(urls) {
+    this.urls = [...urls];
+    this.draw();
+  }
+
+  draw() {
+    this.list.hidden = !this.isOpen || !this.urls.length;
+    this.list.replaceChildren(
+      ...this.urls.map((url, index) => {
+        const item = document.createElement("li");
+        const remove = document.createElement("button");
+        remove.type = "button";
+        remove.textContent = "×";
+        remove.setAttribute("aria-label", `Remove image ${index + 1}`);
+        remove.addEventListener("click", () => {
+          this.urls.splice(index, 1);
+          this.draw();
+        });
+        item.append(preview(url, `Attached image ${index + 1}`), remove);
+        return item;
+      }),
+    );
+    this.changed();
+  }
+}

@@ -1,0 +1,48 @@
+"""Images as files and in requests, and the requests themselves."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+import httpx
+from PIL import Image
+
+from tests.e2e.stack import Stack
+
+
+def file_of(image: Image.Image, kind: str = "PNG") -> bytes:
+    """An image's file."""
+    written = io.BytesIO()
+    image.save(written, kind)
+    return written.getvalue()
+
+
+def data_url(image: Image.Image, kind: str = "PNG") -> str:
+    """An image in a URL."""
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(file_of(image, kind)).decode()}"
+
+
+def openai_content(*parts: Any) -> list[dict[str, Any]]:
+    return [
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {"type": "image_url", "image_url": {"url": data_url(part), "detail": "low"}}
+        for part in parts
+    ]
+
+
+def ask(vision: Stack, path: str, body: dict[str, Any], **headers: str) -> Any:
+    answer = httpx.post(f"{vision.door}{path}", json=body, headers=headers, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def chat(vision: Stack, content: Any, model: str = "vision", **fields: Any) -> httpx.Response:
+    body = {"model": model, "messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 8}
+    return httpx.post(f"{vision.door}/v1/chat/completions", json=body | fields, timeout=60)
+
+
+def by_url(url: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": "Look: "}, {"type": "image_url", "image_url": {"url": url}}]
