@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.answer import Answer, read_answer
+from cli.image import read_image
 from cli.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, connected, fail, named_value, print_json, say
 from cli.server import Server, ServerError
 from process.terminal import plain
@@ -19,6 +20,7 @@ _HELP = """\
   /system TEXT      what the model is told first; without TEXT, nothing
   /set NAME=VALUE   a parameter, such as temperature=0.2 or max_tokens=200; /set alone shows them
   /model NAME       go on with another model; /model alone lists them
+  /image PATH       attach an image to the next question; /image alone takes all back
   /retry            another answer to the last question
   /undo             take the last question and its answer back
   /save FILE        write the conversation as JSON; /load FILE reads it
@@ -70,6 +72,7 @@ class Conversation:
         self.model = model
         self.messages: list[dict[str, Any]] = []
         self.parameters: dict[str, Any] = {}
+        self.images: list[str] = []  # data URLs, attached to the next question
 
     def tell(self, system: str) -> None:
         """Replace what the model is told first."""
@@ -85,17 +88,24 @@ class Conversation:
             self.parameters[name] = value
 
     def undo(self) -> str:
-        """Take the last question and what came after it back; the question, empty if there is none."""
+        """Take the last question and what came after it back; the question, empty if there is none.
+
+        Its images are attached to the next one.
+        """
         for index in range(len(self.messages) - 1, -1, -1):
             if self.messages[index]["role"] == "user":
-                question: str = self.messages[index]["content"]
+                content: str | list[dict[str, Any]] = self.messages[index]["content"]
                 del self.messages[index:]
-                return question
+                if isinstance(content, str):
+                    return content
+                self.images = [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
+                return "".join(part["text"] for part in content if part["type"] == "text")
         return ""
 
     def ask(self, question: str, show: Callable[[str, bool], None], note: Callable[[dict[str, Any]], None]) -> Answer:
         """Ask, and keep question and answer, even one that Ctrl-C ended. Raises ServerError, and then keeps neither."""
-        self.messages.append({"role": "user", "content": question})
+        images, self.images = self.images, []
+        self.messages.append({"role": "user", "content": _content(question, images)})
         answer = Answer()
         body = {"model": self.model, "messages": self.messages, **self.parameters}
         try:
@@ -105,12 +115,18 @@ class Conversation:
             answer.finish_reason = "Ctrl-C"
         except ServerError:
             self.messages.pop()
+            self.images = images
             raise
         if answer.text:
             self.messages.append({"role": "assistant", "content": answer.text})
         else:
             self.messages.pop()
         return answer
+
+
+def _content(question: str, images: list[str]) -> str | list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = [{"type": "image_url", "image_url": {"url": url}} for url in images]
+    return [*parts, {"type": "text", "text": question}] if parts else question
 
 
 def _ask_once(conversation: Conversation, question: str, *, as_json: bool) -> None:
@@ -142,6 +158,7 @@ class Prompt:
             "/system": conversation.tell,
             "/set": self._set,
             "/model": self._model,
+            "/image": self._image,
             "/retry": self._retry,
             "/undo": lambda _: say(f"taken back: {conversation.undo()}"),
             "/save": self._save,
@@ -221,8 +238,16 @@ class Prompt:
         else:
             say(f"{name}: no such model; there are {', '.join(names)}")
 
+    def _image(self, path: str) -> None:
+        images = self._conversation.images
+        if path:
+            images.append(read_image(Path(path).expanduser()))
+        else:
+            images.clear()
+        typer.echo(f"{len(images)} images go with the next question")
+
     def _retry(self, _: str) -> None:
-        kept = list(self._conversation.messages)
+        kept, images = list(self._conversation.messages), list(self._conversation.images)
         question = self._conversation.undo()
         if not question:
             typer.echo("there is no question to ask again")
@@ -230,7 +255,7 @@ class Prompt:
         try:
             self._ask(question)
         except ServerError:
-            self._conversation.messages = kept  # with the answer that there was
+            self._conversation.messages, self._conversation.images = kept, images  # with the answer that there was
             raise
 
     def _save(self, path: str) -> None:

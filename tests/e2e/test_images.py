@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import httpx
 import pytest
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2, model_pb2_grpc
 
+from tests.cli.terminal import Terminal
 from tests.e2e.image_requests import ask, by_url, chat, data_url, file_of, openai_content
 from tests.e2e.picture_server import PictureServer
 from tests.e2e.stack import Stack
@@ -186,3 +188,27 @@ def test_the_chat_page_attaches_images(vision: Stack) -> None:
     assert found["code"].count("data:image/png;base64,…") == 3
     assert found["errors"] == []
     assert [url for url in found["asked"] if not url.startswith((f"{vision.door}/", "data:"))] == []
+
+
+def test_sluice_chat_attaches_images(vision: Stack, tmp_path: Path) -> None:
+    """By `/image`, of every kind of file; what is no image, and what isn't there, is said, and the question goes on."""
+    for kind in ("PNG", "JPEG", "WEBP", "GIF"):
+        (tmp_path / f"cat.{kind}").write_bytes(file_of(CAT, kind))
+    (tmp_path / "note.txt").write_text("a cat")
+    options = ["--model", "vision", "--set", "temperature=0", "--set", "max_tokens=4"]
+    with Terminal("chat", *options, env={"SLUICE_URL": vision.door}) as terminal:
+
+        def say(text: str, shown: str) -> str:
+            terminal.until("> ")
+            terminal.type(f"{text}\n")
+            return terminal.until(shown)
+
+        say(f"/image {tmp_path / 'note.txt'}", "is no PNG, JPEG, WebP or GIF")
+        say(f"/image {tmp_path / 'none.png'}", "No such file or directory")
+        for index, kind in enumerate(("PNG", "JPEG", "WEBP", "GIF"), 1):
+            say(f"/image {tmp_path / f'cat.{kind}'}", f"{index} images go with the next question")
+        say("What is it?", "4 tokens")
+        say("/retry", "4 tokens")
+        say(f"/save {tmp_path / 'said.json'}", "written to")
+    (asked, _) = json.loads((tmp_path / "said.json").read_text())["messages"]
+    assert [part["type"] for part in asked["content"]] == ["image_url"] * 4 + ["text"]
