@@ -19,7 +19,6 @@ import time
 from pathlib import Path
 from typing import Final
 
-from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
@@ -27,8 +26,6 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 COLUMNS: Final = 112
 TIMEOUT_S: Final = 60
 QUESTIONS: Final = ("Hello! Who are you?", "What is the capital of France?")
-# Nobody else is asked for a font.
-FORMAT: Final = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
 
 class Screen:
@@ -63,7 +60,8 @@ def terminal(start: str, conversation: str) -> str:
     for typed, shown in (("make run", start), (".venv/bin/sluice chat --set temperature=0", conversation)):
         console.print(Text(f"$ {typed}", style="bold green"))
         console.print(Text.from_ansi(shown.strip("\n")))
-    return console.export_svg(title="sluice", code_format=FORMAT, unique_id="sluice")
+    drawn = console.export_svg(title="sluice", unique_id="sluice")
+    return re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)  # nobody else is asked for a font
 
 
 def main() -> None:
