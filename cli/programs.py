@@ -1,6 +1,6 @@
-"""`sluice serve`, `check`, `config`, `envoy`: programs in this one's place, so that signals and exit codes are theirs.
+"""`sluice serve`, `check`, `convert`, `config`, `envoy`: programs in this one's place.
 
-They need what this command does not load: settings, models' code.
+Signals and exit codes are so theirs. They need what this command does not load: settings, models' code.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ def check(context: typer.Context) -> None:
     _become("service.check_model", context.args)
 
 
+def convert(context: typer.Context) -> None:
+    """Write a model's GGUF file as a folder that can be served."""
+    _become("service.convert_gguf", context.args)
+
+
 def config(context: typer.Context) -> None:
     """Print the service's settings, or with --gateway the gateway's, and where each came from; it takes their flags."""
     words = [word for word in context.args if word != "--gateway"]
@@ -36,7 +41,7 @@ def envoy(context: typer.Context) -> None:
 
 def add_to(app: typer.Typer) -> None:
     """Make them commands of `app`."""
-    for command in (serve, check, config, envoy):
+    for command in (serve, check, convert, config, envoy):
         app.command(context_settings=_CONTEXT)(command)
 
 

@@ -44,7 +44,7 @@ NAVIGATION: Final[Navigation] = {
         "api/rank", "api/mindie", "api/clients", "errors", "streams", "conformance",
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
-    "Models": ["endpoints", "loading", "tools", "images", "adapters", "parallel", "demo_model"],
+    "Models": ["endpoints", "loading", "checkpoints", "tools", "images", "adapters", "parallel", "demo_model"],
     "Operation": [
         "deployment", "operations", "settings", "metrics", "envoy", "reliability", "performance", "measurements",
     ],

@@ -13,6 +13,9 @@ def find_folder(model: str) -> Path:
     path = Path(model)
     if path.is_dir():
         return path
+    if path.is_file():
+        hint = f"; sluice convert {model} FOLDER makes one" if path.suffix == ".gguf" else ""
+        raise ModelLoadError(f"{model} is a file, and models are served from folders{hint}")
     if path.is_absolute() or model.startswith(".") or model.count("/") > 1:
         raise ModelLoadError(f"the model folder {model} does not exist")
     return download(model)
