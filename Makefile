@@ -4,7 +4,7 @@ BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 MINUTES ?= 30
 
-.PHONY: help run test test-fast test-deploy test-cluster test-clients test-languages test-examples soak fuzz check docs sanitize generate pins audit envoy-filter release-contract bench dist clean
+.PHONY: help run test test-fast test-deploy test-cluster test-clients test-languages test-examples models soak fuzz check docs sanitize generate pins audit envoy-filter release-contract bench dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
@@ -23,6 +23,8 @@ test-clients:  ## run the tests of all clients, those too large for `make test` 
 	@tools/install.sh dev native npm clients large-clients && $(PY) -m pytest -m "large or not large" tests/clients
 test-deploy:  ## run the tests of rules, dashboards, containers and the chart: promtool, a real Prometheus, Helm's own code
 	@tools/install.sh dev native prometheus deploy && $(PY) -m pytest -m "deploy or not deploy" tests/deploy
+models:  ## try every architecture that transformers has, and write docs/models.md
+	@tools/install.sh dev native && $(PY) -m tests.models
 soak:  ## run mixed load for MINUTES (30), and the faults that take long to show; fails if anything leaks or is lost
 	@tools/install.sh dev native && $(PY) -m pytest -m soak tests/e2e && $(PY) -m tests.soak $(MINUTES)
 fuzz:  ## try random bodies and messages against the whole product, EXAMPLES (300) of each kind

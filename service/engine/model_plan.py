@@ -34,7 +34,9 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
     model_config = read_model_config(folder)
     max_model_len = choose_max_model_len(model_config, config.max_model_len, folder)
     tokenizer = FastTokenizer.from_folder(folder)
-    vocab_size = text_config(model_config).vocab_size
+    vocab_size = getattr(text_config(model_config), "vocab_size", None)
+    if vocab_size is None:
+        raise ModelLoadError(f"{folder}: a {model_config.model_type} has no vocabulary, so that it generates no text")
     if tokenizer.vocab_size > vocab_size:
         raise ModelLoadError(f"{folder}: the tokenizer has {tokenizer.vocab_size} ids, the model only {vocab_size}")
     checkpoint = open_checkpoint(folder, model_config)

@@ -19,8 +19,15 @@ torch.set_num_threads(1)
 def made(kind: str, folder: Path, **more: Any) -> Any:
     """Save a small random model of the type `kind`; return what transformers loads from the folder."""
     config = small(kind, **more)
-    mappings = (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
-    cls: Any = next(found for mapping in mappings if (found := mapping.get(type(config), None)) is not None)
+    cls = class_of(config)
     torch.manual_seed(0)
     save(cls(config), folder)
     return cls.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def class_of(config: Any) -> Any:
+    """The class that a configuration's checkpoints are saved by: the whole model's, where it has several parts."""
+    mappings = [MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING]
+    if config.sub_configs:
+        mappings.reverse()
+    return next(found for mapping in mappings if (found := mapping.get(type(config), None)) is not None)

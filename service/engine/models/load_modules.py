@@ -96,8 +96,13 @@ def check_report(report: dict[str, Any], folder: Path) -> None:
 
 
 def _class_of(config: Any) -> Any:
-    """The class that generates text by a configuration, from images too if it can; None if there is none."""
+    """The class that generates text by a configuration; None if there is none.
+
+    Of a model of several parts it is the whole's, whose tensors have the names of its files.
+    """
     mappings = (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
+    if text_config(config) is not config:
+        mappings = mappings[::-1]
     return next((found for mapping in mappings if (found := mapping.get(type(config), None)) is not None), None)
 
 

@@ -117,7 +117,7 @@ class RowsBackend:
                     goes_on = self._goes_on()
                 reason = None if goes_on else "what it keeps of a text does not let it go on with the text"
             except Exception as error:  # noqa: BLE001  whatever foreign code can't do with this call
-                reason = f"a trial step failed: {error}"
+                reason = f"a trial step failed: {type(error).__name__}: {error}"
         if reason is not None:
             raise ModelLoadError(f"the architecture {name} can't be served: {reason}")
 
