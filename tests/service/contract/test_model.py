@@ -28,12 +28,13 @@ MODEL = ModelDescription(
     version="3",
     embedding_dimensions=4,
     supports_resume=True,
+    parent="base",
 )
 
 
 def test_model_is_told_whole() -> None:
     """Every field of the contract has the description's value."""
-    message = model_message(MODEL)
+    message = model_message(MODEL, is_asleep=True)
     assert {field.name for field, _ in message.ListFields()} == {field.name for field in message.DESCRIPTOR.fields}
     assert list(message.tasks) == [model_pb2.TASK_CHAT, model_pb2.TASK_COMPLETION]
     assert (message.created.seconds, message.created.nanos) == (1, 500_000_000)
