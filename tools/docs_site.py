@@ -46,7 +46,8 @@ NAVIGATION: Final[Navigation] = {
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
     "Models": ["endpoints", "loading", "checkpoints", "tools", "images", "adapters", "parallel", "demo_model"],
     "Operation": [
-        "deployment", "operations", "settings", "metrics", "envoy", "reliability", "performance", "measurements",
+        "deployment", "operations", "settings", "metrics", "envoy", "reliability", "performance", "scale",
+        "measurements",
     ],
     "Alerts": ["runbooks/index", "runbooks/*"],
     "Security": ["security", "keys", "limits", "fairness", "tls"],
