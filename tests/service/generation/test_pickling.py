@@ -16,6 +16,7 @@ import pytest
 
 import service.generation
 from service.generation import errors
+from service.generation.adapter import AdapterLoaded
 from service.generation.answer_request import AnswerRequest
 from service.generation.caller import Caller, Limits, Scope
 from service.generation.constraint import Constraint, Grammar, Opening, ReasoningLimit, ReasoningMarkers, ReasoningStart
@@ -121,6 +122,7 @@ VALUES: list[Any] = [
     ChoiceFinished(0, FinishReason.LENGTH, None),
     Usage(1, 2, 3, 4),
     Completed(),
+    AdapterLoaded(8, 4096, "0a"),
     IDENTITY,
     Position(3, (2, 1), 1, 5, 16),
     ResumePoint(IDENTITY, Position(3, (2,)), 4, replays=True),
@@ -151,6 +153,11 @@ ERRORS: list[errors.EngineError] = [
     errors.SequenceError("m"),
     errors.ConstraintFailed("m"),
     errors.CannotResume("m"),
+    errors.AdapterRefused("m"),
+    errors.AdapterLost("m"),
+    errors.TooManyAdapters("m"),
+    errors.CannotSleep("m"),
+    errors.EngineAsleep("m", 2.5),
     errors.ModelLoadError("m"),
 ]
 
