@@ -203,13 +203,22 @@ def test_fingerprint_tells_what_decides_the_numbers(folder: Path, tmp_path_facto
     assert build_engine(str(copy), SMALL, compute_dtype="float32").info.fingerprint != first
 
 
+def test_build_refuses_a_model_without_words(folder: Path) -> None:
+    """An image model's folder, to which someone has put a tokenizer."""
+    (folder / "config.json").write_text(json.dumps({"model_type": "vit"}))
+    with pytest.raises(ModelLoadError, match="a vit has no vocabulary, so that it generates no text"):
+        build_engine(str(folder), SMALL)
+
+
 def test_build_takes_the_backend_of_the_settings(folder: Path) -> None:
     """Each serves with a fingerprint of its own, for its rounding differs; an unknown name ends the build."""
     names = ("native", "torch", "transformers")
     prints = [build_engine(str(folder), replace(SMALL, backend=name)).info.fingerprint for name in names]
     assert len(set(prints)) == len(names)
     assert build_engine(str(folder), SMALL).info.fingerprint == prints[0]
-    with pytest.raises(ModelLoadError, match=r"engine\.backend must be auto or one of native, torch, transformers"):
+    with pytest.raises(
+        ModelLoadError, match=r"engine\.backend must be auto or one of native, torch, vision, transformers"
+    ):
         build_engine(str(folder), replace(SMALL, backend="tensor"))
 
 
