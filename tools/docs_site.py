@@ -44,7 +44,9 @@ NAVIGATION: Final[Navigation] = {
         "api/rank", "api/mindie", "api/clients", "errors", "streams", "conformance",
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
-    "Models": ["endpoints", "loading", "checkpoints", "tools", "images", "adapters", "parallel", "demo_model"],
+    "Models": [
+        "models", "endpoints", "loading", "checkpoints", "tools", "images", "adapters", "parallel", "demo_model",
+    ],
     "Operation": [
         "deployment", "operations", "settings", "metrics", "envoy", "reliability", "performance", "scale",
         "measurements",
