@@ -112,7 +112,6 @@ REFUSALS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "gpu": ({}, {"device": "cuda"}, "it computes on CPUs, not on cuda"),
     "half": ({}, {"dtype": "float16"}, "it has no arithmetic in float16"),
     "block": ({}, {"block_size": 8}, "engine.block_size must be a multiple of 16 for it, not 8"),
-    "quantised": ({"quantization_config": {"quant_method": "awq"}}, {}, "its weights are quantised"),
     "activation": ({"hidden_act": "gelu"}, {}, "its activation is gelu"),
     "rope": (
         {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
