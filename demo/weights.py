@@ -60,7 +60,7 @@ def write_config(shape: Shape, folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config(shape), indent=2) + "\n")
     generation = {
         "do_sample": True,
-        "temperature": 0.7,
+        "temperature": 0.3,
         "top_p": 0.9,
         "eos_token_id": [END_OF_TURN, END_OF_TEXT],
         "pad_token_id": END_OF_TEXT,

@@ -132,6 +132,7 @@ class ModelSettings(BaseModel):
         None, description="sizes of its engine, all of them: what is not given has its default; null: the service's"
     )
     chat: ChatSettings = Field(ChatSettings(), description="how it chats")
+    generation_config: bool | None = Field(None, description="as the service's setting of that name; null: that one")
     embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="what its vectors are good for")
     images: ImageSettings | None = Field(None, description="images of requests to it; null: the service's")
     adapters: dict[PlainName, Annotated[str, Field(min_length=1)]] = Field(
@@ -261,6 +262,11 @@ class Settings(ProcessSettings):
     )
     dtype: Dtype = Field("auto", description="number format of the weights; auto: the model's own")
     device: str = Field("auto", min_length=1, description="cpu, cuda, cuda:1, …; auto: the first GPU, else the CPU")
+    generation_config: bool = Field(
+        True,
+        description="where a request says nothing, draw tokens as the model's generation_config.json says: its "
+        "temperature, top_p, top_k, min_p, typical_p and repetition_penalty",
+    )
     engine: EngineSettings = Field(EngineSettings(), description="sizes of each model's engine")
 
     # More than the gateway's largest body, which may grow a little as a message.
@@ -302,6 +308,9 @@ class Settings(ProcessSettings):
                 "dtype": model.dtype or self.dtype,
                 "device": model.device or self.device,
                 "cache_share": model.cache_share or cache_share,
+                "generation_config": self.generation_config
+                if model.generation_config is None
+                else model.generation_config,
                 "engine": self._engine_of(model),
                 "images": model.images or self.images,
             }

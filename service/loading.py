@@ -36,6 +36,7 @@ from service.prompts.workers import WorkerLimits, Workers
 from service.ranking.judge import JudgeRanker
 from service.registry.description import Modality, ModelDescription, Task
 from service.registry.models import ServedGenerator, ServedModel
+from service.sampling_defaults import read_sampling_defaults
 
 if TYPE_CHECKING:
     from service.images.reader import ImageReader
@@ -75,7 +76,15 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     return ServedGenerator(
         _description(settings, built, chat, takes_images=images is not None),
         built.engine,
-        Preparation(settings.name, tokenizer, built.engine.max_model_len, chat, Workers(limits), images=images),
+        Preparation(
+            settings.name,
+            tokenizer,
+            built.engine.max_model_len,
+            chat,
+            Workers(limits),
+            images=images,
+            sampling_defaults=read_sampling_defaults(folder, RANGES) if settings.generation_config else None,
+        ),
         WatermarkDetector(tokenizer, settings.engine.watermark),
         tokenizer,
         _ranker(settings, built, tokenizer),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from service.chat_model import ChatModel
 from service.constraints.grammar import format_grammar
@@ -28,6 +28,7 @@ from service.prompts.text_length import most_bytes_per_token
 from service.prompts.tokens import check_token
 from service.prompts.truncation import PromptRoom, fit_text, fit_token_ids
 from service.prompts.workers import Workers
+from service.sampling_defaults import SamplingDefaults
 
 if TYPE_CHECKING:  # few models take images, and what reads them takes time to import
     from service.images.reader import ImageReader
@@ -83,11 +84,12 @@ class Preparation:
         *,
         adapter: str = "",
         images: ImageReader | None = None,
+        sampling_defaults: SamplingDefaults | None = None,
     ) -> None:
         """`chat` is None for a model without a chat template, which continues raw prompts only.
 
         `adapter` is the name of the engine's adapter that requests are computed with, if any. `images` is None for a
-        model that takes none.
+        model that takes none. `sampling_defaults` hold where a request gives nothing.
         """
         self.chat = chat
         self.tokenizer = tokenizer
@@ -97,11 +99,19 @@ class Preparation:
         self._workers = workers
         self._adapter = adapter
         self._images = images
+        self._sampling_defaults = sampling_defaults or {}
 
     def with_adapter(self, model: str, adapter: str) -> Preparation:
         """The same for the model's adapter of that name, which requests call `model`; the threads are shared."""
         return Preparation(
-            model, self.tokenizer, self._max_model_len, self.chat, self._workers, adapter=adapter, images=self._images
+            model,
+            self.tokenizer,
+            self._max_model_len,
+            self.chat,
+            self._workers,
+            adapter=adapter,
+            images=self._images,
+            sampling_defaults=self._sampling_defaults,
         )
 
     def close(self) -> None:
@@ -121,7 +131,10 @@ class Preparation:
         room = PromptRoom(self._max_model_len, asked.stopping.max_tokens, asked.truncates, self._bytes_per_token)
         encoded = await self._encode(asked, room, deadline)
         self._check_tokens(asked)
-        sampling = asked.sampling.with_seed(asked.resume.identity.seed if asked.resume else None)
+        own: dict[str, Any] = {
+            name: value for name, value in self._sampling_defaults.items() if name not in asked.given
+        }
+        sampling = replace(asked.sampling, **own).with_seed(asked.resume.identity.seed if asked.resume else None)
         runs_until = _end_of_truncated(deadline) if asked.truncates and deadline is not None else deadline
         requests = [
             GenerationRequest(

@@ -17,7 +17,14 @@ from service.contract.conversation import (
     to_tool_choice,
 )
 from service.contract.new_tokens import TokenTeller
-from service.contract.parameters import sampling_message, stopping_message, to_logprobs, to_sampling, to_stopping
+from service.contract.parameters import (
+    given_sampling,
+    sampling_message,
+    stopping_message,
+    to_logprobs,
+    to_sampling,
+    to_stopping,
+)
 from service.contract.resume import to_resume
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation
@@ -63,6 +70,7 @@ def to_answer_request(request: chat_pb2.ChatRequest) -> AnswerRequest:
         prompts=(to_conversation(request),),
         prompts_field="messages",
         sampling=to_sampling(request.sampling),
+        given=given_sampling(request.sampling),
         stopping=to_stopping(request.stopping),
         n=request.n if request.HasField("n") else 1,
         logprobs=to_logprobs(request),

@@ -10,7 +10,14 @@ from service.contract.answer import logprob_messages, serving_values, timestamp,
 from service.contract.chat import choice_finished
 from service.contract.conversation import to_output_format, to_raw_prompt, to_schema
 from service.contract.new_tokens import TokenTeller
-from service.contract.parameters import sampling_message, stopping_message, to_logprobs, to_sampling, to_stopping
+from service.contract.parameters import (
+    given_sampling,
+    sampling_message,
+    stopping_message,
+    to_logprobs,
+    to_sampling,
+    to_stopping,
+)
 from service.contract.resume import to_resume
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation, Message, Prompt, RawText, Role, TextPart
@@ -30,6 +37,7 @@ def to_answer_request(request: completion_pb2.CompleteRequest) -> AnswerRequest:
         prompts=tuple(_to_prompt(request, index) for index in range(len(request.prompts))),
         prompts_field="prompts",
         sampling=to_sampling(request.sampling),
+        given=given_sampling(request.sampling),
         stopping=StopParams(max_tokens=1) if request.prompt_only else to_stopping(request.stopping),
         n=request.n if request.HasField("n") else 1,
         logprobs=logprobs,

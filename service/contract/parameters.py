@@ -24,6 +24,11 @@ def to_sampling(message: sampling_pb2.SamplingParams) -> SamplingParams:
     return _to_values(message, SamplingParams)
 
 
+def given_sampling(message: sampling_pb2.SamplingParams) -> frozenset[str]:
+    """The names of the message's values."""
+    return frozenset(field.name for field, _ in message.ListFields())
+
+
 def to_stopping(message: sampling_pb2.StopParams) -> StopParams:
     """The message's values, defaults where it has none."""
     return _to_values(message, StopParams)

@@ -23,7 +23,7 @@ from service.contract.conversation import (
     to_schema,
     to_tool_choice,
 )
-from service.contract.parameters import to_logprobs, to_sampling
+from service.contract.parameters import given_sampling, to_logprobs, to_sampling
 from service.contract.resume import to_resume
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation, FunctionCall, Message, Part, Role, TextPart
@@ -43,6 +43,7 @@ def to_answer_request(request: response_pb2.CreateResponseRequest) -> AnswerRequ
         prompts_field="input",
         max_tokens_field="max_output_tokens",
         sampling=to_sampling(request.sampling),
+        given=given_sampling(request.sampling),
         stopping=StopParams(max_tokens=request.max_output_tokens if request.HasField("max_output_tokens") else None),
         logprobs=to_logprobs(request),
         output_format=to_output_format(request.output_constraint) if has_format else None,

@@ -11,7 +11,7 @@ from google.protobuf import duration_pb2
 from sluice.v1 import text_generation_pb2
 
 from service.contract.answer import FINISH_REASONS, serving_values, usage_message
-from service.contract.parameters import sampling_message, stopping_message, to_sampling, to_stopping
+from service.contract.parameters import given_sampling, sampling_message, stopping_message, to_sampling, to_stopping
 from service.contract.resume import to_resume
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import RawText
@@ -32,16 +32,20 @@ def to_answer_request(request: text_generation_pb2.GenerateTextRequest) -> Answe
         prompts=(RawText(request.text_input, "text_input"),),
         prompts_field="text_input",
         sampling=sampling if request.do_sample else _greedy(sampling),
+        given=given_sampling(request.sampling) | (frozenset() if request.do_sample else _OF_A_DRAW),
         stopping=replace(stopping, max_tokens=stopping.max_tokens or DEFAULT_MAX_TOKENS),
         resume=to_resume(request),
         **serving_values(request.serving),
     )
 
 
+_OF_A_DRAW = frozenset({"temperature", "top_k", "top_p", "min_p", "typical_p"})
+
+
 def _greedy(given: SamplingParams) -> SamplingParams:
     """`given` without what only matters to a draw: the most likely token is taken."""
     off = SamplingParams()
-    return replace(given, temperature=0.0, top_k=off.top_k, top_p=off.top_p, min_p=off.min_p, typical_p=off.typical_p)
+    return replace(given, **{name: getattr(off, name) for name in _OF_A_DRAW} | {"temperature": 0.0})
 
 
 class TextGenerationRenderer:

@@ -18,6 +18,7 @@ class AnswerRequest:
     `model` is a model's name or an endpoint's; `deployment` one of that endpoint's entities, empty for one by traffic;
     `model_version` the version asked for, empty for any. `prompts_field` is what the request calls all its prompts,
     `max_tokens_field` how it calls the largest number of an answer's tokens.
+    `given` names the fields of `sampling` that the request gives; others are the model's own, where it has any.
     `truncates` serves as much as possible of what can't be served whole: a prompt that is too long is cut, and what the
     deadline cuts off ends with LENGTH. `skip_special_tokens` False shows control tokens in the text.
     `wants_prompt_texts` asks for the text of each prompt. `resume` is where a stream broke that is to go on; None for a
@@ -31,6 +32,7 @@ class AnswerRequest:
     deployment: str = ""
     model_version: str = ""
     sampling: SamplingParams = SamplingParams()  # noqa: RUF009  immutable
+    given: frozenset[str] = frozenset()
     stopping: StopParams = StopParams()  # noqa: RUF009  immutable
     n: int = 1
     logprobs: LogprobsOptions | None = None

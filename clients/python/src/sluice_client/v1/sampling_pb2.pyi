@@ -20,7 +20,10 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class SamplingParams(_message.Message):
-    """How the next token is drawn. Every default leaves the model's own distribution as it is."""
+    """How the next token is drawn. The defaults told here leave the model's own distribution as it is; where the model comes
+    with a generation_config.json, what that says of a field counts instead, unless the server is set not to read it. A
+    stream's first event tells what held.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

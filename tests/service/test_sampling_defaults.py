@@ -1,0 +1,75 @@
+"""What a model's generation_config.json says of sampling holds where a request says nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.contract.parameters import RANGES
+from service.engine.tokenizer import FastTokenizer
+from service.generation.answer_request import AnswerRequest
+from service.generation.conversation import RawText
+from service.generation.errors import ModelLoadError
+from service.preparation import Preparation
+from service.prompts.workers import WorkerLimits, Workers
+from service.sampling_defaults import read_sampling_defaults
+from tests.service.preparation.fakes import TOKENIZER
+
+
+def asked(**given: Any) -> AnswerRequest:
+    return AnswerRequest("tiny", (RawText("hello", "prompts[0]"),), "prompts", **given)
+
+
+def read(folder: Path, said: Any) -> dict[str, float]:
+    (folder / "generation_config.json").write_text(said if isinstance(said, str) else json.dumps(said))
+    return dict(read_sampling_defaults(folder, RANGES))
+
+
+def test_parameters_of_requests_are_read(tmp_path: Path) -> None:
+    """By their own names; what else stands there is left aside, and a missing file says nothing."""
+    assert dict(read_sampling_defaults(tmp_path, RANGES)) == {}
+    said = {"do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "eos_token_id": 2, "max_new_tokens": 5}
+    assert read(tmp_path, said) == {"temperature": 0.6, "top_k": 20, "top_p": 0.95}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("temperature", 7), ("top_p", 0), ("top_p", "high"), ("min_p", True), ("top_k", 0.5)]
+)
+def test_values_that_no_request_could_have_are_left_out(
+    name: str, value: object, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a warning that names them and the range; the others hold."""
+    with caplog.at_level(logging.WARNING):
+        assert read(tmp_path, {name: value, "repetition_penalty": 1.05}) == {"repetition_penalty": 1.05}
+    assert name in caplog.text
+    assert "must be" in caplog.text
+
+
+def test_top_k_of_none_is_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As transformers writes it; there is nothing to warn of."""
+    assert read(tmp_path, {"top_k": 0}) == {}
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("said", ["{", "[]", "3"])
+def test_file_that_can_not_be_read_refuses_the_model(said: str, tmp_path: Path) -> None:
+    """By its name."""
+    with pytest.raises(ModelLoadError, match=r"generation_config\.json can't be used"):
+        read(tmp_path, said)
+
+
+async def test_requests_win_over_the_model_field_by_field() -> None:
+    """What is given holds, a value that is the contract's own default too; the rest is the model's."""
+    tokenizer: FastTokenizer = TOKENIZER
+    defaults = {"temperature": 0.6, "top_p": 0.95, "top_k": 20}
+    preparation = Preparation("tiny", tokenizer, 64, None, Workers(WorkerLimits()), sampling_defaults=defaults)
+    plain = (await preparation.prepare(asked(), "r")).sampling
+    assert (plain.temperature, plain.top_p, plain.top_k) == (0.6, 0.95, 20)
+    own = asked(given=frozenset({"temperature", "top_p"}))
+    given = (await preparation.with_adapter("tiny:a", "a").prepare(own, "r")).sampling
+    assert (given.temperature, given.top_p, given.top_k) == (1.0, 1.0, 20)
+    preparation.close()
