@@ -23,7 +23,7 @@ from process.logs import configure_logs
 from process.reload import Reload
 from process.settings import read_settings
 from process.stop import Stop
-from service.config import PROGRAM, ModelSettings, Settings
+from service.config import PROGRAM, Settings
 from service.deployment import LoadModel
 from service.engine.port import StepObserver
 from service.engine.settle import bound_primitives, settle
@@ -32,6 +32,7 @@ from service.generation.errors import ModelLoadError
 from service.listener import StartError
 from service.loading import load_model
 from service.logs import call_context
+from service.model_settings import ModelSettings
 from service.registry.models import ServedModel
 from service.server import EngineDied, serve
 

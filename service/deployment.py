@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from service.config import ModelSettings, Settings
+from service.config import Settings
 from service.engine.port import Engine, StepObserver
 from service.generation.adapter import AdapterLoaded
 from service.generation.errors import InvalidRequest, UnsupportedTask
+from service.model_settings import ModelSettings
 from service.registry.errors import AdapterExists, AdapterNotFound, LoadingOff, ModelExists, ModelNotFound
 from service.registry.models import Registry, ServedGenerator, ServedModel, adapted_name
 

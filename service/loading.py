@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.chat_model import ChatModel
-from service.config import ChatSettings, ModelSettings
 from service.contract.parameters import RANGES
 from service.engine.engines import BuiltEngine, build_engine
 from service.engine.model_folder import find_folder
@@ -25,6 +24,7 @@ from service.generation.errors import ModelLoadError
 from service.generation.image import ImageForm
 from service.image_settings import ImageSettings
 from service.loading_encoder import load_cross_encoder, load_encoder
+from service.model_settings import ChatSettings, ModelSettings
 from service.output.tool_families import SYNTAXES
 from service.output.watermark import WatermarkDetector
 from service.preparation import Preparation

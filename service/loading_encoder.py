@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from service.config import ModelSettings
 from service.engine.description import EncoderDescription, ModelInfo
 from service.engine.engines import build_cross_encoder, build_encoder
 from service.engine.port import StepObserver
 from service.generation.errors import ModelLoadError
+from service.model_settings import ModelSettings
 from service.prompts.embedding import EmbeddingPrompts, EncoderForm
 from service.prompts.framed_pairs import FramedPairs
 from service.prompts.pair_reader import PairReader

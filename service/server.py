@@ -16,7 +16,7 @@ from process.errors import ConfigError
 from process.reload import Reload
 from process.stop import Stop
 from service.answering.generation import Answering
-from service.config import EndpointSettings, ModelSettings, Settings
+from service.config import EndpointSettings, Settings
 from service.counting import open_quota
 from service.deployment import Deployment, LoadModel
 from service.engine_metrics import EngineMetrics
@@ -32,6 +32,7 @@ from service.interceptors.sending import Sending
 from service.interceptors.tracing import Tracing
 from service.interceptors.validation import Validation
 from service.listener import StartError, check_free, connection_options, listen
+from service.model_settings import ModelSettings
 from service.prompts.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, ServedEntity
 from service.registry.endpoint_file import EndpointFile, EndpointFileError

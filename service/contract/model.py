@@ -11,11 +11,11 @@ import protovalidate
 from google.protobuf import json_format
 from sluice.v1 import adapter_pb2, endpoint_pb2, model_pb2
 
-from service.config import Dtype, ModelSettings
 from service.contract.answer import timestamp
 from service.deployment import ServedAdapter
 from service.engine_settings import EngineSettings
 from service.generation.errors import InvalidRequest
+from service.model_settings import Dtype, ModelSettings
 from service.registry.description import Endpoint, Modality, ModelDescription, ServedEntity, Task
 from service.registry.traffic import check_shares
 

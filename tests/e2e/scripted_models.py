@@ -22,7 +22,6 @@ from gateway.drain import Drain
 from gateway.telemetry import Telemetry as GatewayTelemetry
 from process.settings import read_settings
 from service.chat_model import ChatModel
-from service.config import ModelSettings
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core import SampledToken
 from service.engine.generator import GeneratorFront
@@ -34,6 +33,7 @@ from service.engine.thread_link import ThreadLink
 from service.engine.tokenizer import FastTokenizer
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
+from service.model_settings import ModelSettings
 from service.output.watermark import WatermarkDetector
 from service.preparation import Preparation
 from service.prompts.workers import WorkerLimits, Workers

@@ -14,7 +14,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc, model_pb2_grpc, rank_pb2_grpc
 
-from service.config import ModelSettings
 from service.engine.config import EngineConfig
 from service.engine.embedder import EmbedderFront
 from service.engine.encoder_core import EncoderCore
@@ -22,6 +21,7 @@ from service.engine.port import StepObserver
 from service.engine.thread_link import ThreadLink
 from service.generation.embedding import TokenIds, Vector
 from service.generation.errors import PromptTooLong
+from service.model_settings import ModelSettings
 from service.prompts.embedding import EmbeddingPrompts
 from service.prompts.pair_reader import PairTexts, PairTokens
 from service.ranking.cross_encoder import CrossEncoderRanker

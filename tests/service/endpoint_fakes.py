@@ -11,13 +11,13 @@ import numpy as np
 from grpc import aio
 from sluice.v1 import chat_pb2_grpc, endpoint_pb2, endpoint_pb2_grpc, model_pb2_grpc
 
-from service.config import ModelSettings
 from service.engine.embedder import EmbedderFront
 from service.engine.encoder_core import EncoderCore
 from service.engine.generator import GeneratorFront
 from service.engine.port import StepObserver
 from service.engine.thread_link import ThreadLink
 from service.generation.embedding import TokenIds, Vector
+from service.model_settings import ModelSettings
 from service.prompts.embedding import EmbeddingPrompts
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedEncoder, ServedModel

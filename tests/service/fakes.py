@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2_grpc
 
-from service.config import ModelSettings, Settings
+from service.config import Settings
 from service.deployment import LoadModel
 from service.engine.core import SampledToken
 from service.engine.generator import GeneratorFront
@@ -32,6 +32,7 @@ from service.engine.step import Step
 from service.engine.thread_link import ThreadLink
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
+from service.model_settings import ModelSettings
 from service.output.watermark import WatermarkDetector
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedGenerator, ServedModel

@@ -4,11 +4,11 @@ The model's path is what it says, again and again; after "die:" in front of that
 """
 
 from service.__main__ import main
-from service.config import ModelSettings
 from service.engine.core import SampledToken
 from service.engine.port import StepObserver
 from service.engine.step import Step
 from service.generation.errors import SequenceError
+from service.model_settings import ModelSettings
 from service.registry.models import ServedModel
 from tests.service.fakes import ENDLESS, ScriptedRunner, scripted_engine, served
 from tests.service.plain_preparation import PlainPreparation

@@ -12,11 +12,12 @@ from grpc import aio
 from sluice.v1 import chat_pb2, chat_pb2_grpc, completion_pb2_grpc, logprobs_pb2, sampling_pb2
 from transformers import AutoModelForCausalLM
 
-from service.config import DEMO_FOLDER, ModelSettings
+from service.config import DEMO_FOLDER
 from service.contract.completion_fold import CompletionFold
 from service.engine.port import StepObserver
 from service.engine_settings import EngineSettings
 from service.loading import load_model
+from service.model_settings import ModelSettings
 from service.registry.models import ServedModel
 from service.server import Server
 from service.telemetry import Telemetry

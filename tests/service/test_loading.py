@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from service.config import DEMO_FOLDER, ChatSettings, ModelSettings
+from service.config import DEMO_FOLDER
 from service.engine_settings import EngineSettings
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation, Function, Message, Role, TextPart, ToolChoice, ToolMode
 from service.generation.errors import ModelLoadError, UnsupportedTask
 from service.generation.stats import EngineStats
 from service.loading import load_model
+from service.model_settings import ChatSettings, ModelSettings
 from service.registry.description import Task
 from service.registry.models import ServedGenerator
 

@@ -27,10 +27,10 @@ from sluice.v1 import (
     token_pb2_grpc,
 )
 
-from service.config import ModelSettings
 from service.engine.port import StepObserver
 from service.engine_settings import EngineSettings
 from service.loading import load_model
+from service.model_settings import ModelSettings
 from service.registry.models import ServedEncoder, ServedGenerator, ServedModel
 from service.server import Server
 from service.telemetry import Telemetry

@@ -11,13 +11,13 @@ import tokenizers
 import torch
 import transformers
 
-from service.config import ModelSettings
 from service.engine.config import EngineConfig
 from service.generation.caller import ANONYMOUS
 from service.generation.errors import InvalidRequest, ModelLoadError, PromptTooLong
 from service.generation.ranking import TextsToRank
 from service.generation.stats import EngineStats
 from service.loading import load_model
+from service.model_settings import ModelSettings
 from service.ranking import ranker
 from service.registry.description import Task
 from service.registry.models import ServedGenerator
