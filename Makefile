@@ -4,7 +4,7 @@ BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 MINUTES ?= 30
 
-.PHONY: help run test test-fast test-deploy test-cluster test-clients test-languages test-examples models soak fuzz check docs sanitize generate pins audit envoy-filter release-contract bench dist clean
+.PHONY: help run test test-fast test-deploy test-cluster test-ray test-clients test-languages test-examples models soak fuzz check docs sanitize generate pins audit envoy-filter release-contract bench dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
@@ -15,6 +15,8 @@ test-fast:  ## run the tests that need neither npm nor a browser nor the whole p
 	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
 test-cluster:  ## replace every process of a fleet under load: three services, two gateways, Envoy
 	@tools/install.sh dev native redis && $(PY) -m pytest -m cluster tests
+test-ray:  ## scale, replace and heal replicas on the nodes of a Ray cluster, under load
+	@tools/install.sh dev native ray && .venvs/ray/bin/python -m pytest -m "ray or not ray" tests/cluster
 test-examples:  ## try every example of README.md and docs/ 40 times (EXAMPLE_TRIES) against the product
 	@tools/install.sh dev native npm clients && EXAMPLE_TRIES=$(or $(EXAMPLE_TRIES),40) $(PY) -m pytest --timeout 1200 tests/e2e/test_examples.py
 test-languages:  ## install the toolchains of examples/, run all of them, and count the languages that do all they should

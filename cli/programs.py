@@ -1,4 +1,4 @@
-"""`sluice serve`, `check`, `convert`, `config`, `envoy`: programs in this one's place.
+"""`sluice serve`, `check`, `convert`, `config`, `envoy`, `ray`: programs in this one's place.
 
 Signals and exit codes are so theirs. They need what this command does not load: settings, models' code.
 """
@@ -39,9 +39,14 @@ def envoy(context: typer.Context) -> None:
     _become("runner.production", context.args)
 
 
+def ray(context: typer.Context) -> None:
+    """Keep replicas of the service on a Ray cluster, as many as its load needs, and tell Envoy where they are."""
+    _become("cluster", context.args)
+
+
 def add_to(app: typer.Typer) -> None:
     """Make them commands of `app`."""
-    for command in (serve, check, convert, config, envoy):
+    for command in (serve, check, convert, config, envoy, ray):
         app.command(context_settings=_CONTEXT)(command)
 
 

@@ -21,6 +21,7 @@
 #   zig       PyPI's C compiler, for Envoy's filter
 #   redis     Redis' server, for the tests of limits that replicas share
 #   prometheus  Prometheus and promtool, for the tests of rules
+#   ray       Ray, in an environment of its own that finds the product's packages after its own
 #   deploy    what checks containers and charts: hadolint, Helm's own code, Kubernetes' and Compose's schemas
 # A part that is installed already is skipped, until a file that pins its versions changes.
 set -euo pipefail
@@ -235,6 +236,18 @@ prometheus_part() {
     command -v promtool >/dev/null || apt prometheus  # which brings both
 }
 
+ray_part() {  # 270 MB
+    local folder=.venvs/ray packages
+    [ "$folder/.installed" -nt constraints.txt ] && return
+    say "installing Ray into $folder"
+    rm -rf "$folder"
+    .venv/bin/python -m venv "$folder"
+    pinned "$folder" ray
+    packages=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$packages/product.pth"
+    touch "$folder/.installed"
+}
+
 redis_part() {
     command -v redis-server >/dev/null || apt redis-server
 }
@@ -259,7 +272,8 @@ for part in "$@"; do
         zig) zig_part ;;
         pins | audit | docs | deploy) tool_part "$part" ;;
         prometheus) prometheus_part ;;
+        ray) ray_part ;;
         redis) redis_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients large-clients examples languages browser shell redis prometheus deploy zig pins audit docs" ;;
+        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients large-clients examples languages browser shell redis ray prometheus deploy zig pins audit docs" ;;
     esac
 done

@@ -22,7 +22,7 @@ from tests.deploy.image_build import ROOT, build, copied, lineage, stages, start
 from tests.e2e.stack import free_ports
 
 TOOLS = ROOT / ".venvs" / "tool-deploy" / "bin"
-IMAGES = {"gateway", "envoy", "service", "service-cuda", "all"}
+IMAGES = {"gateway", "envoy", "service", "service-cuda", "ray", "all"}
 CHECK = ROOT / "deploy" / "docker" / "healthcheck.py"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a root read only")
 

@@ -1,0 +1,36 @@
+"""What Envoy knows of pools without a replica: whether they are called."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Final
+
+from runner.eds import Host
+from runner.production import affinity_cluster
+
+_TIMEOUT_S: Final = 2.0
+
+
+class Callers:
+    """Calls of pools for which there was no host, as one Envoy counts them."""
+
+    def __init__(self, admin: Host) -> None:
+        self._url = f"http://{admin}/stats?format=json&filter=upstream_cx_none_healthy"
+        self._before: dict[str, int] = {}
+
+    def called(self) -> frozenset[str]:
+        """The clusters that were called in vain since the last time; none while Envoy doesn't answer."""
+        try:
+            with urllib.request.urlopen(self._url, timeout=_TIMEOUT_S) as page:  # noqa: S310  http, by the line above
+                stats = json.load(page)["stats"]
+        except (OSError, ValueError, KeyError):
+            return frozenset()
+        now = {each["name"].split(".")[1]: int(each["value"]) for each in stats if each.get("name", "").count(".") == 2}
+        before, self._before = self._before, now
+        return frozenset(name for name, count in now.items() if count > before.get(name, count))
+
+
+def is_called(pool: str, clusters: frozenset[str]) -> bool:
+    """Whether a pool is among them, under either of its names."""
+    return not clusters.isdisjoint({pool, affinity_cluster(pool)})

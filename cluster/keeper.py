@@ -1,0 +1,65 @@
+"""All pools of a deployment, kept as it says."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from cluster.deployment import Deployment
+from cluster.envoys import Callers, is_called
+from cluster.pool import Places, PoolKeeper
+from runner.eds import Host, write_hosts
+from runner.fleet import Fleet
+
+TICK_S: Final = 1.0
+
+
+class Keeper:
+    """All pools of a deployment."""
+
+    def __init__(self, deployment: Deployment, fleet: Fleet, places: Places, say: Callable[[str], None]) -> None:
+        self._folder = deployment.check(fleet)
+        self._places = places
+        self._say = say
+        self._callers = Callers(fleet.admin)
+        self._pools: dict[str, PoolKeeper] = {}
+        self._leaving: dict[str, PoolKeeper] = {}
+        self.take(deployment)
+
+    def take(self, deployment: Deployment) -> None:
+        """Keep what it says from now on; pools that it doesn't have are drained."""
+        names = self._places.names()
+        for pool in deployment.pools:
+            if pool.name in self._pools:
+                self._pools[pool.name].take(pool)
+                continue
+            self._leaving.pop(pool.name, None)
+            found = [name for name in names if name.startswith(f"{pool.name}/")]
+            self._pools[pool.name] = PoolKeeper(pool, self._places, self._publish, self._say, found)
+        for name in self._pools.keys() - {pool.name for pool in deployment.pools}:
+            self._leaving[name] = self._pools.pop(name)
+
+    def tick(self) -> None:
+        """Take one step."""
+        called, now = self._callers.called(), time.monotonic()
+        for name, pool in self._pools.items():
+            pool.tick(now, is_called=is_called(name, called))
+        self._drain(now)
+
+    def down(self, stop: threading.Event) -> None:
+        """Drain all, until none is left or the event is set."""
+        self._leaving.update(self._pools)
+        self._pools.clear()
+        while self._leaving and not stop.wait(TICK_S):
+            self._drain(time.monotonic())
+
+    def _drain(self, now: float) -> None:
+        for name, pool in list(self._leaving.items()):
+            pool.drain_all(now)
+            if not pool.names:
+                del self._leaving[name]
+
+    def _publish(self, pool: str, hosts: Sequence[Host]) -> None:
+        write_hosts(self._folder, pool, hosts)

@@ -1,0 +1,63 @@
+"""What a replica has to do, read from its page of metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from prometheus_client.parser import text_string_to_metric_families
+
+_QUEUE_TIME = "sluice_server_queue_time_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`running` and `waiting` are sequences now, `free_cache` is the part of the fullest model's cache.
+
+    `started` requests had their first step since the page was read before, after `queue_time_s` on average.
+    """
+
+    running: int = 0
+    waiting: int = 0
+    free_cache: float = 1.0
+    started: int = 0
+    queue_time_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The page's numbers, summed over models; those of the queue's times since the service began."""
+
+    running: float = 0.0
+    waiting: float = 0.0
+    cache_usage: float = 0.0  # of the fullest model's cache
+    num_started: float = 0.0
+    queue_time_s: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Of Prometheus' text. Raises ValueError."""
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+        def values(name: str) -> list[float]:
+            return [sample.value for sample in samples if sample.name == name]
+
+        return cls(
+            sum(values("sluice_engine_sequences_running")),
+            sum(values("sluice_engine_queue_depth")),
+            max(values("sluice_engine_kv_cache_usage"), default=0.0),
+            sum(values(f"{_QUEUE_TIME}_count")),
+            sum(values(f"{_QUEUE_TIME}_sum")),
+        )
+
+    def load_since(self, before: Page) -> Load:
+        """What there is to do, and how long requests have waited since another reading."""
+        started = self.num_started - before.num_started
+        waited_s = self.queue_time_s - before.queue_time_s
+        return Load(
+            int(self.running),
+            int(self.waiting),
+            1 - self.cache_usage,
+            int(started),
+            waited_s / started if started else 0.0,
+        )

@@ -1,0 +1,94 @@
+"""Ray's nodes: where replicas are started, each as an actor that outlives who started it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import ray
+import ray.exceptions
+
+from cluster.replica import Replica
+from cluster.report import Answer, Gone, Report
+
+_POLL_S: Final = 0.2
+_LONGEST: Final = 300  # characters of an error of Ray's, which may have a page of advice
+
+
+class _Actor(Replica):
+    """A replica on the node that Ray has chosen."""
+
+    def __init__(self, revision: str, settings: Mapping[str, Any]) -> None:
+        super().__init__(revision, settings, ray.util.get_node_ip_address())
+
+
+class Nodes:
+    """A Ray cluster. For one thread."""
+
+    def __init__(self, address: str, namespace: str) -> None:
+        """Join it. Raises ConnectionError."""
+        self._namespace = namespace
+        ray.init(address=address, namespace=namespace, log_to_driver=False, configure_logging=False)
+        self._actors: dict[str, Any] = {}
+        self._asked: dict[str, Any] = {}
+
+    def names(self) -> list[str]:
+        """The replicas that are there, whoever started them."""
+        return sorted(ray.util.list_named_actors())
+
+    def start(self, name: str, revision: str, settings: Mapping[str, Any], resources: Mapping[str, float]) -> None:
+        """Start one on a node that has the resources, now or as soon as there is one."""
+        others = {key: amount for key, amount in resources.items() if key not in {"CPU", "GPU", "memory"}}
+        actor: Any = ray.remote(_Actor)
+        self._actors[name] = actor.options(
+            name=name,
+            lifetime="detached",
+            max_restarts=0,  # who has died has another address then, and is replaced
+            scheduling_strategy="SPREAD",
+            num_cpus=resources.get("CPU", 0),
+            num_gpus=resources.get("GPU", 0),
+            memory=resources.get("memory"),
+            resources=others,
+        ).remote(revision, dict(settings))
+
+    def answers(self, names: Sequence[str]) -> dict[str, Answer]:
+        """What those say that have an answer: their reports, or that they are gone."""
+        found: dict[str, Answer] = {}
+        for name in names:
+            if name not in self._asked:
+                try:
+                    self._asked[name] = self._actor(name).report.remote()
+                except ValueError:  # no actor has the name
+                    found[name] = Gone("it is not there any more")
+        asked = {self._asked[name]: name for name in names if name in self._asked}
+        done, _ = ray.wait(list(asked), num_returns=len(asked), timeout=_POLL_S) if asked else ([], [])
+        for reference in done:
+            name = asked[reference]
+            del self._asked[name]
+            try:
+                report: Report = ray.get(reference)
+                found[name] = report
+            except ray.exceptions.RayError as error:
+                found[name] = Gone(" ".join(str(error).split())[:_LONGEST])
+        return found
+
+    def drain(self, name: str) -> None:
+        """Let one end what runs."""
+        self._actor(name).drain.remote()
+
+    def end(self, name: str) -> None:
+        """End one now, and give its resources back."""
+        with contextlib.suppress(ValueError):  # it is not there
+            ray.kill(self._actor(name), no_restart=True)
+        self._actors.pop(name, None)
+        self._asked.pop(name, None)
+
+    def close(self) -> None:
+        """Leave the cluster; the replicas go on."""
+        ray.shutdown()
+
+    def _actor(self, name: str) -> Any:
+        if name not in self._actors:
+            self._actors[name] = ray.get_actor(name, namespace=self._namespace)
+        return self._actors[name]

@@ -1,0 +1,198 @@
+"""A pool's replicas: as many as needed, of the right revision, healthy, and known to Envoy."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from cluster.deployment import PoolDeployment
+from cluster.plan import Phase, Standing, plan
+from cluster.report import Answer, Gone, Report
+from cluster.scaling import Scaler
+from runner.eds import Host
+
+SETTLE_S: Final = 3.0  # Envoys ask a new replica for its health every second, and send to it after that
+SILENCE_S: Final = 20.0  # who says nothing for so long is on a node that is lost
+ADOPT_S: Final = 10.0  # in which replicas of a keeper that went before are heard of
+_FIRST_DELAY_S, _LAST_DELAY_S = 1.0, 60.0  # before another is started in place of one that failed before it served
+
+
+class Places(Protocol):
+    """Where replicas run."""
+
+    def names(self) -> list[str]:
+        """The replicas that are there, whoever started them."""
+
+    def start(self, name: str, revision: str, settings: Mapping[str, Any], resources: Mapping[str, float]) -> None:
+        """Start one, as soon as there is room."""
+
+    def answers(self, names: Sequence[str]) -> dict[str, Answer]:
+        """What those say that have an answer."""
+
+    def drain(self, name: str) -> None:
+        """Let one end what runs."""
+
+    def end(self, name: str) -> None:
+        """End one now."""
+
+
+@dataclass(slots=True)
+class _Member:
+    """A replica, as it was last heard of."""
+
+    revision: str
+    report: Report | None = None
+    placed_at: float | None = None  # its first answer
+    heard_at: float | None = None
+    serves_since: float | None = None
+    is_draining: bool = False
+
+    @property
+    def phase(self) -> Phase:
+        if self.is_draining:
+            return Phase.DRAINING
+        return Phase.STARTING if self.report is None else self.report.phase
+
+
+class PoolKeeper:
+    """Keeps a pool as it is deployed. Its replicas' names begin with the pool's and a slash."""
+
+    def __init__(
+        self,
+        deployment: PoolDeployment,
+        places: Places,
+        publish: Callable[[str, Sequence[Host]], None],
+        say: Callable[[str], None],
+        found: Sequence[str] = (),
+    ) -> None:
+        """`publish` tells Envoy a pool's hosts; `found` are names of replicas that run already."""
+        self._places = places
+        self._publish = publish
+        self._tell = say
+        self._members = {name: _Member("") for name in found}
+        self._adopt_until: float | None = None if found else 0.0
+        self._hosts: list[Host] | None = None
+        self._num_failures, self._next_start_at = 0, 0.0
+        self.take(deployment, len(found))
+
+    def take(self, deployment: PoolDeployment, current: int | None = None) -> None:
+        """Keep it by another description from now on."""
+        if current is None:
+            current = sum(not member.is_draining for member in self._members.values())
+        self._deployment = deployment
+        self._num_wanted = current
+        self._scaler = Scaler(deployment.scaling, deployment.min_replicas, deployment.max_replicas, current)
+        self._num_failures, self._next_start_at = 0, 0.0
+
+    @property
+    def names(self) -> list[str]:
+        """All replicas that there are, those that drain among them."""
+        return list(self._members)
+
+    def tick(self, now: float, *, is_called: bool) -> None:
+        """Take one step; `is_called`: requests came for the pool while nobody served them."""
+        self._listen(now)
+        if self._adopt_until is None:
+            self._adopt_until = now + ADOPT_S
+        if now < self._adopt_until and any(member.report is None for member in self._members.values()):
+            return  # none is taken from Envoy until all that run already have said where
+        self._adopt_until = now
+        loads = [it.report.load for it in self._members.values() if it.report and it.phase is Phase.SERVING]
+        wanted = self._scaler.decide(now, loads, is_called=is_called)
+        if wanted != self._num_wanted:
+            self._say(f"{wanted} replicas are needed, after {self._num_wanted}")
+            self._num_wanted = wanted
+        self._carry_out(now, wanted)
+
+    def drain_all(self, now: float) -> None:
+        """One step to a pool without replicas."""
+        self._listen(now)
+        self._carry_out(now, 0)
+
+    def _carry_out(self, now: float, wanted: int) -> None:
+        revision = self._deployment.fingerprint
+        step = plan(
+            [self._standing(*each, now) for each in self._members.items()],
+            wanted,
+            revision,
+            surge=self._deployment.surge,
+        )
+        for name in step.drains:
+            self._members[name].is_draining = True
+        self._tell_envoy()
+        for name in step.drains:
+            self._drain(name)
+        if now >= self._next_start_at:
+            for _ in range(step.num_starts):
+                name = f"{self._deployment.name}/{secrets.token_hex(4)}"
+                self._members[name] = _Member(revision)
+                self._places.start(name, revision, self._deployment.settings, self._deployment.resources)
+                self._say(f"{name} starts")
+
+    def _say(self, text: str) -> None:
+        self._tell(f"{self._deployment.name}: {text}")
+
+    def _listen(self, now: float) -> None:
+        answers = self._places.answers(self.names)
+        for name, member in list(self._members.items()):
+            answer = answers.get(name)
+            if isinstance(answer, Gone):
+                self._lose(name, now, answer.problem)
+            elif answer is not None:
+                self._hear(name, member, answer, now)
+            elif member.heard_at is not None and now - member.heard_at > SILENCE_S:
+                self._lose(name, now, f"says nothing for {SILENCE_S:g} s")
+
+    def _hear(self, name: str, member: _Member, report: Report, now: float) -> None:
+        member.report, member.revision, member.heard_at = report, report.revision, now
+        member.placed_at = now if member.placed_at is None else member.placed_at
+        if report.phase is Phase.ENDED:
+            self._say(f"{name} has ended")
+            self._forget(name)
+        elif report.phase is Phase.FAILED:
+            self._lose(name, now, report.problem)
+        elif report.phase is Phase.DRAINING:
+            member.is_draining = True
+        elif report.phase is Phase.SERVING and member.serves_since is None:
+            member.serves_since = now
+            self._num_failures = 0
+            self._say(f"{name} serves at {report.host}")
+        elif report.phase is Phase.STARTING and now - member.placed_at > self._deployment.start_timeout_s:
+            self._lose(name, now, f"did not serve within start_timeout_s, {self._deployment.start_timeout_s:g} s")
+
+    def _lose(self, name: str, now: float, problem: str) -> None:
+        """It is no more; another takes its place, later and later if none comes to serve."""
+        member = self._members[name]
+        self._say(f"{name} is lost: {problem}")
+        if member.serves_since is None and not member.is_draining:
+            self._next_start_at = now + min(_FIRST_DELAY_S * 2**self._num_failures, _LAST_DELAY_S)
+            self._num_failures += 1
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        del self._members[name]
+        self._places.end(name)
+
+    def _drain(self, name: str) -> None:
+        if self._members[name].report is None:  # it waits for a node, or its process has only begun
+            self._say(f"{name} is not needed any more")
+            self._forget(name)
+        else:
+            self._say(f"{name} drains")
+            self._places.drain(name)
+
+    def _tell_envoy(self) -> None:
+        members = self._members.values()
+        hosts = sorted((it.report.host for it in members if it.report and it.phase is Phase.SERVING), key=str)
+        if hosts != self._hosts:
+            self._publish(self._deployment.name, hosts)
+            self._hosts = hosts
+
+    @staticmethod
+    def _standing(name: str, member: _Member, now: float) -> Standing:
+        is_settled = member.serves_since is not None and now - member.serves_since >= SETTLE_S
+        load = member.report.load if member.report else None
+        sequences = load.running + load.waiting if load else 0
+        return Standing(name, member.revision, member.phase, is_settled, sequences)

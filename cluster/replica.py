@@ -1,0 +1,113 @@
+"""A replica: the ordinary process of the service on this node, and what is to be known of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from cluster.load import Load, Page
+from cluster.plan import Phase
+from cluster.report import Report
+from runner.eds import Host
+from runner.lifeline import dying_with_parent
+
+_TIMEOUT_S: Final = 2.0
+_LOOPBACK: Final = "127.0.0.1"
+
+
+class Replica:
+    """The service as a child of this process, with which it ends. For one thread."""
+
+    def __init__(self, revision: str, settings: Mapping[str, Any], address: str) -> None:
+        """`address` is this node's, as Envoy reaches it."""
+        self._revision = revision
+        self._is_draining = self._has_served = False
+        self._page = Page()
+        self._last_line = ""
+        port, self._metrics_port = _free_ports(address, _LOOPBACK)
+        self._host = Host(address, port)
+        self._folder = tempfile.TemporaryDirectory(prefix="sluice-replica-")
+        file = Path(self._folder.name) / "service.json"
+        file.write_text(json.dumps(dict(settings)))  # JSON is YAML, too
+        addresses = [f"--host={address}", f"--port={port}"]
+        addresses += [f"--metrics-host={_LOOPBACK}", f"--metrics-port={self._metrics_port}"]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "service", f"--config={file}", *addresses],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            preexec_fn=dying_with_parent(),  # noqa: PLW1509  nothing of this process's threads is used there
+        )
+        threading.Thread(target=self._copy_log, daemon=True).start()
+
+    def report(self) -> Report:
+        """How it is now."""
+        if (code := self._process.poll()) is not None:
+            if self._is_draining:
+                return self._report(Phase.ENDED)
+            return self._report(Phase.FAILED, f"exited with code {code}: {self._last_line}")
+        if self._is_draining:
+            return self._report(Phase.DRAINING)
+        if not self._has_served:
+            self._has_served = self._is_serving("startup") is True
+        elif self._is_serving("live") is False:
+            return self._report(Phase.FAILED, "an engine of its service has failed for good")
+        return self._report(Phase.SERVING if self._has_served else Phase.STARTING)
+
+    def drain(self) -> None:
+        """Let it end what runs, and then itself."""
+        self._is_draining = True
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+
+    def _report(self, phase: Phase, problem: str = "") -> Report:
+        return Report(self._revision, phase, self._host, self._read_load(), problem)
+
+    def _is_serving(self, name: str) -> bool | None:
+        """What its health says of a name; None if it says nothing."""
+        with grpc.insecure_channel(str(self._host), [("grpc.use_local_subchannel_pool", 1)]) as channel:
+            stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
+            try:
+                answer = stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=_TIMEOUT_S)
+            except grpc.RpcError:
+                return None
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+    def _read_load(self) -> Load:
+        try:
+            with urllib.request.urlopen(f"http://{_LOOPBACK}:{self._metrics_port}/metrics", timeout=_TIMEOUT_S) as page:
+                now = Page.parse(page.read().decode())
+        except (OSError, ValueError):
+            return Load()
+        load, self._page = now.load_since(self._page), now
+        return load
+
+    def _copy_log(self) -> None:
+        """To where Ray keeps this process's own."""
+        assert self._process.stderr is not None  # noqa: S101  it was made with PIPE
+        for line in self._process.stderr:
+            text = line.decode(errors="replace").rstrip()
+            self._last_line = text or self._last_line
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+
+def _free_ports(*addresses: str) -> list[int]:
+    """One for each address. Another process may take it before the service does: then that ends, and is replaced."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in addresses]
+        for each, address in zip(sockets, addresses, strict=True):
+            each.bind((address, 0))
+        return [each.getsockname()[1] for each in sockets]

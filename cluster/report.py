@@ -1,0 +1,31 @@
+"""What is heard of a replica."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from cluster.load import Load
+from cluster.plan import Phase
+from runner.eds import Host
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a replica says of itself; `problem` is why it has failed."""
+
+    revision: str
+    phase: Phase
+    host: Host
+    load: Load
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A replica has ended without being asked to."""
+
+    problem: str
+
+
+Answer: TypeAlias = Report | Gone

@@ -1,0 +1,104 @@
+"""What a file may deploy, and what is said of one that may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.deployment import DeploymentError, PoolDeployment, read_deployment
+from service.config import Settings as ServiceSettings
+
+ROOT = Path(__file__).parents[2]
+FLEET: dict[str, Any] = {
+    "hosts_folder": "hosts",
+    "services": [{"name": "service"}, {"name": "large", "models": ["big"]}],
+}
+
+
+def written(folder: Path, deployment: object, fleet: object = None) -> Path:
+    """The files; the path of the deployment's."""
+    (folder / "fleet.yaml").write_text(yaml.safe_dump(FLEET if fleet is None else fleet))
+    path = folder / "ray.yaml"
+    path.write_text(yaml.safe_dump(deployment))
+    return path
+
+
+def test_the_example_is_right() -> None:
+    """Its settings are the service's, and its pools have counts of their own."""
+    deployment, fleet = read_deployment(ROOT / "deploy" / "ray" / "deployment.yaml")
+    assert {pool.name: (pool.min_replicas, pool.max_replicas) for pool in deployment.pools} == {
+        "service": (1, 4),
+        "large": (0, 2),
+    }
+    assert {pool.name for pool in deployment.pools} == {pool.name for pool in fleet.services}
+    for pool in deployment.pools:
+        ServiceSettings.model_validate(pool.settings)
+
+
+@pytest.mark.parametrize(
+    ("pool", "words"),
+    [
+        ({"min_replicas": 3, "max_replicas": 2}, "pools.0: Value error, min_replicas (3) is above max_replicas (2)"),
+        ({"max_replicas": 1001}, "pools.0.max_replicas: Input should be less than or equal to 1000"),
+        ({"min_replicas": -1}, "pools.0.min_replicas: Input should be greater than or equal to 0"),
+        ({"settings": {"port": 1}}, "pools.0.settings: Value error, port can't be set"),
+        ({"settings": {"tls": {}}}, "pools.0.settings: Value error, tls can't be set"),
+        ({"resources": {"GPU": 0}}, "pools.0.resources.GPU: Input should be greater than 0"),
+        ({"scaling": {"target_sequences": 0}}, "pools.0.scaling.target_sequences: Input should be greater than 0"),
+        ({"replicas": 2}, "pools.0.replicas: Extra inputs are not permitted"),
+        ({"name": "small"}, "pools.0.name: 'small' is no pool of "),
+        ({"name": "gateway"}, "pools.0.name: 'gateway' is no pool of "),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_line(pool: dict[str, Any], words: str, tmp_path: Path) -> None:
+    """With the field and its limit."""
+    path = written(tmp_path, {"fleet": "fleet.yaml", "pools": [pool]})
+    with pytest.raises(DeploymentError) as refused:
+        read_deployment(path)
+    assert str(refused.value).startswith(f"{path}: {words}")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_pool_is_there_once(tmp_path: Path) -> None:
+    path = written(tmp_path, {"fleet": "fleet.yaml", "pools": [{}, {}]})
+    with pytest.raises(DeploymentError, match=r"pools\.1\.name: 'service' is there twice"):
+        read_deployment(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {"hosts_folder": None, "gateways": ["10.0.0.1:1"], "services": [{"hosts": ["10.0.0.1:2"]}]},
+            "hosts_folder must be set",
+        ),
+        ({"tls": {"certificates": "a", "secrets": "b"}}, "tls must be unset"),
+        ({"listen": "here"}, "listen: Value error, 'here' is no host:port"),
+    ],
+)
+def test_the_fleet_must_fit(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    path = written(tmp_path, {"fleet": "fleet.yaml", "pools": [{}]}, {**FLEET, **change})
+    with pytest.raises(DeploymentError, match=words):
+        read_deployment(path)
+
+
+@pytest.mark.parametrize("text", ["pools: [", "", "- 1"])
+def test_what_is_no_deployment_is_told_in_a_line(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "ray.yaml"
+    path.write_text(text)
+    with pytest.raises(DeploymentError) as refused:
+        read_deployment(path)
+    assert "\n" not in str(refused.value)
+    with pytest.raises(DeploymentError, match="No such file"):
+        read_deployment(tmp_path / "none.yaml")
+
+
+def test_counts_replace_no_replica() -> None:
+    """Settings, resources and the revision do."""
+    pool = PoolDeployment()
+    assert pool.fingerprint == PoolDeployment(min_replicas=0, max_replicas=9, surge=False).fingerprint
+    changes: list[dict[str, Any]] = [{"settings": {"dtype": "float32"}}, {"resources": {"CPU": 2}}, {"revision": "2"}]
+    assert len({pool.fingerprint, *(PoolDeployment.model_validate(each).fingerprint for each in changes)}) == 4

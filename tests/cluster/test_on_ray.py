@@ -1,0 +1,96 @@
+"""Replicas on a Ray cluster's nodes: as many as their load needs, replaced without a loss, and when a node dies."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cluster.ray_fleet import RayFleet
+from tests.e2e.test_drain import check_all_done, under, until_num
+from tests.soak.load import Load
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+
+SETTINGS = {"auth": {"allow_anonymous": True}}  # and the bundled models
+QUICK = {"target_sequences": 2, "up_after_s": 1, "down_after_s": 4}
+
+
+def pool(least: int, most: int, name: str = "service", **others: Any) -> dict[str, Any]:
+    return {"name": name, "settings": SETTINGS, "min_replicas": least, "max_replicas": most, **others}
+
+
+async def until_served(fleet: RayFleet, count: int) -> None:
+    await asyncio.to_thread(fleet.until_served, count)
+
+
+async def test_replicas_come_and_go_with_the_load() -> None:
+    """Up to three while twelve ask, and back to one; no request is lost."""
+    with RayFleet([pool(1, 3, scaling=QUICK)]) as fleet:
+        await until_served(fleet, 1)
+        load = Load(fleet.door, num_callers=12)
+        async with under(load):
+            await until_served(fleet, 3)
+            await until_num(load, 4 * load.num_callers)
+        few = Load(fleet.door, num_callers=1)
+        async with under(few):
+            await until_served(fleet, 1)
+    check_all_done(load)
+    check_all_done(few)
+
+
+async def test_replicas_are_replaced_without_a_loss() -> None:
+    """By a change of the file, under load; and another keeper takes over those that run."""
+    with RayFleet([pool(2, 2)]) as fleet:
+        await until_served(fleet, 2)
+        load = Load(fleet.door, num_callers=6)
+        async with under(load):
+            before = fleet.hosts()
+            fleet.deploy(revision="2")
+            await asyncio.to_thread(fleet.until, lambda: not set(before) & set(fleet.hosts()))
+            await until_served(fleet, 2)
+            there = fleet.hosts()
+            assert fleet.end("keeper") == 0
+            fleet.start_keeper()
+            await asyncio.to_thread(fleet.until, lambda: fleet.said().count("serves at") == 6)
+            await until_num(load, 4 * load.num_callers)
+            assert fleet.hosts() == there
+        check_all_done(load)
+        fleet.end("keeper")
+        fleet.start_keeper("--down")
+        assert fleet.wait("keeper") == 0
+        assert fleet.hosts() == []
+
+
+async def test_a_node_dies() -> None:
+    """Its replica's streams are lost, at most; the others serve on, and another replica comes up elsewhere."""
+    with RayFleet([pool(2, 2)], num_nodes=2) as fleet:
+        await until_served(fleet, 2)
+        load = Load(fleet.door, num_callers=6)
+        async with under(load):
+            before = fleet.hosts()
+            fleet.cluster.remove_node(fleet.nodes[0], allow_graceful=False)
+            await asyncio.to_thread(fleet.until, lambda: set(fleet.hosts()) != set(before))
+            await asyncio.to_thread(fleet.until, lambda: len(fleet.hosts()) == 2)
+            await until_served(fleet, 2)
+            lost = sum(load.lost().values())
+            await until_num(load, 8 * load.num_callers)
+            assert sum(load.lost().values()) == lost
+        assert lost <= load.num_callers, load.lost()
+
+
+async def test_a_pool_is_empty_until_it_is_called() -> None:
+    """Who calls an empty pool is told when to ask again, and is answered then; without calls it is empty again."""
+    body = {"model": "sluice-demo", "max_tokens": 4, "messages": [{"role": "user", "content": "Hello!"}]}
+    with RayFleet([pool(0, 1, scaling=QUICK)]) as fleet:
+        async with httpx.AsyncClient(base_url=fleet.door, timeout=60) as caller:
+            await asyncio.to_thread(fleet.until, fleet.answers)
+            refused: set[tuple[int, str | None]] = set()
+            while (answer := await caller.post("/v1/chat/completions", json=body)).status_code != 200:
+                refused.add((answer.status_code, answer.headers.get("retry-after")))
+                await asyncio.sleep(float(answer.headers["retry-after"]))
+        assert refused == {(503, "1")}
+        assert answer.json()["choices"][0]["finish_reason"] == "length"
+        await asyncio.to_thread(fleet.until, lambda: fleet.hosts() == [])

@@ -1,0 +1,75 @@
+"""A pool's replicas are brought to a number and a revision step by step, and never too few of them serve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from cluster.plan import Phase, Plan, Standing, plan
+
+NEW, OLD = "2", "1"
+
+
+def standing(name: str, revision: str = NEW, phase: Phase = Phase.SERVING, sequences: int = 0) -> Standing:
+    return Standing(name, revision, phase, phase is Phase.SERVING, sequences)
+
+
+def test_as_many_are_started_as_are_missing() -> None:
+    """Those that start count, those that drain don't."""
+    replicas = [standing("a"), standing("b", phase=Phase.STARTING), standing("c", phase=Phase.DRAINING)]
+    assert plan(replicas, 4, NEW, surge=True) == Plan(2)
+
+
+def test_who_serves_least_goes_first() -> None:
+    """Before all others who doesn't serve yet."""
+    replicas = [standing("a", sequences=3), standing("b", sequences=1), standing("c", phase=Phase.STARTING)]
+    assert plan(replicas, 2, NEW, surge=True) == Plan(0, ("c",))
+    assert plan(replicas, 1, NEW, surge=True) == Plan(0, ("c", "b"))
+    assert plan(replicas, 0, NEW, surge=True) == Plan(0, ("c", "b", "a"))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "expected"),
+    [
+        ([standing("a", OLD), standing("b", OLD)], Plan(1)),  # one above the number
+        ([standing("a", OLD), standing("b", OLD), standing("c", phase=Phase.STARTING)], Plan(0)),
+        ([standing("a", OLD), standing("b", OLD), replace(standing("c"), is_settled=False)], Plan(0)),
+        ([standing("a", OLD), standing("b", OLD), standing("c")], Plan(0, ("a",))),
+        ([standing("a", OLD, Phase.DRAINING), standing("b", OLD), standing("c")], Plan(1)),
+        ([standing("a", OLD, Phase.STARTING), standing("b", OLD)], Plan(1, ("a",))),
+    ],
+)
+def test_a_successor_serves_first(replicas: Sequence[Standing], expected: Plan) -> None:
+    """Two of an old revision, replaced one at a time."""
+    assert plan(replicas, 2, NEW, surge=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("replicas", "expected"),
+    [
+        ([standing("a", OLD), standing("b", OLD)], Plan(0, ("a",))),
+        ([standing("a", OLD, Phase.DRAINING), standing("b", OLD)], Plan(1)),
+        ([standing("b", OLD), standing("c", phase=Phase.STARTING)], Plan(0)),
+        ([standing("b", OLD), standing("c")], Plan(0, ("b",))),
+    ],
+)
+def test_without_room_for_a_successor_one_goes_first(replicas: Sequence[Standing], expected: Plan) -> None:
+    """One fewer than wanted serves meanwhile, never two."""
+    assert plan(replicas, 2, NEW, surge=False) == expected
+
+
+@pytest.mark.parametrize("surge", [True, False])
+@pytest.mark.parametrize("wanted", [0, 1, 2, 5])
+def test_a_replacement_comes_to_its_end(wanted: int, surge: bool) -> None:  # noqa: FBT001
+    """Whatever it begins with, as many as wanted of the new revision serve at last, and never fewer than may."""
+    replicas = [standing(f"old-{number}", OLD) for number in range(3)]
+    least = min(wanted, 3) - (not surge)
+    for step in range(40):
+        done = plan(replicas, wanted, NEW, surge=surge)
+        replicas = [each for each in replicas if each.name not in done.drains]
+        assert len([each for each in replicas if each.is_settled]) >= least
+        replicas = [standing(each.name, each.revision) for each in replicas]
+        replicas += [standing(f"new-{step}-{number}", NEW, Phase.STARTING) for number in range(done.num_starts)]
+    assert [each.revision for each in replicas] == [NEW] * wanted

@@ -1,0 +1,75 @@
+"""The manifest for KubeRay: its pods are Kubernetes', its files ours, and what it names is there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.deployment import Deployment, read_deployment
+from runner.fleet import Fleet
+from service.config import Settings as ServiceSettings
+from tests.deploy.image_build import ROOT, stages
+from tests.deploy.test_images import TOOLS
+
+CONFIG, SERVICE, CLUSTER = yaml.safe_load_all((ROOT / "deploy" / "ray" / "kuberay.yaml").read_text())
+HEAD: dict[str, Any] = CLUSTER["spec"]["headGroupSpec"]
+(WORKERS,) = CLUSTER["spec"]["workerGroupSpecs"]
+PODS = [group["template"]["spec"] for group in (HEAD, WORKERS)]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Deployment, Fleet]:
+    """The ConfigMap's, as `sluice ray` reads them."""
+    for name, text in CONFIG["data"].items():
+        (tmp_path / name).write_text(text)
+    return read_deployment(tmp_path / "deployment.yaml")
+
+
+@pytest.mark.deploy
+def test_pods_are_kubernetes() -> None:
+    """By its own schemas, as the ConfigMap and the Service are; KubeRay's kind has none here."""
+    pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": spec} for spec in PODS]
+    check = Path(__file__).parent / "check_pods.py"
+    given = json.dumps([CONFIG, SERVICE, *pods])
+    subprocess.run([TOOLS / "python", check], input=given, text=True, check=True)
+
+
+def test_a_worker_has_room_for_a_replica(files: tuple[Deployment, Fleet]) -> None:
+    """Of each pool, whose settings are the service's; and all that a pool may have fit the workers."""
+    limits = WORKERS["template"]["spec"]["containers"][0]["resources"]["limits"]
+    mounted = {mount["mountPath"] for mount in WORKERS["template"]["spec"]["containers"][0]["volumeMounts"]}
+    num_cpus = 0.0
+    for pool in files[0].pools:
+        settings = ServiceSettings.model_validate(pool.settings)
+        assert settings.auth.keys_file is not None
+        assert str(settings.auth.keys_file.parent) in mounted
+        num_cpus += pool.max_replicas * pool.resources["CPU"]
+    assert num_cpus <= float(limits["cpu"]) * WORKERS["minReplicas"]
+
+
+def test_the_front_is_where_the_fleet_says(files: tuple[Deployment, Fleet]) -> None:
+    """Ports of probes, of the Service and of the gateway's target; the folder of hosts is in both that use it."""
+    fleet = files[1]
+    containers = {each["name"]: each for each in HEAD["template"]["spec"]["containers"]}
+    assert [port["targetPort"] for port in SERVICE["spec"]["ports"]] == [fleet.listen.port]
+    assert containers["envoy"]["readinessProbe"]["httpGet"]["port"] == fleet.listen.port
+    assert [containers["gateway"]["readinessProbe"]["httpGet"]["port"]] == [host.port for host in fleet.gateways]
+    assert containers["gateway"]["env"] == [{"name": "SLUICE_GATEWAY_TARGET", "value": str(fleet.inner)}]
+    for name in ("ray-head", "envoy"):
+        mounts = {mount["mountPath"]: mount["name"] for mount in containers[name]["volumeMounts"]}
+        assert mounts[str(fleet.hosts_folder)] == "hosts"
+
+
+def test_images_are_targets_and_read_only() -> None:
+    """Of the Dockerfile, with Ray's version as it is pinned."""
+    for container in (container for pod in PODS for container in pod["containers"]):
+        name, _, _ = container["image"].removeprefix("sluice-").partition(":")
+        assert name in stages()
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]  # noqa: S108  the images' HOME
+    assert f"\nray=={CLUSTER['spec']['rayVersion']} " in (ROOT / "constraints.txt").read_text()
