@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from cluster.deployment import Deployment
+from cluster.deployment import Deployment, PoolDeployment
 from cluster.envoys import Callers, is_called
 from cluster.pool import Places, PoolKeeper
 from runner.eds import Host, write_hosts
@@ -27,17 +27,17 @@ class Keeper:
         self._pools: dict[str, PoolKeeper] = {}
         self._leaving: dict[str, PoolKeeper] = {}
         self.take(deployment)
+        for name in {name.partition("/")[0] for name in places.names()} - self._pools.keys():  # of an older deployment
+            self._leaving[name] = self._keeper(PoolDeployment(name=name))
 
     def take(self, deployment: Deployment) -> None:
         """Keep what it says from now on; pools that it doesn't have are drained."""
-        names = self._places.names()
         for pool in deployment.pools:
             if pool.name in self._pools:
                 self._pools[pool.name].take(pool)
-                continue
-            self._leaving.pop(pool.name, None)
-            found = [name for name in names if name.startswith(f"{pool.name}/")]
-            self._pools[pool.name] = PoolKeeper(pool, self._places, self._publish, self._say, found)
+            else:
+                self._leaving.pop(pool.name, None)
+                self._pools[pool.name] = self._keeper(pool)
         for name in self._pools.keys() - {pool.name for pool in deployment.pools}:
             self._leaving[name] = self._pools.pop(name)
 
@@ -54,6 +54,10 @@ class Keeper:
         self._pools.clear()
         while self._leaving and not stop.wait(TICK_S):
             self._drain(time.monotonic())
+
+    def _keeper(self, pool: PoolDeployment) -> PoolKeeper:
+        found = [name for name in self._places.names() if name.startswith(f"{pool.name}/")]
+        return PoolKeeper(pool, self._places, self._publish, self._say, found)
 
     def _drain(self, now: float) -> None:
         for name, pool in list(self._leaving.items()):

@@ -75,15 +75,13 @@ class PoolKeeper:
         self._adopt_until: float | None = None if found else 0.0
         self._hosts: list[Host] | None = None
         self._num_failures, self._next_start_at = 0, 0.0
-        self.take(deployment, len(found))
+        self._num_wanted = len(found)
+        self.take(deployment)
 
-    def take(self, deployment: PoolDeployment, current: int | None = None) -> None:
+    def take(self, deployment: PoolDeployment) -> None:
         """Keep it by another description from now on."""
-        if current is None:
-            current = sum(not member.is_draining for member in self._members.values())
         self._deployment = deployment
-        self._num_wanted = current
-        self._scaler = Scaler(deployment.scaling, deployment.min_replicas, deployment.max_replicas, current)
+        self._scaler = Scaler(deployment.scaling, deployment.min_replicas, deployment.max_replicas, self._num_wanted)
         self._num_failures, self._next_start_at = 0, 0.0
 
     @property
@@ -93,12 +91,8 @@ class PoolKeeper:
 
     def tick(self, now: float, *, is_called: bool) -> None:
         """Take one step; `is_called`: requests came for the pool while nobody served them."""
-        self._listen(now)
-        if self._adopt_until is None:
-            self._adopt_until = now + ADOPT_S
-        if now < self._adopt_until and any(member.report is None for member in self._members.values()):
-            return  # none is taken from Envoy until all that run already have said where
-        self._adopt_until = now
+        if not self._listen(now):
+            return
         loads = [it.report.load for it in self._members.values() if it.report and it.phase is Phase.SERVING]
         wanted = self._scaler.decide(now, loads, is_called=is_called)
         if wanted != self._num_wanted:
@@ -108,8 +102,8 @@ class PoolKeeper:
 
     def drain_all(self, now: float) -> None:
         """One step to a pool without replicas."""
-        self._listen(now)
-        self._carry_out(now, 0)
+        if self._listen(now):
+            self._carry_out(now, 0)
 
     def _carry_out(self, now: float, wanted: int) -> None:
         revision = self._deployment.fingerprint
@@ -134,7 +128,10 @@ class PoolKeeper:
     def _say(self, text: str) -> None:
         self._tell(f"{self._deployment.name}: {text}")
 
-    def _listen(self, now: float) -> None:
+    def _listen(self, now: float) -> bool:
+        """Hear of the replicas. False while some that ran already have yet to say where: till then all goes on."""
+        if self._adopt_until is None:
+            self._adopt_until = now + ADOPT_S
         answers = self._places.answers(self.names)
         for name, member in list(self._members.items()):
             answer = answers.get(name)
@@ -144,6 +141,9 @@ class PoolKeeper:
                 self._hear(name, member, answer, now)
             elif member.heard_at is not None and now - member.heard_at > SILENCE_S:
                 self._lose(name, now, f"says nothing for {SILENCE_S:g} s")
+        if now >= self._adopt_until or all(member.report for member in self._members.values()):
+            self._adopt_until = now
+        return now >= self._adopt_until
 
     def _hear(self, name: str, member: _Member, report: Report, now: float) -> None:
         member.report, member.revision, member.heard_at = report, report.revision, now

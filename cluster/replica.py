@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import urllib.request
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import grpc
@@ -39,24 +38,19 @@ class Replica:
         self._last_line = ""
         port, self._metrics_port = _free_ports(address, _LOOPBACK)
         self._host = Host(address, port)
-        self._folder = tempfile.TemporaryDirectory(prefix="sluice-replica-")
-        file = Path(self._folder.name) / "service.json"
-        file.write_text(json.dumps(dict(settings)))  # JSON is YAML, too
         addresses = [f"--host={address}", f"--port={port}"]
         addresses += [f"--metrics-host={_LOOPBACK}", f"--metrics-port={self._metrics_port}"]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "service", f"--config={file}", *addresses],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            preexec_fn=dying_with_parent(),  # noqa: PLW1509  nothing of this process's threads is used there
-        )
-        threading.Thread(target=self._copy_log, daemon=True).start()
+        with _in_memory(json.dumps(dict(settings))) as file:  # JSON is YAML, too
+            self._process = self._start([f"--config=/proc/self/fd/{file}", *addresses], file)
+        self._log = threading.Thread(target=self._copy_log, daemon=True)
+        self._log.start()
 
     def report(self) -> Report:
         """How it is now."""
         if (code := self._process.poll()) is not None:
             if self._is_draining:
                 return self._report(Phase.ENDED)
+            self._log.join(_TIMEOUT_S)  # for its last line
             return self._report(Phase.FAILED, f"exited with code {code}: {self._last_line}")
         if self._is_draining:
             return self._report(Phase.DRAINING)
@@ -71,6 +65,16 @@ class Replica:
         self._is_draining = True
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
+
+    @staticmethod
+    def _start(flags: list[str], file: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "service", *flags],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=(file,),
+            preexec_fn=dying_with_parent(),  # noqa: PLW1509  nothing of this process's threads is used there
+        )
 
     def _report(self, phase: Phase, problem: str = "") -> Report:
         return Report(self._revision, phase, self._host, self._read_load(), problem)
@@ -97,11 +101,23 @@ class Replica:
     def _copy_log(self) -> None:
         """To where Ray keeps this process's own."""
         assert self._process.stderr is not None  # noqa: S101  it was made with PIPE
-        for line in self._process.stderr:
-            text = line.decode(errors="replace").rstrip()
-            self._last_line = text or self._last_line
-            sys.stderr.write(f"{text}\n")
-            sys.stderr.flush()
+        with self._process.stderr as log:
+            for line in log:
+                text = line.decode(errors="replace").rstrip()
+                self._last_line = text or self._last_line
+                sys.stderr.write(f"{text}\n")
+                sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def _in_memory(text: str) -> Iterator[int]:
+    """The descriptor of a file that is on no disk: settings may have passwords, and nobody is sure to clean up."""
+    file = os.memfd_create("service.yaml")
+    try:
+        os.write(file, text.encode())
+        yield file
+    finally:
+        os.close(file)
 
 
 def _free_ports(*addresses: str) -> list[int]:

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.cluster.ray_fleet import RayFleet
+from tests.e2e.stack import ROOT
 from tests.e2e.test_drain import check_all_done, under, until_num
 from tests.soak.load import Load
 
@@ -82,15 +83,26 @@ async def test_a_node_dies() -> None:
 
 
 async def test_a_pool_is_empty_until_it_is_called() -> None:
-    """Who calls an empty pool is told when to ask again, and is answered then; without calls it is empty again."""
-    body = {"model": "sluice-demo", "max_tokens": 4, "messages": [{"role": "user", "content": "Hello!"}]}
-    with RayFleet([pool(0, 1, scaling=QUICK)]) as fleet:
+    """Who calls an empty pool is told when to ask again, and is answered then; without calls it is empty again.
+
+    The pool beside it has a number of its own, and serves all the while.
+    """
+    second = {**SETTINGS, "models": [{"name": "second", "path": str(ROOT / "demo" / "model")}]}
+    body = {"max_tokens": 4, "messages": [{"role": "user", "content": "Hello!"}]}
+    with RayFleet([pool(1, 1), {**pool(0, 1, "second", scaling=QUICK), "settings": second}]) as fleet:
+        await until_served(fleet, 1)
+        assert fleet.hosts("second") == []
         async with httpx.AsyncClient(base_url=fleet.door, timeout=60) as caller:
-            await asyncio.to_thread(fleet.until, fleet.answers)
             refused: set[tuple[int, str | None]] = set()
-            while (answer := await caller.post("/v1/chat/completions", json=body)).status_code != 200:
+            while (answer := await ask(caller, {"model": "second", **body})).status_code != 200:
                 refused.add((answer.status_code, answer.headers.get("retry-after")))
                 await asyncio.sleep(float(answer.headers["retry-after"]))
+                assert (await ask(caller, {"model": "sluice-demo", **body})).status_code == 200
         assert refused == {(503, "1")}
         assert answer.json()["choices"][0]["finish_reason"] == "length"
-        await asyncio.to_thread(fleet.until, lambda: fleet.hosts() == [])
+        await asyncio.to_thread(fleet.until, lambda: fleet.hosts("second") == [])
+        assert len(fleet.hosts()) == 1
+
+
+async def ask(caller: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response:
+    return await caller.post("/v1/chat/completions", json=body)

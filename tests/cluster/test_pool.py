@@ -1,0 +1,169 @@
+"""A pool is kept as deployed, whatever its replicas say or don't."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cluster.deployment import PoolDeployment
+from cluster.load import Load
+from cluster.plan import Phase
+from cluster.pool import ADOPT_S, SETTLE_S, SILENCE_S, PoolKeeper
+from cluster.report import Answer, Gone, Report
+from runner.eds import Host
+
+QUICK = {"up_after_s": 0, "down_after_s": 1}
+
+
+class Nodes:
+    """Where replicas are what a test says; a new one has no answer yet."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, Answer | None] = {}
+        self.drained: list[str] = []
+
+    def names(self) -> list[str]:
+        return list(self.said)
+
+    def start(self, name: str, revision: str, settings: Mapping[str, Any], resources: Mapping[str, float]) -> None:
+        self.said[name] = None
+
+    def answers(self, names: Sequence[str]) -> dict[str, Answer]:
+        return {name: answer for name in names if (answer := self.said[name]) is not None}
+
+    def drain(self, name: str) -> None:
+        self.drained.append(name)
+
+    def end(self, name: str) -> None:
+        del self.said[name]
+
+
+class Scene:
+    """A pool, and what became of it."""
+
+    def __init__(self, pool: PoolDeployment, found: Mapping[str, Answer | None] | None = None) -> None:
+        self.pool = pool
+        self.nodes = Nodes()
+        self.nodes.said.update(found or {})
+        self.published: list[list[Host]] = []
+        self.lines: list[str] = []
+        self.keeper = PoolKeeper(pool, self.nodes, self._publish, self.lines.append, list(found or {}))
+
+    def _publish(self, pool: str, hosts: Sequence[Host]) -> None:
+        assert pool == self.pool.name
+        self.published.append(list(hosts))
+
+    def say(self, name: str, phase: Phase, port: int = 1, **others: Any) -> None:
+        self.nodes.said[name] = report(self.pool, phase, port, **others)
+
+    def tick(self, now: float, *, is_called: bool = False) -> list[str]:
+        """One step; the replicas that there are then."""
+        self.keeper.tick(now, is_called=is_called)
+        return self.keeper.names
+
+
+def report(pool: PoolDeployment, phase: Phase, port: int = 1, **others: Any) -> Report:
+    return Report(pool.fingerprint, phase, Host("10.0.0.1", port), Load(), **others)
+
+
+def test_envoy_knows_who_serves() -> None:
+    """And nobody who starts; who is gone is taken away, and replaced."""
+    scene = Scene(PoolDeployment())
+    (first,) = scene.tick(0)
+    scene.say(first, Phase.STARTING)
+    scene.tick(1)
+    assert scene.published == [[]]
+    scene.say(first, Phase.SERVING, 7)
+    scene.tick(2)
+    scene.nodes.said[first] = Gone("its node died")
+    (second,) = scene.tick(3)
+    assert second != first
+    assert scene.published == [[], [Host("10.0.0.1", 7)], []]
+    assert f"service: {first} is lost: its node died" in scene.lines
+
+
+def test_who_is_silent_is_replaced() -> None:
+    """But not who waits for a node, however long."""
+    scene = Scene(PoolDeployment())
+    (first,) = scene.tick(0)
+    assert scene.tick(10_000) == [first]
+    scene.say(first, Phase.SERVING)
+    scene.tick(10_001)
+    scene.nodes.said[first] = None
+    assert scene.tick(10_001 + SILENCE_S) == [first]
+    assert first not in scene.tick(10_002 + SILENCE_S)
+
+
+def test_who_never_serves_is_tried_later_and_later() -> None:
+    """After 1 s, 2 s, 4 s; the problem is told."""
+    scene = Scene(PoolDeployment())
+    now = 0.0
+    for delay_s in (1, 2, 4):
+        (name,) = scene.tick(now)
+        scene.say(name, Phase.FAILED, problem="exited with code 2: no such model")
+        assert scene.tick(now) == []
+        assert scene.tick(now + delay_s - 0.1) == []
+        now += delay_s
+        assert f"service: {name} is lost: exited with code 2: no such model" in scene.lines
+    assert len(scene.tick(now)) == 1
+
+
+def test_who_does_not_serve_in_time_is_replaced() -> None:
+    """Its time begins when it has a node."""
+    scene = Scene(PoolDeployment(start_timeout_s=5))
+    (name,) = scene.tick(0)
+    scene.say(name, Phase.STARTING)
+    scene.tick(100)
+    assert scene.tick(105) == [name]
+    assert scene.tick(106) == []
+    assert "start_timeout_s, 5 s" in scene.lines[-1]
+
+
+def test_those_that_run_already_are_taken_over() -> None:
+    """None is taken from Envoy, nor drained, before it has said where it is."""
+    pool = PoolDeployment(min_replicas=2, max_replicas=2)
+    scene = Scene(pool, {"service/a": report(pool, Phase.SERVING, 1), "service/b": None})
+    scene.keeper.tick(0, is_called=False)
+    scene.keeper.drain_all(1)
+    assert (scene.published, scene.nodes.drained) == ([], [])
+    scene.say("service/b", Phase.SERVING, 2)
+    assert scene.tick(2) == ["service/a", "service/b"]
+    assert scene.published == [[Host("10.0.0.1", 1), Host("10.0.0.1", 2)]]
+
+
+def test_who_runs_already_and_says_nothing_is_replaced() -> None:
+    """In the end."""
+    pool = PoolDeployment()
+    scene = Scene(pool, {"service/a": None})
+    assert scene.tick(0) == ["service/a"]
+    assert scene.tick(ADOPT_S) != ["service/a"]
+
+
+def test_envoy_forgets_who_drains_first() -> None:
+    """Its successor has settled by then; what drains goes when it has ended."""
+    old = PoolDeployment()
+    scene = Scene(old, {"service/a": report(old, Phase.SERVING, 1)})
+    scene.tick(0)
+    scene.pool = PoolDeployment(revision="2")
+    scene.keeper.take(scene.pool)
+    _, new = scene.tick(1)
+    scene.say(new, Phase.SERVING, 2)
+    scene.tick(2)
+    assert scene.nodes.drained == []
+    scene.tick(2 + SETTLE_S)
+    assert scene.nodes.drained == ["service/a"]
+    assert scene.published[-1] == [Host("10.0.0.1", 2)]
+    scene.nodes.said["service/a"] = report(old, Phase.ENDED, 1)
+    assert scene.tick(3 + SETTLE_S) == [new]
+
+
+def test_an_empty_pool_is_filled_by_a_call() -> None:
+    """And emptied by their absence."""
+    scene = Scene(PoolDeployment.model_validate({"min_replicas": 0, "scaling": QUICK}))
+    assert scene.tick(0) == []
+    (name,) = scene.tick(1, is_called=True)
+    scene.say(name, Phase.SERVING)
+    scene.tick(2)
+    scene.tick(3)
+    assert scene.nodes.drained == [name]
+    assert scene.published == [[], [Host("10.0.0.1", 1)], []]
