@@ -79,6 +79,7 @@ async def test_a_node_dies() -> None:
             lost = sum(load.lost().values())
             await until_num(load, 8 * load.num_callers)
             assert sum(load.lost().values()) == lost
+        print(f"{load.outcomes.total()} requests, {lost} lost")  # noqa: T201 a figure of docs/reliability.md
         assert lost <= load.num_callers, load.lost()
 
 
