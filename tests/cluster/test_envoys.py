@@ -1,0 +1,55 @@
+"""Which empty pools are called, by what Envoy counts."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from cluster.envoys import Callers, is_called
+from runner.eds import Host
+from tests.e2e.stack import free_ports
+
+
+@contextmanager
+def admin(counts: dict[str, int]) -> Iterator[Host]:
+    """Envoy's own interface, with these calls of clusters that had no host."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            stats = [{"name": f"cluster.{name}.upstream_cx_none_healthy", "value": it} for name, it in counts.items()]
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"stats": stats}).encode())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the library's name
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield Host("127.0.0.1", server.server_port)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_calls_since_the_last_time_count() -> None:
+    """What was counted before the first look is old."""
+    counts = {"service": 5, "large-affinity": 2}
+    with admin(counts) as host:
+        callers = Callers(host)
+        assert callers.called() == frozenset()
+        counts["large-affinity"] += 1
+        called = callers.called()
+        assert callers.called() == frozenset()
+    assert is_called("large", called)
+    assert not is_called("service", called)
+
+
+def test_without_envoy_none_is_called() -> None:
+    (port,) = free_ports(1)
+    assert Callers(Host("127.0.0.1", port)).called() == frozenset()
