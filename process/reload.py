@@ -45,7 +45,10 @@ class Reload(Generic[AnySettings]):
             if self._asked.is_set() or seen != self._seen:
                 self._seen = seen
                 self._asked.clear()
-                self._take(apply, {"log_level", *changeable})
+                try:
+                    self._take(apply, {"log_level", *changeable})
+                except Exception:  # noqa: BLE001  who asks next is heard all the same
+                    _log.exception("the settings could not be read again")
 
     def _take(self, apply: Callable[[AnySettings], None], changeable: Collection[str]) -> None:
         try:

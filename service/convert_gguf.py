@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,6 +62,10 @@ class Source:
 
     def config(self, dtype: str) -> dict[str, Any]:
         """What config.json says of it."""
+        if self._said("split.count", 1) > 1:
+            raise ModelLoadError(
+                f"{self._file}: it is one of several files; llama-gguf-split --merge makes one of them"
+            )
         num_heads, hidden = self._of_kind("attention.head_count"), self._of_kind("embedding_length")
         num_kv_heads = self._of_kind("attention.head_count_kv", num_heads)
         scaling = self._of_kind("rope.scaling.type", "none")
@@ -67,6 +73,8 @@ class Source:
             raise ModelLoadError(f"{self._file}: its rotary scaling {scaling}, or its heads by layer, aren't converted")
         base = float(self._of_kind("rope.freq_base", 10_000.0))
         head_dim = self._of_kind("attention.key_length", hidden // num_heads)
+        if self._of_kind("rope.dimension_count", head_dim) != head_dim:
+            raise ModelLoadError(f"{self._file}: its rotary positions are partial, and not converted")
         said = {
             "model_type": self.kind,
             "architectures": [f"{self.kind.capitalize()}ForCausalLM"],
@@ -118,7 +126,8 @@ class Source:
     def _rows(self, name: str, weight: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Of a Llama's queries and keys the rows, which lie in pairs there, one half of a head behind the other."""
         heads = {"attn_q.": "attention.head_count", "attn_k.": "attention.head_count_kv"}
-        found = next((self._of_kind(heads[each]) for each in heads if each in name), None)
+        all_heads = self._of_kind("attention.head_count")
+        found = next((self._of_kind(heads[each], all_heads) for each in heads if each in name), None)
         if self.kind != "llama" or found is None:
             return weight
         pairs = weight.reshape(found, -1, 2, *weight.shape[1:])
@@ -155,13 +164,22 @@ def convert(file: Path, folder: Path, dtype: str) -> None:
         raise ModelLoadError(f"{folder} is there already")
     source = Source(file)
     config = source.config(dtype)
-    building = folder.with_name(f"{folder.name}.building")
-    building.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+    try:
+        _write(source, config, file, building, _DTYPES[dtype])
+        building.rename(folder)
+    except NotImplementedError as error:
+        raise ModelLoadError(f"{file}: {error}") from error
+    finally:
+        shutil.rmtree(building, ignore_errors=True)  # nothing, if it has its name
+
+
+def _write(source: Source, config: dict[str, Any], file: Path, building: Path, dtype: torch.dtype) -> None:
     _write_tokenizer(file, building)
     for name, text in {**source.beside(), "config.json": json.dumps(config, indent=2)}.items():
         (building / name).write_text(text, encoding="utf-8")
-    _write_weights(source, building, _DTYPES[dtype])
-    building.rename(folder)
+    _write_weights(source, building, dtype)
 
 
 def _write_tokenizer(file: Path, folder: Path) -> None:

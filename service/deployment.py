@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from service.call import current_caller
 from service.config import Settings
 from service.engine.port import Engine, StepObserver
 from service.generation.adapter import AdapterLoaded
@@ -95,8 +96,10 @@ class Deployment:
     async def load_allowed_model(self, entry: ModelSettings) -> ServedModel:
         """As `load_model`, for a caller: the folder must be below the setting's.
 
-        Raises LoadingOff, and InvalidRequest for another folder.
+        Raises LoadingOff, and InvalidRequest for another folder, or for a name that the caller could not use then.
         """
+        if not current_caller().may_use(entry.name):
+            raise InvalidRequest("name", f"the key may not use a model of the name {entry.name!r}")
         if (root := self._settings.models_root) is None:
             raise LoadingOff("models", "models_root")
         folder = await asyncio.to_thread(below, root, entry.path)
@@ -153,6 +156,8 @@ class Deployment:
         Raises LoadingOff, and InvalidRequest for another folder.
         """
         self._base(model)  # whoever may not use it isn't told more
+        if not current_caller().may_use(adapted_name(model, name)):
+            raise InvalidRequest("name", f"the key may not use a model of the name {adapted_name(model, name)!r}")
         root = self._settings.adapters_root
         if root is None:
             raise LoadingOff("adapters", "adapters_root")

@@ -223,7 +223,7 @@ def _configured(registry: Registry, settings: EndpointSettings) -> Endpoint:
     entities = [ServedEntity(**entity.model_dump()) for entity in settings.entities]
     try:
         return registry.new_endpoint(settings.name, entities)
-    except InvalidRequest as error:
+    except (InvalidRequest, RegistryError) as error:
         raise StartError(f"endpoints: {settings.name}: {error}") from error
 
 

@@ -1,17 +1,20 @@
 """A text that replicas share in a Redis or Valkey server: whoever changes it must have read its newest state.
 
 All of it blocks, for `timeout_s` at most, and belongs to one thread at a time. What the server has forgotten is put
-back by the first who still knows it.
+back by the first who still knows it, and again by whoever knows a later state. A revision is a number that grows and a
+random part, which tells two changes of one state apart that the server took one after the other, forgetful between.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 _PREFIX = "sluice:"
-# Of a text and its revision: put another in place if the revision is still the one that was read, 0 for no text.
+_NONE = "0"  # the revision of no text
+# Of a text and its revision: put another in place if the revision is still the one that was read.
 _WRITE = """
 if (redis.call('HGET', KEYS[1], 'revision') or '0') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'revision', ARGV[2], 'text', ARGV[3])
@@ -46,23 +49,23 @@ class SharedText:
             retry=Retry(NoBackoff(), 0),
         )
         self._write = self._redis.register_script(_WRITE)
-        self._revision = 0
+        self._revision = _NONE
         self._text: str | None = None
 
     def read(self) -> str | None:
         """The newest state; None if nobody has written any. Raises SharedTextLost."""
         with _asking():
             revision, text = self._redis.hmget(self._name, "revision", "text")
-            if revision is None and self._text is not None:
-                self._write(keys=[self._name], args=[0, self._revision, self._text])
+            if self._text is not None and _number(revision or _NONE) < _number(self._revision):
+                self._write(keys=[self._name], args=[revision or _NONE, self._revision, self._text])
                 revision, text = self._redis.hmget(self._name, "revision", "text")
-        if revision is not None:
-            self._revision, self._text = int(revision), text
+            if revision is not None and _number(revision) >= _number(self._revision):
+                self._revision, self._text = revision, text
         return self._text
 
     def write(self, text: str) -> None:
         """Put `text` in place of what was read or written last. Raises SharedTextLost, or Outdated."""
-        revision = self._revision + 1
+        revision = f"{_number(self._revision) + 1}-{secrets.token_hex(8)}"
         with _asking():
             is_done = self._write(keys=[self._name], args=[self._revision, revision, text])
         if not is_done:
@@ -72,11 +75,15 @@ class SharedText:
     def is_newer(self) -> bool:
         """Whether the server has another state than the one that was read or written last. Raises SharedTextLost."""
         with _asking():
-            return int(self._redis.hget(self._name, "revision") or 0) != self._revision
+            return bool((self._redis.hget(self._name, "revision") or _NONE) != self._revision)
 
     def close(self) -> None:
         """Disconnect."""
         self._redis.close()
+
+
+def _number(revision: str) -> int:
+    return int(revision.partition("-")[0])
 
 
 @contextmanager
@@ -85,5 +92,5 @@ def _asking() -> Iterator[None]:
 
     try:
         yield
-    except (RedisError, OSError) as error:
+    except (RedisError, OSError, ValueError) as error:  # the last one for what is no revision, or no text
         raise SharedTextLost(" ".join(str(error).split()) or type(error).__name__) from error

@@ -30,6 +30,7 @@ OTHERS = "other"
 ANONYMOUS = "anonymous"
 MAX_KEYS = 200  # that have series of their own
 MAX_ENDPOINTS = 100
+MAX_ENTITIES = 400  # of all endpoints, those included that have been replaced
 
 # Bucket boundaries, as the conventions recommend them, and on to the longest time that a gateway gives a call.
 _TO_THE_DEADLINE = (20, 40, 80, 160, 320, 640)
@@ -93,6 +94,7 @@ class Telemetry(ProcessTelemetry):
         super().__init__(SERVICE_NAME, SCOPE, otlp_endpoint, span_processors)
         self.instruments = _instruments(self.meter)
         self.endpoints = Bounded(MAX_ENDPOINTS)
+        self.entities = Bounded(MAX_ENTITIES)
         self.keys = Bounded(MAX_KEYS)
 
     def samples(self) -> list[Sample]:

@@ -8,6 +8,7 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from cli.bench.plot import milliseconds
 from cli.bench.summary import TIMES
@@ -35,7 +36,7 @@ def _counts(told: dict[str, Any]) -> Table:
     grid.add_row("requests", f"{told['answered']} answered, {told['failed']} failed{interrupted}")
     for error, of_kind in told["errors"].items():
         detail = f": {of_kind['example']}" if of_kind["example"] else ""
-        grid.add_row("", f"{of_kind['count']} by {error}{detail}".replace("[", r"\["))
+        grid.add_row("", Text(f"{of_kind['count']} by {error}{detail}"))  # others' words are no markup
     answered = told["answered"]
     if answered:
         prompt = "not told" if told["prompt_tokens"] is None else f"{told['prompt_tokens'] / answered:.0f} tokens"

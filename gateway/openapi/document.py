@@ -89,8 +89,7 @@ def _events(each: Operation, types: Sequence[type], by_type: Mapping[type, Schem
     data = {
         "type": "string",
         "description": "The text of a JSON object; in some dialects `[DONE]` at the end. The last may be an error.",
-        "contentMediaType": _JSON,
-        "contentSchema": _any(types, by_type),
+        "anyOf": [{"contentMediaType": _JSON, "contentSchema": _any(types, by_type)}, {"const": "[DONE]"}],
     }
     event = {
         "type": "object",

@@ -18,7 +18,7 @@ from opentelemetry.util.types import AttributeValue
 from process.attributes import ERROR_TYPE
 from service.call import DEADLINE_SLACK_S, current_call
 from service.generation.errors import DeadlineExceeded
-from service.telemetry import ANONYMOUS, ENDPOINT, ENTITY, KEY, Telemetry
+from service.telemetry import ANONYMOUS, ENDPOINT, ENTITY, KEY, OTHERS, Telemetry
 
 _PROVIDER = "sluice"
 _CANCELLED = "Cancelled"
@@ -43,7 +43,10 @@ class Operation:
         call = current_call()
         endpoint, entity = (call.endpoint, call.entity) if call is not None and call.endpoint else (model, model)
         self._route = {ENDPOINT: endpoint, ENTITY: entity}
-        shown = endpoint if endpoint == model else telemetry.endpoints.label(endpoint)
+        shown = endpoint
+        if endpoint != model:
+            labels = telemetry.endpoints.label(endpoint), telemetry.entities.label(f"{endpoint}/{entity}")
+            shown = OTHERS if OTHERS in labels else endpoint
         self._attributes = {
             "gen_ai.operation.name": name,
             "gen_ai.provider.name": _PROVIDER,

@@ -88,7 +88,8 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         await self._end_after(
             timeout_s, error, lambda each: isinstance(each, OpenGeneration) and each.request.adapter == name
         )
-        await self._adapters.drop(name, is_away=self.is_restarting)
+        is_away = self.is_restarting or self.is_asleep or self.failed.done()
+        await self._adapters.drop(name, is_away=is_away)
 
     def on_return(self) -> None:
         """New requests are served again, with the adapters that there were."""
@@ -236,7 +237,9 @@ class GeneratorFront(EngineFront[OpenGeneration]):
                     if num_tokens and request.constraint == constraint:
                         check_limit(request, num_tokens, max_model_len=self.max_model_len)
             self._refuse_if_away(deadline)
-            self._check_room(requests)  # others came while these were compiled
+            for request in requests:
+                self._adapters.check(request.adapter)  # it may have been unloaded while these were compiled
+            self._check_room(requests)  # others came
             return self._add(requests, stream, constraint_serials)
         finally:
             self._leave(*(serial for _, serial, _ in compiling))

@@ -15,7 +15,7 @@ from service.engine.models.backend import Backend
 from service.engine.models.backends import ModelSpec, choose_backend
 from service.engine.models.compute_dtype import choose_compute_dtype
 from service.engine.models.model_config import read_model_config
-from service.engine.models.text_part import open_checkpoint
+from service.engine.models.text_part import open_checkpoint, text_config
 from service.engine.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
@@ -49,7 +49,9 @@ def load_draft_model(model: str, config: EngineConfig, spec: ModelSpec, tokenize
     folder = find_folder(model)
     model_config = read_model_config(folder)
     own = FastTokenizer.from_folder(folder)
-    if model_config.vocab_size != spec.config.vocab_size or _spelling(own) != _spelling(tokenizer):
+    if text_config(model_config).vocab_size != text_config(spec.config).vocab_size or _spelling(own) != _spelling(
+        tokenizer
+    ):
         raise ModelLoadError(f"engine.draft_model {folder}: it has another vocabulary than {spec.checkpoint.folder}")
     checkpoint = open_checkpoint(folder, model_config)
     draft = replace(

@@ -12,6 +12,11 @@ from service.image_settings import ImageSettings
 MAX_URL: Final = 8192  # characters
 _PORTS: Final = {"https": 443, "http": 80}
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+# Forms of IPv4's addresses that are out of use, site-local addresses, and NAT64's for private networks.
+_REFUSED: Final = [
+    ipaddress.ip_network(each)
+    for each in ("::/96", "::ffff:0:0:0/96", "fec0::/10", "64:ff9b:1::/48", "168.63.129.16/32")
+]  # the last one is a cloud's own to its machines
 
 _Ip: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -67,7 +72,7 @@ def is_public(address: str) -> bool:
 
 
 def _is_public(ip: _Ip) -> bool:
-    return ip.is_global and not ip.is_multicast
+    return ip.is_global and not ip.is_multicast and not any(ip in network for network in _REFUSED)
 
 
 def _split(url: str, field: str) -> tuple[SplitResult, str, int | None]:

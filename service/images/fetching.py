@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -47,7 +48,11 @@ class Fetcher:
             network=network,
         )
         self._pool = httpcore.AsyncConnectionPool(
-            max_connections=settings.max_fetches, max_keepalive_connections=0, network_backend=self._network
+            # One for all connections: to read the system's certificates takes the loop a twentieth of a second.
+            ssl_context=ssl.create_default_context(),
+            max_connections=settings.max_fetches,
+            max_keepalive_connections=0,
+            network_backend=self._network,
         )
         self._turns: dict[str, _Turns] = {}
 
@@ -68,7 +73,7 @@ class Fetcher:
             raise _failure(field, f"it took longer than {limit_s:g} s (images.max_fetch_s)") from None
         except PrivateAddress:
             raise _failure(field, "its host's address is not public (images.allow_private_addresses)") from None
-        except (httpcore.NetworkError, httpcore.TimeoutException, OSError):
+        except (httpcore.NetworkError, httpcore.TimeoutException, OSError, UnicodeError):  # the last of a host's name
             raise _failure(field, "its host can't be reached") from None
         except (httpcore.ProtocolError, httpcore.UnsupportedProtocol):
             raise _failure(field, "its host's answer is no HTTP") from None
@@ -80,7 +85,10 @@ class Fetcher:
                 answer = await self._get(target, field)
             if isinstance(answer, Media):
                 return answer
-            url = urljoin(target.url, answer)
+            try:
+                url = urljoin(target.url, answer)
+            except ValueError:
+                raise _failure(field, "it was redirected to what is no URL") from None
         raise _failure(
             field, f"it was redirected more than {self._settings.max_redirects} times (images.max_redirects)"
         )

@@ -7,10 +7,12 @@ import time
 
 from sluice.v1 import load_pb2, model_pb2, model_pb2_grpc
 
+from service.call import current_caller
 from service.contract.load import load_message
 from service.contract.model import model_message, to_model_settings
 from service.deployment import Deployment
 from service.engine_settings import EngineSettings
+from service.generation.caller import Scope
 from service.registry.models import Registry, ServedModel
 from service.telemetry import Telemetry
 
@@ -29,7 +31,12 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         self._started_ns = time.time_ns()
 
     async def ListModels(self, request: model_pb2.ListModelsRequest, context: object) -> model_pb2.ListModelsResponse:  # noqa: ARG002, N802
-        failed = [model_pb2.FailedModel(name=name, reason=reason) for name, reason in self._registry.failed.items()]
+        # Reasons have paths and the words of libraries.
+        tells = Scope.ADMIN in current_caller().scopes
+        failed = [
+            model_pb2.FailedModel(name=name, reason=reason if tells else "")
+            for name, reason in self._registry.failed.items()
+        ]
         return model_pb2.ListModelsResponse(models=map(_message, self._registry), failed_models=failed)
 
     async def GetModel(self, request: model_pb2.GetModelRequest, context: object) -> model_pb2.GetModelResponse:  # noqa: ARG002, N802

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,17 @@ def test_a_place_is_free_again_for_another(base: Path, tmp_path: Path) -> None:
     put(backend, 1, second)
     (logits,) = tiny_models.run(backend, [Part(tokens(8), 0, 8, [0], adapter=1)])
     assert_close(logits, peft_adapters.merged_reference(base, second, tokens(8)))
+
+
+def test_adapters_of_one_weight_and_two_scales_are_told_apart(base: Path, tmp_path: Path) -> None:
+    """What they have cached of a prompt is not the same."""
+    folder = peft_adapters.save_adapter(base, tmp_path / "a")
+    shutil.copytree(folder, tmp_path / "b")
+    file = tmp_path / "b" / "adapter_config.json"
+    said = json.loads(file.read_text())
+    file.write_text(json.dumps({**said, "lora_alpha": 8 * said["lora_alpha"]}))
+    first, second = (read_adapter(each, MAX_RANK) for each in (folder, tmp_path / "b"))
+    assert first.digest != second.digest
 
 
 def test_input_major_layers_take_adapters(tmp_path: Path) -> None:

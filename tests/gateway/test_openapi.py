@@ -163,8 +163,9 @@ def test_streams_are_told_by_schema(document: dict[str, Any], operation: Operati
     """The schema of an event, of what its data holds, and for each kind a whole stream, which is of that schema."""
     told = document["paths"][operation.path]["post"]["responses"]["200"]["content"]["text/event-stream"]
     data = told["schema"]["properties"]["data"]
-    assert data["contentMediaType"] == "application/json"
-    schema = {"components": document["components"], **data["contentSchema"]}
+    text, end = data["anyOf"]
+    assert (text["contentMediaType"], end) == ("application/json", {"const": "[DONE]"})
+    schema = {"components": document["components"], **text["contentSchema"]}
     assert set(told["examples"]) == {kind.__name__ for kind in operation.chunks} != set()
     for example in told["examples"].values():
         assert events(example["value"])

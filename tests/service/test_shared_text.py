@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from redis import Redis
 
 from service.shared_text import Outdated, SharedText, SharedTextLost
 from tests.redis_server import RedisServer
@@ -51,3 +52,41 @@ def test_a_server_that_is_gone_or_hangs_is_lost(fault: str, redis: RedisServer) 
     assert stranger.read() == "first"
     text.close()
     stranger.close()
+
+
+def test_an_older_state_that_was_put_back_gives_way_to_the_newest(redis: RedisServer) -> None:
+    """Whoever missed the last change fills a server that has forgotten all; what was taken back stays taken back."""
+    newest, behind = SharedText(redis.url, "x"), SharedText(redis.url, "x")
+    newest.write("first")
+    assert behind.read() == "first"
+    newest.write("second")
+    redis.kill()
+    redis.start()
+    assert behind.read() == "first"
+    assert newest.is_newer()
+    assert newest.read() == "second"
+    assert (behind.is_newer(), behind.read()) == (True, "second")
+    newest.close()
+    behind.close()
+
+
+def test_changes_of_one_state_are_told_apart(redis: RedisServer) -> None:
+    """Two that a forgetful server took one after the other have the same number, and are not the same."""
+    one, other = SharedText(redis.url, "x"), SharedText(redis.url, "x")
+    one.write("first")
+    redis.kill()
+    redis.start()
+    other.write("another")
+    assert (one.is_newer(), one.read()) == (True, "another")
+    one.close()
+    other.close()
+
+
+def test_what_is_no_state_is_a_loss(redis: RedisServer) -> None:
+    """Whatever else somebody has put there."""
+    text = SharedText(redis.url, "x")
+    with Redis.from_url(redis.url) as server:
+        server.hset("sluice:x", mapping={"revision": "latest", "text": "t"})
+    with pytest.raises(SharedTextLost):
+        text.read()
+    text.close()

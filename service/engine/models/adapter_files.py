@@ -5,6 +5,7 @@ Which modules it changes is what its tensors say. Every error is an AdapterRefus
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -93,7 +94,8 @@ def read_adapter(folder: Path, max_rank: int) -> Adapter:
     try:
         checkpoint = Checkpoint(folder, files=[folder / TENSORS])
         modules = dict(_modules(file, config, checkpoint, max_rank))
-        digest = checkpoint.digest()
+        # The scale is the configuration's.
+        digest = hashlib.sha256(f"{checkpoint.digest()} {json.dumps(config, sort_keys=True)}".encode()).hexdigest()
     except ModelLoadError as error:
         raise AdapterRefused(str(error)) from error
     if not modules:

@@ -25,7 +25,7 @@ from service.generation.errors import ModelLoadError
 _INDEX = "model.safetensors.index.json"
 _NUM_SAMPLES, _SAMPLE_BYTES = 64, 4096
 _INDICES = "position_ids"  # what old encoders store beside their weights: 0, 1, 2, …
-_TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _TABLES = ("I64", "BOOL")  # types of what is looked up, no weights
 # bfloat16 and floating numbers of a byte are read as their bits.
 _ARRAY_TYPES = {
@@ -99,17 +99,13 @@ class Checkpoint:
         """The widest floating type of the tensors, but for indices and tables. Raises ModelLoadError for others."""
         types = set()
         for name, _, kind in self.describe():
-            if name.endswith(_INDICES) or kind in _TABLES or self._is_packed(name):
+            if name.endswith(_INDICES) or kind in _TABLES:
                 continue
-            if kind not in _TYPES:
+            if kind not in TYPES:
                 file = self._places[name].file
                 raise ModelLoadError(f"{file}: {name} has the type {kind}; weights are F32, F16 or BF16")
-            types.add(_TYPES[kind])
+            types.add(TYPES[kind])
         return types.pop() if len(types) == 1 else "float32"
-
-    def _is_packed(self, name: str) -> bool:  # noqa: ARG002  none is
-        """Whether a tensor is widened as it is taken, so that its stored type says nothing of it."""
-        return False
 
     def digest(self) -> str:
         """A hash of all names, shapes and types and of samples of each file, so that it tells fine-tunes apart."""

@@ -84,7 +84,11 @@ def _weights(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
     if said is None:
         return {"pretrained_model_name_or_path": folder}
     checkpoint = PackedCheckpoint(folder, None, said)
-    tensors = {name: as_tensor(checkpoint.take(name, shape)).to(dtype) for name, shape, _ in checkpoint.describe()}
+    tensors = {}
+    for name, shape, _ in checkpoint.describe():
+        tensor = as_tensor(checkpoint.take(name, shape))
+        # What isn't packed may be kept wide by the model.
+        tensors[name] = tensor.to(dtype) if checkpoint.is_packed(name) else tensor
     return {"pretrained_model_name_or_path": None, "state_dict": tensors}
 
 

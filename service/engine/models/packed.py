@@ -30,7 +30,18 @@ Read: TypeAlias = Callable[[str], Array]  # a stored tensor by its name
 
 _BITS: Final = (2, 4, 8)  # of a packed number; three would straddle words
 _WORD: Final = 32
-_SPARE: Final = (".input_scale", ".input_zero_point", ".output_scale", ".k_scale", ".v_scale", ".q_scale", "_scale_ub")
+_SPARE: Final = (
+    ".input_scale",
+    ".input_zero_point",
+    ".output_scale",
+    ".k_scale",
+    ".v_scale",
+    ".q_scale",
+    ".kv_scale",
+    ".k_zero_point",
+    ".v_zero_point",
+    "_scale_ub",
+)
 _STATES: Final = ("nf4", "fp4")
 _BYTES: Final = ("F8_E4M3", "F8_E5M2", "I8")
 
@@ -68,10 +79,18 @@ def packing_refusal(said: Mapping[str, Any]) -> str | None:
         return f"its weights have {bits} bits; {method} is read with {', '.join(map(str, _BITS))}"
     if method == "awq" and said.get("version", "gemm") not in {"gemm", "GEMM"}:
         return f"its weights are packed in AWQ's version {said['version']}; read is gemm"
-    if method == "compressed-tensors" and said.get("format") not in _COMPRESSED:
+    return _compression_refusal(said) if method == "compressed-tensors" else None
+
+
+def _compression_refusal(said: Mapping[str, Any]) -> str | None:
+    if said.get("format") not in _COMPRESSED:
         return f"its weights are compressed as {said.get('format')}; read are {', '.join(_COMPRESSED)}"
-    if method == "compressed-tensors" and len(_all_bits(said)) > 1:
+    if len(_all_bits(said)) > 1:
         return "its groups of weights have several numbers of bits"
+    if said.get("format") == "pack-quantized" and _all_bits(said) - set(_BITS):
+        return (
+            f"its weights have {_all_bits(said).pop()} bits; pack-quantized is read with {', '.join(map(str, _BITS))}"
+        )
     return None
 
 
@@ -111,14 +130,23 @@ def _scaled(stored: Mapping[str, Stored], said: Mapping[str, Any], _: Read) -> I
         for base, parts in _groups(stored, {".weight": "codes", scale: "scales"}, {".weight_zero_point": "zeros"}):
             kind, shape = stored[parts["codes"]]
             if kind in _BYTES:
-                widen = partial(widen_scaled, kind=kind, block=said.get("weight_block_size"))
+                widen = partial(widen_scaled, kind=kind, block=_block(said))
                 yield PackedWeight(f"{base}.weight", shape, parts, widen)
+
+
+def _block(said: Mapping[str, Any]) -> list[int] | None:
+    """Rows and columns that share a scale, where the configuration says it."""
+    groups = (group.get("weights") or {} for group in (said.get("config_groups") or {}).values())
+    found = [said.get("weight_block_size"), *(group.get("block_structure") for group in groups)]
+    return next((list(each) for each in found if each), None)
 
 
 def _compressed(stored: Mapping[str, Stored], said: Mapping[str, Any], read: Read) -> Iterator[PackedWeight]:
     yield from _scaled(stored, said, read)
     needed = {".weight_packed": "codes", ".weight_scale": "scales", ".weight_shape": "shape"}
     for base, parts in _groups(stored, needed, {".weight_zero_point": "zeros", ".weight_g_idx": "groups"}):
+        if "zeros" in parts and stored[parts["zeros"]].kind != "I32":
+            raise ValueError(f"{parts['zeros']} is not packed")
         num_outputs, num_inputs = (int(size) for size in read(parts["shape"]).reshape(-1))
         bits = _compressed_bits(said)
         widen = partial(widen_packed_rows, bits=bits, num_inputs=num_inputs)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.engine.models.checkpoint import Checkpoint, Part, bits_as_floats
+from service.engine.models.checkpoint import TYPES, Checkpoint, Part, bits_as_floats
 from service.engine.models.packed import PackedWeight, Stored, find_packing, packing_refusal
 from service.generation.errors import ModelLoadError
 
@@ -64,13 +66,23 @@ class PackedCheckpoint(Checkpoint):
         self._taken |= set(weight.parts.values())
         try:
             widened = weight.widen(tensors)
-        except (KeyError, ValueError, IndexError, ZeroDivisionError) as error:
+        except (KeyError, ValueError, TypeError, IndexError, ZeroDivisionError) as error:
             raise ModelLoadError(f"{self.folder}: {weight.name} can't be widened: {error!r}") from error
         if widened.shape != weight.shape:
             raise ModelLoadError(f"{self.folder}: {weight.name} can't be widened: its parts don't fit each other")
         return widened
 
-    def _is_packed(self, name: str) -> bool:
+    @property
+    def dtype(self) -> str:
+        """The type of most of what isn't packed: a few tensors that the model keeps wide don't make all of it so."""
+        sizes = Counter[str]()
+        for name, shape, kind in self.describe():
+            if not self.is_packed(name) and kind in TYPES:
+                sizes[TYPES[kind]] += math.prod(shape)
+        return sizes.most_common(1)[0][0] if sizes else "bfloat16"
+
+    def is_packed(self, name: str) -> bool:
+        """Whether a tensor is widened as it is taken, so that its stored type says nothing of it."""
         return name in self._packed
 
     def require_all_taken(self, known: Iterable[str] = ()) -> None:
@@ -79,9 +91,11 @@ class PackedCheckpoint(Checkpoint):
         super().require_all_taken(known)
 
     def _read(self, stored: str) -> npt.NDArray[Any]:
-        """A tensor as it lies in its file; bfloat16 as float32."""
+        """A tensor as it lies in its file; bfloat16 and powers of two as float32."""
         place = self._places[stored]
         tensor = super().take(stored, place.shape)
+        if place.kind == "F8_E8M0":  # powers of two
+            return np.ldexp(np.float32(1), tensor.astype(np.int32) - 127).astype(np.float32)
         return bits_as_floats(tensor) if place.kind == "BF16" else tensor
 
 

@@ -90,3 +90,19 @@ def test_large_data_urls_are_refused_unread() -> None:
     for url in (f"data:image/png;base64,{text}", "data:image/png," + "x" * 100):
         with pytest.raises(InvalidRequest, match="more than 90 bytes"):
             read_data_url(url, "f", 90)
+
+
+def test_a_photograph_of_thousands_of_scans_is_refused_at_once() -> None:
+    """Each goes over all pixels, and takes ten bytes of the file: the limit is far above what cameras write."""
+    whole = file_of(Image.effect_noise((64, 64), 50).convert("RGB"), "JPEG", progressive=True)
+    start = whole.rindex(b"\xff\xda")
+    scan = whole[start:-2]
+    assert decode(Media(whole, ""), "f", MOST).size == (64, 64)
+    with pytest.raises(InvalidRequest, match="more than 100 scans"):
+        decode(Media(whole[:start] + scan * 101 + whole[-2:], ""), "f", MOST)
+
+
+def test_a_side_has_its_limit() -> None:
+    """A column of millions of pixels is within the others, and takes seconds and gigabytes to scale."""
+    with pytest.raises(InvalidRequest, match=r"1 x 16385 pixels; the limit of a side is 16384"):
+        decode(Media(file_of(Image.new("L", (1, 16_385)), "PNG"), ""), "f", 1 << 25)
