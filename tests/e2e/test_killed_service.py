@@ -29,9 +29,9 @@ PASSING = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCod
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def killable() -> Iterator[Stack]:
-    """The product by itself, with room for all at once: what is killed is started again."""
+    """The product by itself, with room for all at once: what is killed is started again, four times a minute."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLUICE_SERVICE_ENGINE__MAX_BATCH_SEQUENCES", "192")
         patch.setenv("SLUICE_SERVICE_ENGINE__MAX_QUEUE_WAIT_S", "60")

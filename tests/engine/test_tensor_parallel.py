@@ -25,6 +25,11 @@ TABLE = [31, 2, 17, 5, 30, 9]
 LENGTH = 45
 
 
+def children() -> set[int]:
+    """Processes that this one has started, and that run."""
+    return {pid for pid in child_pids(os.getpid()) if is_running(pid)}
+
+
 @contextmanager
 def shared_out(folder: Path, num_ranks: int) -> Iterator[ParallelBackend]:
     """The folder's model on `num_ranks` ranks, of which this process is the first."""
@@ -53,11 +58,12 @@ def test_logits_equal_those_of_one_rank(name: str, num_ranks: int, tmp_path: Pat
         [Part(ids, 31, 32, TABLE), Part(other, 19, 20, [20, 21, 22])],
         [Part(ids, 32, LENGTH, TABLE)],
     ]
+    before = children()
     with shared_out(tmp_path, num_ranks) as backend:
         for step in steps:
             for mine, expected in zip(run(backend, step), run(alone, step), strict=True):
                 torch.testing.assert_close(mine, expected, atol=1e-4, rtol=0)
-    assert not [pid for pid in child_pids(os.getpid()) if is_running(pid)]
+    assert children() <= before
 
 
 @pytest.mark.slow
@@ -66,10 +72,11 @@ def test_a_rank_that_dies_is_told_by_name(tmp_path: Path) -> None:
     save("llama", tmp_path)
     told: list[str] = []
     ids = tokens(3)
+    before = children()
     with shared_out(tmp_path, 2) as backend:
         run(backend, [Part(ids, 0, 2, [1])])
         backend.watch(told.append)
-        (pid,) = [pid for pid in child_pids(os.getpid()) if is_running(pid)]
+        (pid,) = children() - before
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(RuntimeError, match=r"rank 1 of 2 .* ended by SIGKILL"):
             run(backend, [Part(ids, 2, 3, [1])])
