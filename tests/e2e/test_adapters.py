@@ -261,6 +261,20 @@ def test_adapters_sleep_and_wake_with_their_model(run: Run) -> None:
         assert run.text("french") == run.expected["french"]
 
 
+def test_an_adapter_may_go_while_its_model_sleeps(run: Run) -> None:
+    """It isn't there when the model is woken, and nothing else has to wait for that."""
+    models: Any = model_pb2_grpc.ModelServiceStub(run.channel)
+    run.load("dreaming", "terse")
+    models.SleepModel(model_pb2.SleepModelRequest(model="demo"))
+    try:
+        run.unload("dreaming")
+    finally:
+        models.WakeModel(model_pb2.WakeModelRequest(model="demo"), timeout=60)
+    gone = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "dreaming", "prompt": "a"})
+    assert gone.status_code == 404
+    assert run.text("french") == run.expected["french"]
+
+
 CHAT = {"messages": [{"role": "user", "content": "?"}], "max_tokens": 4, "stream": False}
 DIALECTS = {
     "OpenAI": "/v1/chat/completions",
