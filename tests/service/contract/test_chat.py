@@ -86,6 +86,7 @@ def test_every_field_is_asked() -> None:
         prompts_field="messages",
         deployment="d",
         sampling=SamplingParams(temperature=0.5, seed=7),
+        given=frozenset({"temperature", "seed"}),
         stopping=StopParams(max_tokens=9),
         n=3,
         logprobs=LogprobsOptions(2),

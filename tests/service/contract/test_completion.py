@@ -47,6 +47,7 @@ def test_every_field_is_asked() -> None:
         prompts_field="prompts",
         deployment="d",
         sampling=SamplingParams(temperature=0.5, seed=7),
+        given=frozenset({"temperature", "seed"}),
         stopping=StopParams(max_tokens=9),
         n=3,
         prompt_logprobs=LogprobsOptions(2),

@@ -132,6 +132,7 @@ def test_every_other_field_is_asked() -> None:
         max_tokens_field="max_output_tokens",
         deployment="d",
         sampling=SamplingParams(temperature=0.5, seed=7),
+        given=frozenset({"temperature", "seed"}),
         stopping=StopParams(max_tokens=9),
         logprobs=LogprobsOptions(2),
         output_format=JsonObject("output_constraint.json_object"),

@@ -42,6 +42,7 @@ def test_every_field_is_asked() -> None:
         prompts_field="text_input",
         deployment="d",
         sampling=SamplingParams(temperature=0.5, seed=7),
+        given=frozenset({"temperature", "seed"}),
         stopping=StopParams(max_tokens=9),
         priority=-3,
         cache_salt="s",
@@ -58,6 +59,7 @@ def test_nothing_given_is_the_default() -> None:
         (RawText("hi", "text_input"),),
         "text_input",
         sampling=SamplingParams(temperature=0),
+        given=frozenset({"temperature", "top_p", "top_k", "min_p", "typical_p"}),
         stopping=StopParams(max_tokens=20),
     )
 
