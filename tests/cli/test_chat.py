@@ -16,7 +16,7 @@ from tests.e2e.stack import ROOT, Stack
 GREEDY = ["--set", "temperature=0"]
 QUESTION = "Who are you?"
 ANSWER = "I am sluice-demo, the small demo model of the sluice service."
-ENDLESS = ["--set", "ignore_eos=true", "--set", "max_tokens=1900"]
+ENDLESS = ["--set", "ignore_eos=true", "--set", "max_tokens=1900", "--set", "temperature=2", "--set", "top_p=1"]
 
 
 def sluice(*words: str, text: str | None = None, url: str) -> subprocess.CompletedProcess[str]:

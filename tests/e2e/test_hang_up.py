@@ -63,15 +63,18 @@ class Endless:
         return connection
 
 
-FOUR = {"ignore_eos": True, "n": 4}
+DRAWN = {"temperature": 1, "top_p": 1}  # texts that don't repeat themselves: those are guessed ahead, and over at once
+FOUR = {"ignore_eos": True, "n": 4, **DRAWN}
 CHAT = FOUR | {"messages": [{"role": "user", "content": LONG}]}
 # MindIE has no way to forbid the end but to make it unlikely, as what the prompt has already.
-BABBLE = {"temperature": 1.0, "repetition_penalty": 100.0, "max_new_tokens": 2000}
+BABBLE = {**DRAWN, "repetition_penalty": 100.0, "max_new_tokens": 2000}
 REQUESTS = [
     Endless("/v1/chat/completions", CHAT | {"model": MODEL}, ("gateway", "envoy")),
-    Endless("/v1/completions", {"model": MODEL, "prompt": [LONG] * 2, "ignore_eos": True, "n": 2}),
-    Endless("/v1/messages", {"model": MODEL, "max_tokens": 2000, "ignore_eos": True, "messages": CHAT["messages"]}),
-    Endless("/v1/responses", {"model": MODEL, "input": LONG, "logit_bias": NO_END}),
+    Endless("/v1/completions", {"model": MODEL, "prompt": [LONG] * 2, "ignore_eos": True, "n": 2, **DRAWN}),
+    Endless(
+        "/v1/messages", {"model": MODEL, "max_tokens": 2000, "ignore_eos": True, "messages": CHAT["messages"], **DRAWN}
+    ),
+    Endless("/v1/responses", {"model": MODEL, "input": LONG, "logit_bias": NO_END, **DRAWN}),
     Endless(f"/serving-endpoints/{MODEL}/invocations", CHAT),
     Endless("/chat/completions?api-version=2024-05-01-preview", CHAT | {"model": MODEL}),
     Endless(f"/openai/deployments/{MODEL}/chat/completions?api-version=2024-10-21", CHAT),
@@ -117,6 +120,7 @@ def test_hang_up_frees_everything(stack: Stack, endless: Endless, door: str, mom
 LONG_CHAT = chat_pb2.ChatRequest(
     model=MODEL,
     messages=[content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text=LONG)])],
+    sampling=sampling_pb2.SamplingParams(temperature=1, top_p=1),
     stopping=ENDLESS,
     n=4,
 )
@@ -124,7 +128,13 @@ STREAMS: dict[str, tuple[type, Message]] = {
     "Chat": (chat_pb2_grpc.ChatServiceStub, LONG_CHAT),
     "Complete": (
         completion_pb2_grpc.CompletionServiceStub,
-        completion_pb2.CompleteRequest(model=MODEL, prompts=[prompt_pb2.Prompt(text=LONG)] * 3, stopping=ENDLESS, n=2),
+        completion_pb2.CompleteRequest(
+            model=MODEL,
+            prompts=[prompt_pb2.Prompt(text=LONG)] * 3,
+            sampling=sampling_pb2.SamplingParams(temperature=1, top_p=1),
+            stopping=ENDLESS,
+            n=2,
+        ),
     ),
     "GenerateText": (
         text_generation_pb2_grpc.TextGenerationServiceStub,
@@ -145,7 +155,7 @@ STREAMS: dict[str, tuple[type, Message]] = {
                     )
                 )
             ],
-            sampling=sampling_pb2.SamplingParams(logit_bias=NO_END),
+            sampling=sampling_pb2.SamplingParams(logit_bias=NO_END, temperature=1, top_p=1),
         ),
     ),
 }
