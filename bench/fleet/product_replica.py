@@ -115,8 +115,8 @@ class ProductReplica(Replica):
         return [self._sampled(item.sequence) if item.samples else None for item in step.items]
 
     def follow(self, sequences: abc.Sequence[Sequence]) -> list[SampledToken]:
-        """The Runner's; there are no drafts."""
-        raise NotImplementedError
+        """The Runner's. Raises RuntimeError: there are no drafts to follow."""
+        raise RuntimeError(f"there are no drafts of {len(sequences)} sequences")
 
     def release(self, sequence: Sequence) -> None:
         """The Runner's; nothing is kept."""

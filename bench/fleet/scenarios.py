@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from bench.fleet.autoscaler import Autoscaler, Policy, cache_usage, running, waiting
 from bench.fleet.balancers import Balancer, LeastRequest, Maglev, Weighted
@@ -75,7 +76,7 @@ class Scenarios:
         rows: Table = []
         for way in ("least request", "bounded maglev"):
             for number in (1, 4, 16, 64):
-                balancer = Fronts(lambda way=way: WAYS[way](self._seed), number, self._seed)  # type: ignore[misc]
+                balancer = Fronts(partial(WAYS[way], self._seed), number, self._seed)
                 simulation = Simulation(lambda each: Replica(each, self._model, SIZES), balancer, num_replicas)
                 outcome = simulation.run(Source(traffic_of(num_replicas, load, 90.0), self._seed))
                 rows.append({"way": way, "Envoys": number, **self._told(outcome)})

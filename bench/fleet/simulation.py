@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, Protocol
 
@@ -80,7 +81,7 @@ class Simulation:
 
         arrive()
         for when, number in self._plan.deaths:
-            self.at(when, lambda number=number: self._die(self.replicas[number]))  # type: ignore[misc]
+            self.at(when, partial(self._die, self.replicas[number]))
         if self._plan.restart_from < NEVER:
             self.at(self._plan.restart_from, self._restart_all)
         while self._events:
@@ -97,7 +98,7 @@ class Simulation:
             replica.is_up = False
             self.replicas.append(replica)
             self._paid_from[replica.number] = self.now
-            self.at(self.now + self._plan.start_s, lambda replica=replica: self._up(replica))  # type: ignore[misc]
+            self.at(self.now + self._plan.start_s, partial(self._up, replica))
 
     def shrink(self, number: int) -> None:
         """Let the newest ones end what they have, and go."""
@@ -143,7 +144,7 @@ class Simulation:
             self.outcome.jobs.append(job)
             following = self._source.next_turn(job)
             if following is not None:
-                self.at(following.arrived, lambda following=following: self._send(following))  # type: ignore[misc]
+                self.at(following.arrived, partial(self._send, following))
         self._wait_for(replica)
         self._gone_if_idle(replica)
 
@@ -171,7 +172,7 @@ class Simulation:
         for job in lost:
             self._balancer.ended(job)
             job.num_broken += 1
-            self.at(self.now + self._plan.noticed_s, lambda job=job: self._send(job))  # type: ignore[misc]
+            self.at(self.now + self._plan.noticed_s, partial(self._send, job))
         self.at(self.now + self._plan.start_s, lambda: self._up(replica))
 
     def _restart_all(self) -> None:
