@@ -70,7 +70,7 @@ class Replicas:
             process.send_signal(signal.SIGINT)
         for process in self._processes.values():
             try:
-                process.wait(10)
+                process.wait(60)
             finally:
                 process.kill()
                 process.wait()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -15,19 +16,27 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+_claims: list[int] = []  # open sockets, until the process ends
 PORTS = ("envoy", "envoy_admin", "gateway", "service", "service_metrics")
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nothing listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Different ports that nothing listens on, and that nobody else gets while this process lives.
+
+    The system gives out those from 32768 on, to servers on port 0 and to every connection that is opened: such a port
+    may be gone before a server takes it, or while a test restarts the server.
+    """
+    ports: list[int] = []
+    for port in random.SystemRandom().sample(range(20_000, 32_768), 2_000):
+        if len(ports) == count:
+            return ports
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as claim, socket.socket() as listener:
+            claim.bind(f"\0sluice-test-port-{port}")  # to other processes with tests
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", port))
+            _claims.append(claim.detach())
+            ports.append(port)
+    raise AssertionError("no port is free")
 
 
 def child_pids(pid: int) -> list[int]:

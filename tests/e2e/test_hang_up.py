@@ -141,6 +141,8 @@ STREAMS: dict[str, tuple[type, Message]] = {
         text_generation_pb2.GenerateTextRequest(
             model=MODEL,
             text_input=LONG,
+            do_sample=True,
+            sampling=sampling_pb2.SamplingParams(temperature=1, top_p=1),
             stopping=sampling_pb2.StopParams(ignore_eos=True, max_tokens=2000),
         ),
     ),

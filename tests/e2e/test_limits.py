@@ -227,7 +227,8 @@ def test_openai_client_waits_as_long_as_it_is_told(guarded: Guarded) -> None:
 @pytest.mark.parametrize("after_first_token", [False, True])
 def test_hang_up_frees_the_place(guarded: Guarded, *, after_first_token: bool) -> None:
     """Who leaves a stream, before its first token or after, may send the next request."""
-    endless = {**CHAT, "max_tokens": 1500, "ignore_eos": True, "n": 4, "stream": True}
+    drawn = {"temperature": 1, "top_p": 1}  # a text that repeats itself would be over soon
+    endless = {**CHAT, "max_tokens": 1500, "ignore_eos": True, "n": 4, "stream": True, **drawn}
     url, headers = f"{guarded.stack.door}/v1/chat/completions", guarded.bearing("one")
     with httpx.Client(timeout=TIMEOUT_S) as client, client.stream("POST", url, json=endless, headers=headers) as answer:
         assert answer.status_code == 200
@@ -296,7 +297,7 @@ def test_callers_are_served_while_redis_is_away(guarded: Guarded) -> None:
 
 def test_a_stream_outlasts_its_service_though_its_place_is_the_only_one(guarded: Guarded) -> None:
     """Redis holds the dead service's place for a while; the stream goes on when that is over."""
-    long = {**CHAT, "max_tokens": 1000, "ignore_eos": True, "stream": True}
+    long = {**CHAT, "max_tokens": 1000, "ignore_eos": True, "stream": True, "temperature": 1, "top_p": 1}
     url, headers = f"{guarded.stack.door}/v1/chat/completions", guarded.bearing("one")
     pid = guarded.stack.children()["service"]
     with httpx.Client(timeout=TIMEOUT_S) as client, client.stream("POST", url, json=long, headers=headers) as answer:

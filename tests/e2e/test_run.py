@@ -134,10 +134,11 @@ def test_run_stops_at_any_moment() -> None:
 
 
 def chat_request(model: str, n: int = 1, max_tokens: int = 20) -> chat_pb2.ChatRequest:
-    """A chat that ends at its limit of tokens only."""
+    """A chat that ends at its limit of tokens only, of a text that doesn't repeat itself: that would be over soon."""
     message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Count to 1000.")])
     stopping = sampling_pb2.StopParams(max_tokens=max_tokens, ignore_eos=True)
-    return chat_pb2.ChatRequest(model=model, messages=[message], n=n, stopping=stopping)
+    drawn = sampling_pb2.SamplingParams(temperature=1, top_p=1)
+    return chat_pb2.ChatRequest(model=model, messages=[message], n=n, stopping=stopping, sampling=drawn)
 
 
 def until_served(stack: Stack, model: str) -> None:

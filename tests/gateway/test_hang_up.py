@@ -84,7 +84,8 @@ async def test_slow_reader_holds_back_the_service(gateway: Gateway, *, leaves: b
     gateway.service.script = script
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port, limit=1 << 16)
     writer.write(http_request(stream=True))
-    last = -1
+    await until(lambda: gateway.service.num_sent > 0)
+    last = 0
     while gateway.service.num_sent != last:  # until it stands still
         last = gateway.service.num_sent
         await asyncio.sleep(0.5)

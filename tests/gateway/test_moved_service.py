@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import struct
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from grpc import aio
 from sluice.v1 import chat_pb2_grpc
 
+from tests.e2e.stack import free_ports
 from tests.gateway import fakes
 from tests.gateway.conftest import Gateway
 
@@ -62,10 +62,8 @@ async def names() -> AsyncIterator[NameServer]:
 
 @pytest.fixture
 def port() -> int:
-    """A port that is free at both addresses, in all likelihood."""
-    with socket.create_server(("127.0.0.2", 0)) as probe:
-        chosen: int = probe.getsockname()[1]
-    return chosen
+    """A port that is free at both addresses."""
+    return free_ports(1)[0]
 
 
 @pytest.fixture

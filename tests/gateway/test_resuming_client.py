@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import grpc
 import pytest
+from opentelemetry.trace import SpanKind
 from sluice.v1 import chat_pb2, usage_pb2
 
 from tests.gateway import fakes
@@ -188,7 +189,7 @@ async def test_caller_that_leaves_ends_the_tries(gateway: Gateway) -> None:
     script(gateway.service, dies_after(2), dies_after(0, STARTING))
     async with gateway.http.stream("POST", "/v1/chat/completions", json=chat_body(stream=True)):
         await until(lambda: len(gateway.service.requests) > 1)
-    await asyncio.sleep(0.1)
+    await until(lambda: any(span.kind is SpanKind.SERVER for span in gateway.spans.get_finished_spans()))
     count = len(gateway.service.requests)
     await asyncio.sleep(1.2)  # longer than the longest pause between two tries
     assert len(gateway.service.requests) == count

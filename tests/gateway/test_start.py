@@ -15,6 +15,7 @@ import pytest
 from gateway.config import Settings
 from process.errors import ConfigError
 from process.settings import read_settings
+from tests.e2e.stack import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'generated'}"}
@@ -93,8 +94,7 @@ def test_bad_start_is_one_line(problem: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_process_serves_and_stops(number: signal.Signals) -> None:
     """The process answers, ends with code 0 on a signal, and logs JSON alone."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     with subprocess.Popen(
         [sys.executable, "-m", "gateway", "--port", str(port)],
         cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True,

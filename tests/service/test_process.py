@@ -16,18 +16,12 @@ import pytest
 from grpc import aio
 from sluice.v1 import chat_pb2_grpc
 
+from tests.e2e.stack import free_ports
 from tests.service.fakes import MODEL, kinds_of, refused, request
 
 pytestmark = pytest.mark.slow  # each test starts a process
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass
@@ -61,7 +55,7 @@ class Process:
 @asynccontextmanager
 async def started(path: str = "hello", flags: Mapping[str, object] | None = None) -> AsyncIterator[Process]:
     """A service with a scripted model that says `path`; killed at the end if it still runs."""
-    port = free_port()
+    (port,) = free_ports(1)
     chosen = {"port": port, "metrics-port": 0, "model": f"{MODEL}={path}", "drain-delay-s": 0, **(flags or {})}
     words = [f"--{name}={value}" for name, value in chosen.items()]
     process = await asyncio.create_subprocess_exec(
@@ -159,8 +153,9 @@ async def test_process_ends_with_its_engine() -> None:
 )
 async def test_process_refuses_bad_settings_in_one_line(flags: list[str], code: int, words: str) -> None:
     """Code 2 for a bad value, 1 for a model that isn't there; the last line names it."""
+    (port,) = free_ports(1)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "service", f"--port={free_port()}", "--metrics-port=0", "--log-level=error", *flags),
+        *(sys.executable, "-m", "service", f"--port={port}", "--metrics-port=0", "--log-level=error", *flags),
         cwd=ROOT,
         stderr=asyncio.subprocess.PIPE,
     )
