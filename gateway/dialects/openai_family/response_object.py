@@ -48,6 +48,7 @@ class ResponseObject:
     def write(self, response: response_item_pb2.Response) -> dict[str, Any]:
         """The object. Parameters are those in force; a number that was given is told as it was given."""
         sampling = response.sampling
+        numbers = {name: _decimal(getattr(sampling, name)) if it is None else it for name, it in self.given.items()}
         effort = EFFORT_NAMES.get(response.reasoning_effort, self.echo["reasoning"]["effort"])
         reason = _INCOMPLETE_REASONS.get(response.incomplete_reason)
         return {
@@ -63,11 +64,16 @@ class ResponseObject:
             "output": [to_item(item) for item in response.output],
             "usage": to_usage(response.usage) if response.HasField("usage") else None,
             "metadata": dict(response.metadata),
-            **{name: getattr(sampling, name) if given is None else given for name, given in self.given.items()},
+            **numbers,
             **self.echo,
             "reasoning": self.echo["reasoning"] | {"effort": effort},
             **_ABSENT,
         }
+
+
+def _decimal(number: float) -> float:
+    """What has 32 bits in the contract, to the seven digits that these hold: 0.3, not 0.30000001192092896."""
+    return float(f"{number:.7g}")
 
 
 def to_item(item: response_item_pb2.OutputItem) -> dict[str, Any]:

@@ -120,6 +120,16 @@ def test_answer_tells_defaults() -> None:
     assert {name: whole[name] for name in wanted} == wanted
 
 
+def test_answer_tells_numbers_as_settings_have_them() -> None:
+    """What a model's own settings say, which comes as a number of 32 bits."""
+    (event,) = events_of("text")[-1:]
+    event.completed.response.sampling.temperature, event.completed.response.sampling.top_p = 0.3, 0.95
+    whole = json.loads(
+        encoder_of(top_p=0.8).whole(response_pb2.CreateResponseResponse(response=event.completed.response))
+    )
+    assert (whole["temperature"], whole["top_p"]) == (0.3, 0.8)
+
+
 def test_answer_has_every_field_that_openais_type_has() -> None:
     """But for a cache policy, which is nobody's here: prefixes are cached without one."""
     assert Response.model_fields.keys() - whole_of("text").keys() == {"prompt_cache_options"}
