@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli import certs, chat, generate, keys, look, programs, status
+from cli import adapters, certs, chat, endpoints, generate, keys, models, programs, status
 from cli.bench.command import bench
 
 APP = typer.Typer(
@@ -18,8 +18,10 @@ APP = typer.Typer(
     rich_markup_mode=None,
 )
 programs.add_to(APP)
-for command in (chat.chat, generate.complete, generate.embed, look.models, look.endpoints, status.status, bench):
+for command in (chat.chat, generate.complete, generate.embed, endpoints.endpoints, status.status, bench):
     APP.command()(command)
+APP.add_typer(models.APP, name="models")
+APP.add_typer(adapters.APP, name="adapters")
 APP.add_typer(keys.APP, name="keys")
 APP.add_typer(certs.APP, name="certs")
 

@@ -11,7 +11,7 @@ import httpx
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 _TIMEOUT: Final = httpx.Timeout(30, read=600)  # a first token may wait for a place
-_KEY_HINT: Final = "give a key by SLUICE_API_KEY"
+KEY_HINT: Final = "give a key by SLUICE_API_KEY"
 
 
 class ServerError(Exception):
@@ -128,7 +128,7 @@ def _reason(answer: httpx.Response) -> str:
         text = _text(answer.json()["error"])
     except (ValueError, KeyError, TypeError):
         text = answer.text.strip().partition("\n")[0][:200] or answer.reason_phrase
-    hint = f"; {_KEY_HINT}" if answer.status_code == httpx.codes.UNAUTHORIZED else ""
+    hint = f"; {KEY_HINT}" if answer.status_code == httpx.codes.UNAUTHORIZED else ""
     return f"{text}{hint}"
 
 

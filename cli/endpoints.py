@@ -1,17 +1,8 @@
-"""`sluice models` and `sluice endpoints`: what a server has."""
+"""`sluice endpoints`: the names that requests use, with the models behind them."""
 
 from __future__ import annotations
 
-from cli.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, print_table, say
-
-
-def models(as_json: AsJson = False, url: Url = DEFAULT, key: Key = "", ca_file: CaFile = "") -> None:
-    """List the models that this caller may use, first those that generate."""
-    with connected(url, key, ca_file) as server:
-        if as_json:
-            print_json(server.get("/v1/models")["data"])
-        else:
-            say("\n".join(server.models()))
+from cli.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, print_table
 
 
 def endpoints(as_json: AsJson = False, url: Url = DEFAULT, key: Key = "", ca_file: CaFile = "") -> None:
