@@ -108,7 +108,11 @@ class StoreSettings(BaseModel):
     redis_url: Annotated[str, Field(pattern=r"^(rediss?|unix)://")] | None = Field(
         None,
         repr=False,  # it may have a password
-        description="Redis or Valkey server with the endpoints of all replicas, and with auth.keys_in_store their keys",
+        description="Redis or Valkey server with the endpoints of all replicas, what callers load, and with "
+        "auth.keys_in_store their keys",
+    )
+    pool: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,256}$")] = Field(
+        "", description="the replicas that load the same models; those of another name have models of their own"
     )
     redis_timeout_s: Interval = Field(1, description="time after which a Redis that doesn't answer counts as lost")
 
@@ -148,6 +152,11 @@ class Settings(ProcessSettings):
         None,
         description="file that keeps the endpoints that callers create, without store.redis_url; unset: they are lost "
         "at a stop",
+    )
+    loaded_models_file: Path | None = Field(
+        None,
+        description="file that keeps which models and adapters callers load, unload and put to sleep, without "
+        "store.redis_url; unset: that is lost at a stop",
     )
     models_root: Path | None = Field(
         None, description="folder below which callers with the scope admin load models from; unset: none are loaded so"

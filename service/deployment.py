@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias
 
 from service.call import current_caller
 from service.config import Settings
@@ -24,7 +24,6 @@ from service.registry.models import Registry, ServedGenerator, ServedModel, adap
 
 LoadModel: TypeAlias = Callable[[ModelSettings, StepObserver], Awaitable[ServedModel]]
 
-_Result = TypeVar("_Result")
 _CACHE_SHARE = 0.5  # of the memory for caches that is free, where a caller doesn't say: there may be others to come
 
 _log = logging.getLogger(__name__)
@@ -62,14 +61,6 @@ class Deployment:
         self._load: LoadModel | None = None
         self._adapters: dict[str, ServedAdapter] = {}  # by the models' names with the adapters'
         self._changing = asyncio.Lock()
-        self._changes: set[asyncio.Task[Any]] = set()
-
-    async def to_its_end(self, change: Coroutine[Any, Any, _Result]) -> _Result:
-        """Wait for a change, which goes on if its caller leaves: half of one would leave things that nobody knows."""
-        task = asyncio.create_task(change)
-        self._changes.add(task)
-        task.add_done_callback(self._changes.discard)
-        return await asyncio.shield(task)
 
     def load_by(self, load: LoadModel) -> None:
         """What loads models from now on."""
@@ -105,6 +96,16 @@ class Deployment:
         folder = await asyncio.to_thread(below, root, entry.path)
         model = self._settings.filled_in(entry.model_copy(update={"path": str(folder)}), _CACHE_SHARE)
         return await self.load_model(model)
+
+    def check_model(self, name: str) -> None:
+        """Raises ModelNotFound unless a model of that very name is served, which is no adapter."""
+        self._own(name)
+
+    def check_adapter(self, model: str, name: str) -> None:
+        """Raises ModelNotFound, UnsupportedTask or AdapterNotFound unless a model has that adapter."""
+        self._base(model)
+        if not isinstance(self._registry.find(adapted_name(model, name)), ServedGenerator):
+            raise AdapterNotFound(model, name)
 
     async def unload_model(self, name: str) -> None:
         """Serve a model and its adapters no more, and return when its memory is free. Raises ModelNotFound."""

@@ -42,7 +42,7 @@ class Health:
         self._phase = Phase.STARTING
         self._has_started = False
         self._stalled = False
-        self._has_store = True
+        self._lost: set[str] = set()  # of what replicas share
         self._models: dict[str, bool] = {}  # whether each was loaded
 
     @property
@@ -61,9 +61,9 @@ class Health:
             self._stalled = stalled
             await self._publish()
 
-    async def set_store_lost(self, lost: bool) -> None:  # noqa: FBT001  the one value of a setter
-        """Note whether what replicas share can't be reached. What was known of it is still served."""
-        self._has_store = not lost
+    async def set_store_lost(self, what: str, lost: bool) -> None:  # noqa: FBT001  the one value of a setter
+        """Note whether `what` of the things that replicas share can't be reached. What was known is still served."""
+        (self._lost.add if lost else self._lost.discard)(what)
         await self._publish()
 
     async def set_models(self, models: Mapping[str, bool]) -> None:
@@ -77,7 +77,7 @@ class Health:
         is_serving = self._phase is Phase.SERVING and not self._stalled
         found = dict.fromkeys(self._services, is_serving)
         found |= {f"{MODEL}{name}": is_serving and loaded for name, loaded in self._models.items()}
-        found |= {LIVE: self._phase is not Phase.FAILED, STARTED: self._has_started, STORE: self._has_store}
+        found |= {LIVE: self._phase is not Phase.FAILED, STARTED: self._has_started, STORE: not self._lost}
         for service, is_well in found.items():
             status = health_pb2.HealthCheckResponse.SERVING if is_well else health_pb2.HealthCheckResponse.NOT_SERVING
             await self.servicer.set(service, status)

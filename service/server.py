@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
+from functools import partial
 
 from grpc import aio
 
@@ -16,6 +17,7 @@ from process.errors import ConfigError
 from process.reload import Reload
 from process.stop import Stop
 from service.answering.generation import Answering
+from service.change_store import SharedChanges
 from service.config import EndpointSettings, Settings
 from service.counting import open_quota
 from service.deployment import Deployment, LoadModel
@@ -33,16 +35,18 @@ from service.interceptors.tracing import Tracing
 from service.interceptors.validation import Validation
 from service.listener import StartError, check_free, connection_options, listen
 from service.model_settings import ModelSettings
+from service.pool import Pool
 from service.prompts.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, ServedEntity
-from service.registry.endpoint_file import EndpointFile, EndpointFileError
+from service.registry.endpoint_file import EndpointFile
 from service.registry.endpoint_table import EndpointTable
 from service.registry.errors import RegistryError
 from service.registry.models import Registry
 from service.registry.shared_endpoints import SharedEndpoints
 from service.services import REQUESTS, SERVICES, add_services
+from service.shared_file import SharedFileError
 from service.shared_text import SharedTextLost
-from service.stores import authenticator, endpoint_store
+from service.stores import authenticator, change_store, endpoint_store
 from service.telemetry import MetricsPage, Telemetry
 from service.vllm_names import with_vllm_names
 
@@ -69,9 +73,11 @@ class Server:
         self.registry = Registry()
         self.readers = Workers(WorkerLimits(max_work_s=_MAX_READING_S))
         self.deployment = Deployment(settings, self.registry, EngineMetrics(telemetry))
+        self._change_store = change_store(settings)
+        self.pool = Pool(self.deployment, self.registry, settings.engine, self._change_store)
         self._authenticator = authenticator(settings)
         self._watching: asyncio.Task[None] | None = None
-        self._following: asyncio.Task[None] | None = None
+        self._following: list[asyncio.Task[None]] = []
         self._endpoint_store: EndpointFile | SharedEndpoints | None = None
         self._admission = Admission(lambda: self.health.phase, settings.max_concurrent_calls)
         self._server = aio.server(
@@ -101,8 +107,7 @@ class Server:
             health=self.health,
             answering=answering,
             registry=self.registry,
-            deployment=self.deployment,
-            engine=settings.engine,
+            pool=self.pool,
             readers=self.readers,
             quota=self.quota,
             telemetry=telemetry,
@@ -128,8 +133,14 @@ class Server:
         store = self._endpoint_store = endpoint_store(self._settings)
         try:
             made = await asyncio.to_thread(store.read) if store else []
-        except EndpointFileError as error:
+        except SharedFileError as error:
             raise StartError(f"endpoints_file: {error}") from error
+        except SharedTextLost as error:
+            raise StartError(f"store.redis_url: {error}") from error
+        try:
+            models = await self.pool.begin(models)
+        except SharedFileError as error:
+            raise StartError(f"loaded_models_file: {error}") from error
         except SharedTextLost as error:
             raise StartError(f"store.redis_url: {error}") from error
         self.deployment.load_by(load_model)
@@ -141,12 +152,18 @@ class Server:
                     raise
                 self.registry.leave_out(model.name, str(error))
                 _log.error("model could not be loaded: %s", error, extra={"fields": {"model": model.name}})
+        await self.pool.catch_up()
         configured = [_configured(self.registry, endpoint) for endpoint in self._settings.endpoints]
         self.registry.endpoints = EndpointTable(configured, made, store)
         if store is not None:
-            self._following = asyncio.create_task(self.registry.endpoints.follow(self.health.set_store_lost))
+            self._follow(self.registry.endpoints.follow(partial(self.health.set_store_lost, "endpoints")))
+        if self._change_store is not None:
+            self._follow(self.pool.follow(partial(self.health.set_store_lost, "models")))
         await self.health.set_models(self.registry.loads)
         await self.health.enter(Phase.SERVING)
+
+    def _follow(self, following: Coroutine[None, None, None]) -> None:
+        self._following.append(asyncio.create_task(following))
 
     async def _load(self, model: ModelSettings) -> None:
         try:
@@ -211,11 +228,12 @@ class Server:
         await asyncio.gather(*(served.close() for served in self.registry.loaded))
         await self.quota.close()
         self.readers.close()
-        for task in (self._watching, self._following):
+        for task in (self._watching, *self._following):
             if task is not None:
                 task.cancel()
-        if isinstance(self._endpoint_store, SharedEndpoints):
-            self._endpoint_store.close()
+        for store in (self._endpoint_store, self._change_store):
+            if isinstance(store, SharedEndpoints | SharedChanges):
+                store.close()
 
 
 def _configured(registry: Registry, settings: EndpointSettings) -> Endpoint:

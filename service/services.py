@@ -31,9 +31,8 @@ from sluice.v1 import (
 )
 
 from service.answering.generation import Answering
-from service.deployment import Deployment
-from service.engine_settings import EngineSettings
 from service.health import Health
+from service.pool import Pool
 from service.prompts.workers import Workers
 from service.quota.quota import Quota
 from service.registry.models import Registry
@@ -106,8 +105,7 @@ def add_services(
     health: Health,
     answering: Answering,
     registry: Registry,
-    deployment: Deployment,
-    engine: EngineSettings,
+    pool: Pool,
     readers: Workers,
     quota: Quota,
     telemetry: Telemetry,
@@ -117,10 +115,10 @@ def add_services(
     completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
     response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering), server)
     text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
-    adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(deployment), server)
+    adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(pool), server)
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry, quota), server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry), server)
-    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, deployment, engine, telemetry), server)
+    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, pool, telemetry), server)
     rank_pb2_grpc.add_RankServiceServicer_to_server(RankServicer(registry, telemetry, quota), server)
     token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, quota), server)
     watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers, quota), server)

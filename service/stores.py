@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from service import change_store as change_stores
 from service.auth import shared_keys
 from service.auth.authenticator import Authenticator
 from service.auth.key_entry import KeysError
 from service.auth.shared_keys import SharedKeys
 from service.auth.signers import SignersError
+from service.change_store import ChangeFile, ChangeStore, SharedChanges
 from service.config import Settings
 from service.contract.model import EndpointJson
 from service.listener import StartError
@@ -22,6 +24,14 @@ def endpoint_store(settings: Settings) -> EndpointFile | SharedEndpoints | None:
         text = SharedText(settings.store.redis_url, shared_endpoints.NAME, settings.store.redis_timeout_s)
         return SharedEndpoints(text, EndpointJson())
     return None if settings.endpoints_file is None else EndpointFile(settings.endpoints_file, EndpointJson())
+
+
+def change_store(settings: Settings) -> ChangeStore | None:
+    """Where it is kept which models and adapters callers have loaded; None if nowhere."""
+    if settings.store.redis_url is not None:
+        name = f"{change_stores.NAME}:{settings.store.pool}" if settings.store.pool else change_stores.NAME
+        return SharedChanges(SharedText(settings.store.redis_url, name, settings.store.redis_timeout_s))
+    return None if settings.loaded_models_file is None else ChangeFile(settings.loaded_models_file)
 
 
 def authenticator(settings: Settings) -> Authenticator | None:

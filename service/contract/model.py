@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import protovalidate
 from google.protobuf import json_format
 from sluice.v1 import adapter_pb2, endpoint_pb2, model_pb2
 
+from service.changes import LoadedModel
 from service.contract.answer import timestamp
 from service.deployment import ServedAdapter
-from service.engine_settings import EngineSettings
 from service.generation.errors import InvalidRequest
-from service.model_settings import Dtype, ModelSettings
+from service.model_settings import Dtype
 from service.registry.description import Endpoint, Modality, ModelDescription, ServedEntity, Task
 from service.registry.traffic import check_shares
 
@@ -51,22 +50,19 @@ def model_message(model: ModelDescription, *, is_asleep: bool = False) -> model_
     )
 
 
-def to_model_settings(request: model_pb2.LoadModelRequest, engine: EngineSettings) -> ModelSettings:
-    """The settings of a model to load; `engine` has those of the service. Raises InvalidRequest for what can't work."""
-    changes: dict[str, Any] = {"max_model_len": request.max_model_len} if request.HasField("max_model_len") else {}
-    changes |= {name: value for name in ("quantization", "backend") if (value := getattr(request, name))}
-    try:
-        return ModelSettings(
-            name=request.name,
-            path=request.path,
-            version=request.version or "1",
-            dtype=cast("Dtype | None", request.dtype or None),  # by a rule of the contract
-            device=request.device or None,
-            cache_share=request.cache_share if request.HasField("cache_share") else None,
-            engine=replace(engine, **changes) if changes else None,
-        )
-    except ValueError as error:
-        raise InvalidRequest("name", str(error)) from error
+def to_loaded_model(request: model_pb2.LoadModelRequest) -> LoadedModel:
+    """A model to load."""
+    return LoadedModel(
+        name=request.name,
+        path=request.path,
+        version=request.version or "1",
+        dtype=cast("Dtype | None", request.dtype or None),  # by a rule of the contract
+        quantization=request.quantization or None,
+        backend=request.backend or None,
+        device=request.device or None,
+        max_model_len=request.max_model_len if request.HasField("max_model_len") else None,
+        cache_share=request.cache_share if request.HasField("cache_share") else None,
+    )
 
 
 def adapter_message(adapter: ServedAdapter) -> adapter_pb2.Adapter:

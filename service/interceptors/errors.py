@@ -58,6 +58,7 @@ from service.quota.errors import ConcurrencyLimited, LimitExceeded, LimitReached
 from service.registry.errors import (
     AdapterExists,
     AdapterNotFound,
+    ChangesUnavailable,
     DeploymentNotFound,
     EndpointExists,
     EndpointNotAllowed,
@@ -125,6 +126,7 @@ TABLE = (
     Row(EndpointExists, Code.ALREADY_EXISTS, "ENDPOINT_EXISTS"),
     Row(EndpointReadOnly, Code.FAILED_PRECONDITION, "ENDPOINT_READ_ONLY"),
     Row(EndpointsUnavailable, Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE"),
+    Row(ChangesUnavailable, Code.UNAVAILABLE, "CHANGES_UNAVAILABLE"),
     Row(TooManyEndpoints, Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS"),
     Row(AdapterRefused, Code.INVALID_ARGUMENT, "ADAPTER_REFUSED"),
     Row(AdapterNotFound, Code.NOT_FOUND, "ADAPTER_NOT_FOUND"),

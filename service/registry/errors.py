@@ -19,11 +19,11 @@ class ModelNotFound(RegistryError):
 
 
 class ModelNotLoaded(RegistryError):
-    """The settings have a model of that name, and it could not be loaded at the start."""
+    """There is to be a model of that name, and it could not be loaded here, or is being loaded."""
 
-    def __init__(self, model: str, endpoint: str = "") -> None:
+    def __init__(self, model: str, endpoint: str = "", *, is_coming: bool = False) -> None:
         """`endpoint` is what the request named, if that sends it to `model`."""
-        text = f"the model {model!r} could not be loaded"
+        text = f"the model {model!r} {'is being loaded' if is_coming else 'could not be loaded'}"
         super().__init__(f"{text}; the endpoint {endpoint!r} sends requests to it" if endpoint else text)
         self.model = model
 
@@ -83,6 +83,14 @@ class EndpointsUnavailable(RegistryError):
 
     def __init__(self, retry_after_s: float) -> None:
         super().__init__("endpoints can't be changed now; nothing was changed")
+        self.retry_after_s = retry_after_s
+
+
+class ChangesUnavailable(RegistryError):
+    """The store of what replicas serve has no say now. Retry after `retry_after_s` seconds."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        super().__init__("models and adapters can't be changed now: their store is lost")
         self.retry_after_s = retry_after_s
 
 

@@ -131,7 +131,8 @@ class Registry:
     def __init__(self) -> None:
         self._models: dict[str, ServedModel] = {}
         self._adapted: dict[str, ServedGenerator] = {}  # by the models' names with the adapters'
-        self._failed: dict[str, str] = {}  # names of models that could not be loaded, with the reasons
+        self._failed: dict[str, str] = {}  # names of models that are not loaded, with the reasons
+        self._coming: set[str] = set()  # those of them that are being loaded
         self.endpoints = EndpointTable()
 
     def add(self, model: ServedModel) -> None:
@@ -140,15 +141,21 @@ class Registry:
             self._adapted[model.name] = model
         else:
             self._models[model.name] = model
-            self._failed.pop(model.name, None)
+            self.forget(model.name)
 
-    def leave_out(self, name: str, reason: str) -> None:
-        """Note that a model of the settings could not be loaded."""
+    def leave_out(self, name: str, reason: str, *, is_coming: bool = False) -> None:
+        """Note that a model could not be loaded that is to be served, or is being loaded."""
         self._failed[name] = reason
+        (self._coming.add if is_coming else self._coming.discard)(name)
+
+    def forget(self, name: str) -> None:
+        """Note no more that a model is not loaded."""
+        self._failed.pop(name, None)
+        self._coming.discard(name)
 
     @property
     def failed(self) -> Mapping[str, str]:
-        """The models that could not be loaded and that the caller might use, each with the reason."""
+        """The models that are not loaded and that the caller might use, each with the reason."""
         return {name: reason for name, reason in self._failed.items() if current_caller().may_use(name)}
 
     @property
@@ -185,7 +192,7 @@ class Registry:
         Raises ModelNotFound, ModelNotLoaded, or DeploymentNotFound if the endpoint has no such deployment.
         """
         if name in self.failed:
-            raise ModelNotLoaded(name)
+            raise ModelNotLoaded(name, is_coming=name in self._coming)
         if (model := self.find(name)) is None:
             entity = self.endpoints.choose(name, deployment, began)
             route_call(name, entity.name)
@@ -201,7 +208,7 @@ class Registry:
         Raises ModelNotFound or ModelNotLoaded.
         """
         if name in self.failed:
-            raise ModelNotLoaded(name)
+            raise ModelNotLoaded(name, is_coming=name in self._coming)
         if (model := self.find(name)) is not None:
             return model
         if (endpoint := self.endpoints.find(name)) is None:
@@ -223,7 +230,7 @@ class Registry:
         """Whether a model, an adapter or an endpoint has that name, be it one that is kept from the caller."""
         adapters = {each.adapter for each in self._adapted.values()}
         return (
-            name in {*self._models, *self._failed}
+            name in {*self._models, *self._failed} - self._coming
             or name in self._adapted
             or name in adapters
             or self.endpoints.is_taken(name)
@@ -287,7 +294,7 @@ class Registry:
 
     def _behind(self, endpoint: str, entity: ServedEntity) -> ServedModel:
         if entity.model in self.failed:
-            raise ModelNotLoaded(entity.model, endpoint)
+            raise ModelNotLoaded(entity.model, endpoint, is_coming=entity.model in self._coming)
         if (model := self.find(entity.model)) is None:
             raise ModelNotFound(entity.model, endpoint)
         return model

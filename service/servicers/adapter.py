@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from sluice.v1 import adapter_pb2, adapter_pb2_grpc
 
+from service.changes import LoadedAdapter
 from service.contract.model import adapter_message
-from service.deployment import Deployment
+from service.pool import Pool
 
 
 class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
     """Loads, unloads and lists adapters."""
 
-    def __init__(self, deployment: Deployment) -> None:
-        self._deployment = deployment
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
 
     async def LoadAdapter(  # noqa: N802
         self,
         request: adapter_pb2.LoadAdapterRequest,
         context: object,  # noqa: ARG002
     ) -> adapter_pb2.LoadAdapterResponse:
-        change = self._deployment.load_allowed_adapter(request.model, request.name, request.path)
-        adapter = await self._deployment.to_its_end(change)
+        entry = LoadedAdapter(model=request.model, name=request.name, path=request.path)
+        adapter = await self._pool.to_its_end(self._pool.load_adapter(entry))
         return adapter_pb2.LoadAdapterResponse(adapter=adapter_message(adapter))
 
     async def UnloadAdapter(  # noqa: N802
@@ -28,7 +29,7 @@ class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
         request: adapter_pb2.UnloadAdapterRequest,
         context: object,  # noqa: ARG002
     ) -> adapter_pb2.UnloadAdapterResponse:
-        await self._deployment.to_its_end(self._deployment.unload_adapter(request.model, request.name))
+        await self._pool.to_its_end(self._pool.unload_adapter(request.model, request.name))
         return adapter_pb2.UnloadAdapterResponse()
 
     async def ListAdapters(  # noqa: N802
@@ -36,5 +37,5 @@ class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
         request: adapter_pb2.ListAdaptersRequest,
         context: object,  # noqa: ARG002
     ) -> adapter_pb2.ListAdaptersResponse:
-        adapters = self._deployment.adapters(request.model)
+        adapters = self._pool.adapters(request.model)
         return adapter_pb2.ListAdaptersResponse(adapters=map(adapter_message, adapters))

@@ -9,10 +9,9 @@ from sluice.v1 import load_pb2, model_pb2, model_pb2_grpc
 
 from service.call import current_caller
 from service.contract.load import load_message
-from service.contract.model import model_message, to_model_settings
-from service.deployment import Deployment
-from service.engine_settings import EngineSettings
+from service.contract.model import model_message, to_loaded_model
 from service.generation.caller import Scope
+from service.pool import Pool
 from service.registry.models import Registry, ServedModel
 from service.telemetry import Telemetry
 
@@ -20,13 +19,9 @@ from service.telemetry import Telemetry
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Tells which models there are, and how they fare, and changes what is served."""
 
-    def __init__(
-        self, registry: Registry, deployment: Deployment, engine: EngineSettings, telemetry: Telemetry
-    ) -> None:
-        """`engine` has the service's own sizes, for models that are loaded with few of their own."""
+    def __init__(self, registry: Registry, pool: Pool, telemetry: Telemetry) -> None:
         self._registry = registry
-        self._deployment = deployment
-        self._engine = engine
+        self._pool = pool
         self._telemetry = telemetry
         self._started_ns = time.time_ns()
 
@@ -50,8 +45,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         return load_message(self._started_ns, stats, entities, samples)
 
     async def LoadModel(self, request: model_pb2.LoadModelRequest, context: object) -> model_pb2.LoadModelResponse:  # noqa: ARG002, N802
-        entry = to_model_settings(request, self._engine)
-        served = await self._deployment.to_its_end(self._deployment.load_allowed_model(entry))
+        served = await self._pool.to_its_end(self._pool.load_model(to_loaded_model(request)))
         return model_pb2.LoadModelResponse(model=_message(served))
 
     async def UnloadModel(  # noqa: N802
@@ -59,15 +53,15 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         request: model_pb2.UnloadModelRequest,
         context: object,  # noqa: ARG002
     ) -> model_pb2.UnloadModelResponse:
-        await self._deployment.to_its_end(self._deployment.unload_model(request.model))
+        await self._pool.to_its_end(self._pool.unload_model(request.model))
         return model_pb2.UnloadModelResponse()
 
     async def SleepModel(self, request: model_pb2.SleepModelRequest, context: object) -> model_pb2.SleepModelResponse:  # noqa: ARG002, N802
-        await self._deployment.to_its_end(self._deployment.sleep(request.model))
+        await self._pool.to_its_end(self._pool.sleep(request.model))
         return model_pb2.SleepModelResponse()
 
     async def WakeModel(self, request: model_pb2.WakeModelRequest, context: object) -> model_pb2.WakeModelResponse:  # noqa: ARG002, N802
-        await self._deployment.to_its_end(self._deployment.wake(request.model))
+        await self._pool.to_its_end(self._pool.wake(request.model))
         return model_pb2.WakeModelResponse()
 
 

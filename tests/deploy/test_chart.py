@@ -26,6 +26,7 @@ CHART = ROOT / "deploy" / "helm" / "sluice"
 OPEN = {"auth": {"allowAnonymous": True}}
 FULL: dict[str, Any] = {
     "auth": {"keysSecret": "keys"},
+    "store": {"redisSecret": "store"},
     "quota": {"redisSecret": "redis"},
     "otlpEndpoint": "collector:4317",
     "image": {"registry": "registry.example.com/team/", "pullSecrets": [{"name": "pull"}]},
@@ -148,9 +149,29 @@ def test_an_autoscaled_pool_has_no_number_of_its_own(made: list[dict[str, Any]])
         assert ("replicas" in each["spec"]) == (each["metadata"]["name"] not in scaled)
 
 
+def test_passwords_are_in_no_config_map() -> None:
+    """The store's address comes of its Secret, each pool has models of its own there, and keys may be there, too."""
+    made = documents({**FULL, "auth": {"keysInStore": True}})
+    services = [each for each in of(made, "Deployment") if "service" in each["metadata"]["name"]]
+    assert len(services) == 2
+    for each in services:
+        (container,) = each["spec"]["template"]["spec"]["containers"]
+        secrets = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in container["env"]}
+        assert secrets == {
+            "SLUICE_SERVICE_STORE__REDIS_URL": {"name": "store", "key": "url"},
+            "SLUICE_SERVICE_QUOTA__REDIS_URL": {"name": "redis", "key": "url"},
+        }
+    settings = [
+        yaml.safe_load(each["data"]["service.yaml"]) for each in of(made, "ConfigMap") if "service.yaml" in each["data"]
+    ]
+    assert sorted(each["store"]["pool"] for each in settings) == ["default", "large"]
+    assert all(each["auth"] == {"keys_in_store": True} for each in settings)
+
+
 def test_values_are_checked() -> None:
     """By the schema, and nobody is let in by an oversight."""
     assert "set auth.keysSecret" in refusal({})
+    assert "needs store.redisSecret" in refusal({"auth": {"keysInStore": True}})
     assert "replica" in refusal(OPEN | {"gateway": {"replica": 3}})
     assert "default" in refusal(OPEN | {"pools": {"default": None, "large": {}}})
     assert "extensionService" in refusal(OPEN | {"pools": {"default": {"inferencePool": {"enabled": True}}}})

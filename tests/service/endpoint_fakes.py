@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from grpc import aio
+from grpc_health.v1 import health_pb2_grpc
 from sluice.v1 import chat_pb2_grpc, endpoint_pb2, endpoint_pb2_grpc, model_pb2_grpc
 
 from service.engine.embedder import EmbedderFront
@@ -17,6 +18,7 @@ from service.engine.generator import GeneratorFront
 from service.engine.port import StepObserver
 from service.engine.thread_link import ThreadLink
 from service.generation.embedding import TokenIds, Vector
+from service.generation.errors import ModelLoadError
 from service.model_settings import ModelSettings
 from service.prompts.embedding import EmbeddingPrompts
 from service.registry.description import ModelDescription, Task
@@ -41,6 +43,8 @@ class Serving:
     chat: Any
     models: Any
     endpoints: Any
+    health: Any
+    refused: set[str]  # names of models that can't be loaded here
 
     async def create(self, name: str, *shares: tuple[str, str, int]) -> endpoint_pb2.Endpoint:
         """Make an endpoint of entities (name, model, percentage)."""
@@ -107,9 +111,13 @@ async def serving(
     server = Server(chosen, telemetry)
     runners = {name: ScriptedRunner(name) for name in models}
     engines: dict[str, GeneratorFront] = {}
+    refused: set[str] = set()
 
     async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
-        engines[model.name] = scripted_engine(runners[model.name], observer)
+        if model.name in refused:
+            raise ModelLoadError(f"{model.path}: too large")
+        runner = runners.setdefault(model.name, ScriptedRunner(model.name))
+        engines[model.name] = scripted_engine(runner, observer)
         return served(model.name, engines[model.name], PlainPreparation(), (tasks or {}).get(model.name, GENERATES))
 
     port = await server.start()
@@ -125,6 +133,8 @@ async def serving(
                 chat_pb2_grpc.ChatServiceStub(channel),
                 model_pb2_grpc.ModelServiceStub(channel),
                 endpoint_pb2_grpc.EndpointServiceStub(channel),
+                health_pb2_grpc.HealthStub(channel),
+                refused,
             )
     finally:
         await server.close()

@@ -11,7 +11,8 @@ from random import Random
 import pytest
 
 from service.contract.model import EndpointJson
-from service.registry.endpoint_file import EndpointFile, EndpointFileError
+from service.registry.endpoint_file import EndpointFile
+from service.shared_file import SharedFileError
 from tests.service.endpoint_states import state
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,7 +118,7 @@ def test_leftovers_beside_a_name_with_brackets_are_removed(tmp_path: Path) -> No
 
 def test_file_of_another_folder_is_refused(tmp_path: Path) -> None:
     """A missing folder is told at the start, not with the first change."""
-    with pytest.raises(EndpointFileError, match=r"nowhere/endpoints\.json: the folder does not exist$"):
+    with pytest.raises(SharedFileError, match=r"nowhere/endpoints\.json: the folder does not exist$"):
         file_at(tmp_path / "nowhere" / "endpoints.json").read()
 
 
@@ -140,7 +141,7 @@ def test_bad_file_is_one_line_with_its_path(text: str, words: str, tmp_path: Pat
     """What can't be an endpoint of the API can't be one of the file, and nothing of it is taken silently."""
     path = tmp_path / "endpoints.json"
     path.write_text(text)
-    with pytest.raises(EndpointFileError) as caught:
+    with pytest.raises(SharedFileError) as caught:
         file_at(path).read()
     assert str(caught.value).startswith(f"{path}: ")
     assert words in str(caught.value)

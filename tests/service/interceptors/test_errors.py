@@ -16,6 +16,7 @@ from service.quota.limit import Limit, Measure
 from service.registry.errors import (
     AdapterExists,
     AdapterNotFound,
+    ChangesUnavailable,
     DeploymentNotFound,
     EndpointExists,
     EndpointNotAllowed,
@@ -131,6 +132,7 @@ CASES = [
     Case(generation_errors.AdapterLost("it"), Code.UNAVAILABLE, "ADAPTER_LOST", retry_after_s=1.0),
     Case(generation_errors.CannotResume("another request"), Code.FAILED_PRECONDITION, "CANNOT_RESUME"),
     Case(EndpointsUnavailable(1.0), Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE", retry_after_s=1.0),
+    Case(ChangesUnavailable(1.0), Code.UNAVAILABLE, "CHANGES_UNAVAILABLE", retry_after_s=1.0),
     Case(TooManyEndpoints(3), Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS", values={"limit": "3"}),
     Case(
         generation_errors.EngineOverloaded("256 requests wait already", retry_after_s=2.5),

@@ -1,0 +1,91 @@
+"""What is loaded at one replica behind Envoy is served by all: models, adapters, sleep; also after a restart."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+import httpx
+import pytest
+from sluice.v1 import adapter_pb2, adapter_pb2_grpc, model_pb2, model_pb2_grpc
+
+from tests.e2e.replicas import Replicas
+from tests.engine import peft_adapters
+from tests.redis_server import RedisServer
+
+DEMO = Path("demo/model").resolve()
+
+
+class Fleet(NamedTuple):
+    """Two services, a gateway and Envoy, and what calls them."""
+
+    replicas: Replicas
+
+    def at(self, address: str, stub: Callable[[grpc.Channel], Any], rpc: str, request: Any) -> Any:
+        """What an RPC answers there."""
+        with grpc.insecure_channel(address) as channel:
+            return getattr(stub(channel), rpc)(request, timeout=60)
+
+    def models(self, rpc: str, request: Any) -> Any:
+        """What an RPC answers at the front door, whichever replica has it."""
+        return self.at(self.replicas.door.removeprefix("http://"), model_pb2_grpc.ModelServiceStub, rpc, request)
+
+    def adapters(self, rpc: str, request: Any) -> Any:
+        return self.at(self.replicas.door.removeprefix("http://"), adapter_pb2_grpc.AdapterServiceStub, rpc, request)
+
+    def states(self) -> list[dict[str, bool]]:
+        """Of each service: its models, and whether each sleeps."""
+        request = model_pb2.ListModelsRequest()
+        answers = [
+            self.at(self.replicas.address(name), model_pb2_grpc.ModelServiceStub, "ListModels", request)
+            for name in self.replicas.services
+        ]
+        return [{model.name: model.is_asleep for model in answer.models} for answer in answers]
+
+    def until(self, state: dict[str, bool]) -> None:
+        """Return when all services are so."""
+        deadline = time.monotonic() + 60
+        while self.states() != [state] * len(self.replicas.services):
+            assert time.monotonic() < deadline, self.states()
+            time.sleep(0.1)
+
+    def ask(self, model: str) -> int:
+        """The status of a request at the front door."""
+        body = {"model": model, "prompt": "Once", "max_tokens": 1}
+        return httpx.post(f"{self.replicas.door}/v1/completions", json=body, timeout=60).status_code
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, redis: RedisServer) -> Iterator[Fleet]:
+    (tmp_path / "writer").mkdir()
+    for file in DEMO.iterdir():
+        os.link(file, tmp_path / "writer" / file.name)
+    peft_adapters.save_adapter(DEMO, tmp_path / "french", seed=1, std=0.13)
+    options = [f"--model=demo={DEMO}", f"--models-root={tmp_path}", f"--adapters-root={tmp_path}"]
+    options.append(f"--store.redis-url={redis.url}")
+    with Replicas(num_gateways=1, options=options) as replicas:
+        yield Fleet(replicas)
+
+
+@pytest.mark.timeout(300)
+def test_replicas_serve_alike_what_callers_load(fleet: Fleet) -> None:
+    """From the moment that a load returns each request is answered, though other replicas are loading still."""
+    fleet.models("LoadModel", model_pb2.LoadModelRequest(name="writer", path="writer", cache_share=0.1))
+    assert [fleet.ask("writer") for _ in range(30)] == [200] * 30
+    fleet.until({"demo": False, "writer": False})
+    fleet.adapters("LoadAdapter", adapter_pb2.LoadAdapterRequest(model="writer", name="french", path="french"))
+    fleet.until({"demo": False, "writer": False, "writer:french": False})
+    fleet.models("SleepModel", model_pb2.SleepModelRequest(model="demo"))
+    fleet.until({"demo": True, "writer": False, "writer:french": False})
+
+    assert fleet.replicas.restart("service-2") == 0
+    fleet.until({"demo": True, "writer": False, "writer:french": False})
+    fleet.models("WakeModel", model_pb2.WakeModelRequest(model="demo"))
+    fleet.adapters("UnloadAdapter", adapter_pb2.UnloadAdapterRequest(model="writer", name="french"))
+    fleet.models("UnloadModel", model_pb2.UnloadModelRequest(model="writer"))
+    fleet.until({"demo": False})
+    assert (fleet.ask("demo"), fleet.ask("writer")) == (200, 404)

@@ -1,0 +1,190 @@
+"""Models that callers load at one of several services: the others load them, too, and nobody's change is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+from sluice.v1 import model_pb2
+
+from service.listener import StartError
+from tests.redis_server import RedisServer
+from tests.service.endpoint_fakes import Serving, serving
+from tests.service.fakes import refused, request
+
+Settings = dict[str, Any]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(params=["file", "redis"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    """The settings of services that share what callers load."""
+    (tmp_path / "root" / "new").mkdir(parents=True)
+    root = {"models_root": tmp_path / "root"}
+    if request.param == "file":
+        return {**root, "loaded_models_file": tmp_path / "loaded.json"}
+    redis: RedisServer = request.getfixturevalue("redis")
+    return {**root, "store": {"redis_url": redis.url, "redis_timeout_s": 0.2}}
+
+
+@contextlib.asynccontextmanager
+async def two(settings: Settings) -> AsyncIterator[tuple[Serving, Serving]]:
+    """Services of the same models."""
+    async with serving("a", "b", **settings) as one, serving("a", "b", **settings) as other:
+        yield one, other
+
+
+async def load(run: Serving, name: str, **fields: Any) -> None:
+    await run.models.LoadModel(model_pb2.LoadModelRequest(name=name, path="new", **fields))
+
+
+async def unload(run: Serving, name: str) -> None:
+    await run.models.UnloadModel(model_pb2.UnloadModelRequest(model=name))
+
+
+async def listed(run: Serving) -> list[str]:
+    """The models that generate."""
+    models = (await run.models.ListModels(model_pb2.ListModelsRequest())).models
+    return [model.name for model in models if model.name != "encoder"]
+
+
+async def failed(run: Serving) -> dict[str, str]:
+    """What is to be served and isn't, with the reason."""
+    answer = await run.models.ListModels(model_pb2.ListModelsRequest())
+    return {each.name: each.reason for each in answer.failed_models}
+
+
+async def status(run: Serving, name: str) -> str:
+    answer = await run.health.Check(health_pb2.HealthCheckRequest(service=name))
+    found: str = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+    return found
+
+
+async def until_equal(ask: Callable[[], Any], expected: object) -> None:
+    """Return when the answer is that; others look once a second."""
+    async with asyncio.timeout(30):
+        while await ask() != expected:  # noqa: ASYNC110  the service is asked, as a caller would
+            await asyncio.sleep(0.02)
+
+
+async def test_what_one_loads_the_others_serve(shared: Settings) -> None:
+    """Also one that starts later; and what one unloads goes everywhere, a model of the settings, too."""
+    async with two(shared) as (one, other):
+        await load(one, "new", version="7")
+        await until_equal(lambda: listed(other), ["a", "b", "new"])
+        assert (await other.chat.Chat(request(model="new"))).model == "new"
+        await unload(other, "a")
+        await until_equal(lambda: listed(one), ["b", "new"])
+        async with serving("a", "b", **shared) as late:
+            assert await listed(late) == ["b", "new"]
+            described = await late.models.GetModel(model_pb2.GetModelRequest(model="new"))
+            assert described.model.name == "new"
+            await unload(late, "new")
+        for run in (one, other):
+            await until_equal(partial(listed, run), ["b"])
+
+
+async def test_another_model_of_the_name_takes_the_place_of_the_one_before(shared: Settings) -> None:
+    """Also of one of the settings."""
+    async with two(shared) as (one, other):
+        before = other.engines["a"]
+        await unload(one, "a")
+        await load(one, "a", max_model_len=32)
+        await until_equal(lambda: listed(other), ["b", "a"])
+        assert other.engines["a"] is not before
+
+
+async def test_one_that_can_not_load_says_so_and_the_others_serve(shared: Settings) -> None:
+    """In its health by the model's name, its list and its refusals; an unload anywhere ends that."""
+    async with two(shared) as (one, other):
+        other.refused.add("new")
+        await load(one, "new")
+        await until_equal(lambda: failed(other), {"new": f"{shared['models_root'] / 'new'}: too large"})
+        assert (await one.chat.Chat(request(model="new"))).model == "new"
+        refusal = await refused(other.chat.Chat(request(model="new")))
+        assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "MODEL_NOT_LOADED")
+        assert await listed(other) == ["a", "b"]
+        assert await status(other, "") == "SERVING"
+        await until_equal(lambda: status_of_model(other), "NOT_SERVING")
+        taken = await refused(load(other, "new"))
+        assert taken.info.reason == "MODEL_EXISTS"
+        await unload(other, "new")
+        await until_equal(lambda: failed(other), {})
+        await until_equal(lambda: listed(one), ["a", "b"])
+
+
+async def status_of_model(run: Serving) -> str:
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        await run.server.health.set_models(run.server.registry.loads)  # as `watch` does each second
+        return await status(run, "model/new")
+    return ""
+
+
+async def test_loads_of_a_name_at_two_services_are_one(shared: Settings) -> None:
+    """One is loaded, the other's caller hears that the name is taken."""
+    async with two(shared) as (one, other):
+        done = await asyncio.gather(load(one, "new"), load(other, "new"), return_exceptions=True)
+        assert sum(each is None for each in done) == 1
+        for run in (one, other):
+            await until_equal(partial(listed, run), ["a", "b", "new"])
+
+
+async def test_what_can_not_be_loaded_is_told_to_nobody(shared: Settings) -> None:
+    async with two(shared) as (one, other):
+        one.refused.add("new")
+        refusal = await refused(load(one, "new"))
+        assert refusal.info.reason == "MODEL_REFUSED"
+        await load(other, "later")  # the others have looked by then
+        await until_equal(lambda: listed(one), ["a", "b", "later"])
+        assert await listed(other) == ["a", "b", "later"]
+
+
+async def test_models_of_another_pool_are_its_own(redis: RedisServer, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    store = {"redis_url": redis.url}
+    async with (
+        serving("a", models_root=tmp_path, store={**store, "pool": "small"}) as one,
+        serving("a", models_root=tmp_path, store=store) as other,
+    ):
+        await load(one, "new")
+        await load(other, "newer")
+        assert (await listed(one), await listed(other)) == (["a", "new"], ["a", "newer"])
+
+
+async def test_a_store_that_is_lost_stops_changes_and_nothing_else(redis: RedisServer, tmp_path: Path) -> None:
+    """What is known is served, and put back when it has forgotten all."""
+    (tmp_path / "new").mkdir()
+    settings: Settings = {"models_root": tmp_path, "store": {"redis_url": redis.url, "redis_timeout_s": 0.2}}
+    async with serving("a", **settings) as run:
+        await load(run, "new")
+        redis.kill()
+        refusal = await refused(load(run, "newer"))
+        assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "CHANGES_UNAVAILABLE")
+        assert (await refused(unload(run, "new"))).info.reason == "CHANGES_UNAVAILABLE"
+        assert await listed(run) == ["a", "new"]
+        await until_equal(lambda: status(run, "store"), "NOT_SERVING")
+        redis.start()
+        await until_equal(lambda: status(run, "store"), "SERVING")
+        async with serving("a", **settings) as late:
+            assert await listed(late) == ["a", "new"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("{", "EOF"), ('{"models": [{"name": "x"}]}', "path"), ('{"wings": 2}', "wings")],
+)
+async def test_a_file_that_can_not_be_read_stops_the_start(tmp_path: Path, text: str, reason: str) -> None:
+    """With its path and what is wrong; it stays as it is."""
+    path = tmp_path / "loaded.json"
+    path.write_text(text)
+    with pytest.raises(StartError, match=rf"loaded_models_file: {path}: .*{reason}"):
+        async with serving("a", loaded_models_file=path):
+            pass
+    assert path.read_text() == text
