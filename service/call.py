@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -34,15 +34,20 @@ class Call:
     rate_limits: tuple[tuple[str, str], ...] = ()  # where the caller stands with its limits
     wants_cost: bool = False  # whether the caller asks to be told what the call has cost
     cost: str = ""  # as it is told, once it is known
+    report_load: Callable[[], tuple[tuple[str, str | bytes], ...]] = tuple  # to be told how busy the service is then
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """What goes back to the caller: as initial metadata with a message, as trailing metadata with an error."""
-        return (("x-request-id", self.request_id), *self.rate_limits, *self.trailers)
+        return (("x-request-id", self.request_id), *self.rate_limits, *self._told_cost)
 
     @property
-    def trailers(self) -> tuple[tuple[str, str], ...]:
+    def trailers(self) -> tuple[tuple[str, str | bytes], ...]:
         """What goes back after the last message."""
+        return (*self._told_cost, *self.report_load())
+
+    @property
+    def _told_cost(self) -> tuple[tuple[str, str], ...]:
         return ((COST, self.cost),) if self.wants_cost and self.cost else ()
 
     def tell(self, facts: Mapping[str, str | float]) -> None:

@@ -198,6 +198,11 @@ class Settings(ProcessSettings):
     quota: QuotaSettings = Field(QuotaSettings(), description="how callers' use is counted")
     images: ImageSettings = Field(ImageSettings(), description="images of requests to models that take any")
 
+    load_report: Literal["none", "text", "binary"] = Field(
+        "none",
+        description="tell callers after each answer how busy the service is, as xDS ORCA has it: binary for gRPC's own "
+        "weighted round robin, either for Envoy's",
+    )
     capture_content: bool = Field(False, description="put the text of prompts and answers on spans")
 
     def served_models(self) -> list[ModelSettings]:

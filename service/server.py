@@ -28,6 +28,7 @@ from service.interceptors.admission import Admission
 from service.interceptors.auth import Auth
 from service.interceptors.call_duration import CallDuration
 from service.interceptors.errors import Errors
+from service.interceptors.load_report import LoadReports
 from service.interceptors.plain_text import PlainText
 from service.interceptors.request_log import RequestLog
 from service.interceptors.sending import Sending
@@ -85,6 +86,7 @@ class Server:
                 Tracing(telemetry.tracer),
                 RequestLog(),
                 CallDuration(telemetry.instruments.call_duration),
+                *self._load_reports(),
                 Errors(),
                 PlainText(),
                 Auth(self._authenticator),
@@ -112,6 +114,10 @@ class Server:
             quota=self.quota,
             telemetry=telemetry,
         )
+
+    def _load_reports(self) -> Sequence[LoadReports]:
+        form, registry = self._settings.load_report, self.registry
+        return [] if form == "none" else [LoadReports(form, lambda: (each.engine.stats() for each in registry.loaded))]
 
     async def start(self) -> int:
         """Listen, with health NOT_SERVING, and return the port. Raises StartError if it can't be listened on."""

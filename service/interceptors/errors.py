@@ -174,7 +174,7 @@ class Errors(Policy):
                 *(status.trailing_metadata or ()),
                 *_pushback(error, row, context),
                 ("x-sluice-reason", row.reason),  # as in ErrorInfo, for who reads headers only: Envoy's retries
-                *(call.metadata if call else ()),
+                *((*call.metadata, *call.report_load()) if call else ()),
             )
             try:
                 await context.abort(status.code, status.details, trailing)

@@ -79,8 +79,8 @@ async def _send_metadata(context: Context) -> None:
 
 
 def _set_trailers(context: Context) -> None:
-    if (call := current_call()) is not None and call.trailers:
-        context.set_trailing_metadata(call.trailers)
+    if (call := current_call()) is not None and (trailers := call.trailers):
+        context.set_trailing_metadata(trailers)
 
 
 async def _sent(sending: Awaitable[None]) -> None:

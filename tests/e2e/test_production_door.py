@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 import pytest
+import yaml
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as aio_health
@@ -19,8 +20,9 @@ from runner.development_tls import DevelopmentTls
 from runner.eds import Host, write_hosts
 from runner.fleet import Fleet
 from runner.production import production_config, write_first_hosts
+from service.interceptors.load_report import as_binary, as_text
 from tests.e2e.door import Door
-from tests.e2e.stack import free_ports
+from tests.e2e.stack import ROOT, free_ports
 
 CALL = "/sluice.v1.ChatService/Chat"
 HEALTH_NAME = "sluice.v1.ChatService"
@@ -33,6 +35,7 @@ class Replica:
         self.name = name
         self.num_calls = 0
         self.refusal: Callable[[Any], Any] | None = None
+        self.trailers: tuple[tuple[str, str | bytes], ...] = ()
         self.release = asyncio.Event()
         self.release.set()
         self.health = aio_health.HealthServicer()
@@ -66,6 +69,7 @@ class Replica:
         await self.release.wait()
         if self.refusal is not None:
             await self.refusal(context)
+        context.set_trailing_metadata(self.trailers)
         return self.name.encode()
 
 
@@ -83,7 +87,10 @@ async def replicas(*names: str, tls: DevelopmentTls | None = None) -> AsyncItera
 class FleetDoor(Door):
     """A door by a fleet's description. `inner` is the gateways' listener."""
 
-    def __init__(self, folder: Path, tls: DevelopmentTls | None = None, **pools: list[Replica]) -> None:
+    def __init__(
+        self, folder: Path, tls: DevelopmentTls | None = None, policy: Any = None, **pools: list[Replica]
+    ) -> None:
+        """`policy` takes the place of how a pool's calls without a key are shared out."""
         (self.inner_port,) = free_ports(1)
         self.folder = folder
 
@@ -106,6 +113,10 @@ class FleetDoor(Door):
             write_first_hosts(fleet)
             config.clear()
             config.update(production_config(fleet))
+            for cluster in config["static_resources"]["clusters"] if policy else ():
+                if cluster["name"] in pools:
+                    del cluster["lb_policy"]
+                    cluster["load_balancing_policy"] = policy
 
         super().__init__(1, 1, change, healthy=False)
         for name, hosts in pools.items():
@@ -243,3 +254,29 @@ async def test_all_connections_have_tls(tmp_path: Path) -> None:
                 with pytest.raises(aio.AioRpcError) as refusal:
                     await ask_on(channel)
             assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def documented_policy() -> Any:
+    """What docs/deployment.md says to write for a pool of unequal machines."""
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    text = page.partition("```yaml\nload_balancing_policy:")[2].partition("```")[0]
+    return yaml.safe_load("load_balancing_policy:" + text)["load_balancing_policy"]
+
+
+async def test_load_reports_weigh_replicas(tmp_path: Path) -> None:
+    """In either form: who says that it is four times as full has the fewest calls, where Envoy is told to weigh."""
+    async with replicas("idle", "half", "full") as (idle, half, full):
+        idle.trailers = (("endpoint-load-metrics", as_text(1.0, 0.2, {})),)
+        half.trailers = (("endpoint-load-metrics", as_text(1.0, 0.4, {})),)
+        full.trailers = (("endpoint-load-metrics-bin", as_binary(1.0, 0.8, {"num_requests_waiting": 3.0})),)
+        door = await asyncio.to_thread(FleetDoor, tmp_path, policy=documented_policy(), service=[idle, half, full])
+        with door:
+            async with aio.insecure_channel(door.target) as channel, asyncio.timeout(60):
+                while True:  # weights count after a while of reports
+                    shares = Counter([await ask_on(channel) for _ in range(140)])
+                    if (
+                        abs(shares["idle"] - 80) <= 8
+                        and abs(shares["half"] - 40) <= 8
+                        and abs(shares["full"] - 20) <= 8
+                    ):
+                        break
