@@ -42,6 +42,7 @@ _COUNTERS: tuple[tuple[str, str, str, Callable[[EngineStats], float]], ...] = (
     ("accepted_draft_tokens", "", "Guesses that were right.", lambda s: s.num_accepted_draft_tokens),
     ("prefix_query_tokens", "", "Prompt tokens looked up in the prefix cache.", lambda s: s.num_prefix_query_tokens),
     ("prefix_hit_tokens", "", "Prompt tokens found in the prefix cache.", lambda s: s.num_prefix_hit_tokens),
+    ("replays", "", "Steps replayed from recordings of a device's work.", lambda s: s.num_replays),
 )
 
 

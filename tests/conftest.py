@@ -11,6 +11,7 @@ from tests.e2e.stack import Stack
 from tests.redis_server import RedisServer
 
 TESTS = Path(__file__).parent
+CUDA_DRIVER = Path("/dev/nvidiactl")  # without it no device can be reached
 SLOW_FIXTURES = {"stack", "redis", "shared_redis"}  # the whole product; a Redis server
 SLOW_FOLDERS = {TESTS / "e2e", TESTS / "clients"}  # they need npm, a browser or environments of other clients
 
@@ -24,6 +25,7 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark as slow what is in these folders, and what uses servers of its own; single tests say it by a decorator.
 
+    What is marked `cuda` is skipped where there is no such device.
     What is marked `soak`, `large`, `cluster`, `deploy` or `ray` runs only where `-m` names it.
     """
     for name in ("soak", "large", "cluster", "deploy", "ray"):
@@ -32,6 +34,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=others)
             items[:] = [item for item in items if item not in others]
     for item in items:
+        if item.get_closest_marker("cuda") and not CUDA_DRIVER.exists():
+            item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
         if SLOW_FOLDERS.intersection(item.path.parents) or SLOW_FIXTURES.intersection(
             getattr(item, "fixturenames", ())
         ):

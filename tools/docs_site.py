@@ -48,7 +48,7 @@ NAVIGATION: Final[Navigation] = {
         "models", "endpoints", "loading", "checkpoints", "tools", "images", "adapters", "parallel", "demo_model",
     ],
     "Operation": [
-        "deployment", "operations", "settings", "metrics", "envoy", "reliability", "performance", "scale",
+        "deployment", "operations", "settings", "metrics", "envoy", "reliability", "performance", "gpu", "scale",
         "measurements",
     ],
     "Alerts": ["runbooks/index", "runbooks/*"],

@@ -21,7 +21,7 @@ _NUM_ROUNDS = 5
 def calibrate(model: str, config: EngineConfig) -> StepTable:
     """Measure a folder's backend, without scheduler or sampler: medians of some rounds."""
     loaded = load_model(model, config)
-    size, runner = loaded.config.block_size, loaded.runner
+    size, runner = loaded.config.tokens_per_block, loaded.runner
     longest = loaded.info.max_model_len
     context = min(_CONTEXT, longest - 1)
     assert loaded.config.num_blocks is not None  # noqa: S101  it is resolved

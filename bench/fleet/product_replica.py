@@ -46,6 +46,8 @@ class _NoText:
 class ProductReplica(Replica):
     """As `Replica`, but for deaths."""
 
+    num_replays = 0
+
     def __init__(self, number: int, model: StepModel, sizes: Sizes) -> None:
         super().__init__(number, model, sizes)
         table = model.table

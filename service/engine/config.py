@@ -10,6 +10,8 @@ from typing import Literal
 
 from service.engine.watermark import Watermark
 
+BLOCK_SIZE = 16  # tokens a cache block, where neither a setting nor the device says another
+
 # The other fields are numbers of things.
 _OTHER_KINDS = {
     "backend",
@@ -25,6 +27,8 @@ _OTHER_KINDS = {
     "end_in_time",
     "draft_model",
     "draft_quantization",
+    "device_memory",
+    "batch_invariant",
 }
 
 _NEEDS = {"draft_model": "speculation", "draft_quantization": "draft_model"}
@@ -38,6 +42,7 @@ class EngineConfig:
     `backend` is a name of the table of backends, or "auto" for the first of them that can serve the model;
     encoders have none. `quantization` None keeps the weights' own numbers; with int8 or int4 they are rounded as they
     are loaded, which only some backends can.
+    `block_size` None is 16, and 256 on CUDA devices, whose attention kernel reads such pages.
     `num_blocks` None is as many as the memory holds, `max_model_len` None the model's own context length,
     `num_threads`, of each process, None as many as suit its size, `output_interval_s` None 0.02 where the CPU computes,
     which has the sending to do as well, and 0 elsewhere. `max_decode_slowdown` None lets as many sequences run as there
@@ -57,7 +62,7 @@ class EngineConfig:
     output_interval_s: float | None = None  # tokens of a stream that come faster leave together; 0: after each step
     max_decode_slowdown: float | None = None  # times a single sequence's step that one of several takes; above 1
     worker: Literal["thread", "process"] = "process"  # where it computes: of the service's process, or of its own
-    block_size: int = 16  # tokens a cache block
+    block_size: int | None = None  # tokens a cache block
     num_blocks: int | None = None
     max_model_len: int | None = None  # tokens of a prompt and its answer together
     max_queue_requests: int = 256  # requests that wait for their first step
@@ -69,6 +74,8 @@ class EngineConfig:
     draft_model: str | None = None
     draft_quantization: Literal["int8", "int4"] | None = None
     num_threads: int | None = None
+    device_memory: float = 0.9  # part of an accelerator that all it holds may take; above 0, at most 1
+    batch_invariant: bool = False  # refuse a backend whose answers depend on what else is in a step
     tensor_parallel: int = 1  # processes that share a model's weights and cache, each on an accelerator of its own
     max_adapters: int | None = None  # that are held at a time; their memory is kept free
     max_adapter_rank: int = 64
@@ -79,6 +86,8 @@ class EngineConfig:
         for name, needed in _NEEDS.items():
             if getattr(self, name) and not getattr(self, needed):
                 raise ValueError(f"{name} needs {needed}")
+        if not 0 < self.device_memory <= 1:
+            raise ValueError(f"device_memory must be above 0 and at most 1, not {self.device_memory!r}")
         if self.tensor_parallel > 1 and self.worker != "process":
             raise ValueError(f"tensor_parallel {self.tensor_parallel} needs worker process, not {self.worker}")
         if self.output_interval_s is not None and not 0 <= self.output_interval_s <= 1:
@@ -90,6 +99,11 @@ class EngineConfig:
             )
         if self.max_model_len is not None and self.max_model_len < 2:
             raise ValueError("max_model_len must be at least 2: one token of prompt and one of answer")
+
+    @property
+    def tokens_per_block(self) -> int:
+        """`block_size`, or the usual one."""
+        return self.block_size or BLOCK_SIZE
 
     def _check_numbers(self) -> None:
         for each in fields(self):

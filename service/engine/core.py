@@ -30,6 +30,10 @@ class SampledToken(NamedTuple):
 class Runner(Protocol):
     """The computing half of the engine. Only the engine's thread calls it."""
 
+    @property
+    def num_replays(self) -> int:
+        """Steps that a device replayed from a recording."""
+
     def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None]:
         """Compute the step; one result for each of `step.items`, in their order, None where it does not sample.
 
@@ -188,6 +192,7 @@ class EngineCore:
             num_prefix_query_tokens=scheduler.num_prefix_query_tokens,
             num_prefix_hit_tokens=scheduler.num_prefix_hit_tokens,
             max_running=scheduler.max_running,
+            num_replays=self._runner.num_replays,
         )
 
     def check(self) -> None:

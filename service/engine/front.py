@@ -38,6 +38,7 @@ _COUNTERS = (
     "num_accepted_draft_tokens",
     "num_prefix_query_tokens",
     "num_prefix_hit_tokens",
+    "num_replays",
 )
 
 

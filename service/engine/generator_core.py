@@ -62,7 +62,7 @@ class GeneratorCore:
         """
         self._max_model_len = max_sequence_len(config)
         assert config.num_blocks is not None  # noqa: S101  or there would be no such length
-        pool = BlockPool(config.num_blocks, config.block_size, shares=shares_blocks)
+        pool = BlockPool(config.num_blocks, config.tokens_per_block, shares=shares_blocks)
         self._core = EngineCore(Scheduler(config, pool, speculation), runner, clock)
         self._tokenizer = tokenizer
         self._prefix_caching = config.prefix_caching

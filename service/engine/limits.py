@@ -13,4 +13,4 @@ def max_sequence_len(config: EngineConfig) -> int:
     """
     if config.num_blocks is None or config.max_model_len is None:
         raise ValueError("num_blocks and max_model_len must be known before the engine is made")
-    return min(config.max_model_len, config.num_blocks * config.block_size)
+    return min(config.max_model_len, config.num_blocks * config.tokens_per_block)

@@ -38,7 +38,7 @@ class DraftModel:
             self._backend,
             draw,
             config.num_blocks,
-            config.block_size,
+            config.tokens_per_block,
             max_positions=self._max_positions,
             num_threads=config.num_threads,
         )

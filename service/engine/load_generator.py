@@ -13,15 +13,24 @@ from service.engine.adapter_table import AdapterTable
 from service.engine.config import EngineConfig
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.description import ComputeDtype, GeneratorDescription, ModelInfo
+from service.engine.device_memory import (
+    DeviceMemory,
+    graph_bytes,
+    out_of_memory_told,
+    require_room,
+    room_for_cache,
+)
 from service.engine.drafter import Drafter
 from service.engine.generator_core import GeneratorCore
 from service.engine.load_drafter import DraftModel, load_draft_model
+from service.engine.measured_step import measured_step
 from service.engine.memory import cache_bytes
-from service.engine.model_plan import plan_model
+from service.engine.model_plan import ModelPlan, plan_model
 from service.engine.model_runner import ModelRunner
-from service.engine.model_source import architecture_of, choose_num_threads, fingerprint
+from service.engine.model_source import architecture_of, choose_num_threads, fingerprint, open_device_memory
 from service.engine.models.adapter_files import read_adapter
 from service.engine.models.backend import Backend, KeepsSequences
+from service.engine.models.backends import ModelSpec
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.packed_checkpoint import PackedCheckpoint
 from service.engine.models.progress import load_progress
@@ -104,7 +113,16 @@ def load_model(
     the memory that is left for caches, so that engines built later have theirs.
     """
     plan = plan_model(model, config, compute_dtype, device)
+    memory = open_device_memory(plan.spec.device)
+    with out_of_memory_told(memory, plan.folder):
+        return _load(model, plan, config, memory, cache_share)
+
+
+def _load(
+    model: str, plan: ModelPlan, config: EngineConfig, memory: DeviceMemory | None, cache_share: float
+) -> LoadedModel:
     folder, spec, chosen = plan.folder, plan.spec, plan.backend
+    config = replace(config, block_size=spec.block_size)
     model_config, checkpoint, max_model_len, target = spec.config, spec.checkpoint, spec.max_positions, spec.device
     num_ranks = config.tensor_parallel
     num_threads = config.num_threads or max(1, choose_num_threads(checkpoint, target) // num_ranks)
@@ -112,20 +130,23 @@ def load_model(
         size = checkpoint.num_parameters * _BYTES[spec.dtype] / 1e6
         message = "%s: packed weights of %.0f MB are widened as they are loaded: in %s they are %.0f MB"
         _log.warning(message, folder, checkpoint.num_bytes / 1e6, spec.dtype, size)
+    if memory is not None:
+        require_room(memory, config.device_memory, _weight_bytes(spec) // num_ranks, folder)
+        spec = replace(spec, max_graph_bytes=graph_bytes(memory))
     with load_progress(model, checkpoint.num_bytes // num_ranks) as on_read:
         checkpoint.on_read = on_read
         backend = chosen.load(spec)
     adapters = _adapter_table(backend, config)
-    room = int(cache_bytes(target) * cache_share) - _adapter_bytes(checkpoint, config)
+    room = int(_room(backend, plan, config, memory) * cache_share) - _adapter_bytes(checkpoint, config)
     if isinstance(backend, KeepsSequences):
         config, room = _with_places(config, backend.bytes_per_sequence, room, folder)
-    bytes_per_block = backend.bytes_per_block(config.block_size)
+    bytes_per_block = backend.bytes_per_block(spec.block_size)
     draft_model = None
     if config.draft_model is not None:
         if not chosen.is_invariant:
             raise ModelLoadError(f"{folder}: engine.draft_model can't be used with the backend {chosen.name}")
         draft_model = load_draft_model(config.draft_model, config, spec, plan.tokenizer)
-        bytes_per_block += draft_model.bytes_per_block(config.block_size)
+        bytes_per_block += draft_model.bytes_per_block(spec.block_size)
     num_blocks = config.num_blocks or _num_blocks(config, max_model_len, bytes_per_block, room, folder)
     resolved = replace(
         config,
@@ -141,7 +162,7 @@ def load_model(
         backend,
         sampler,
         num_blocks,
-        config.block_size,
+        spec.block_size,
         num_threads=num_threads,
         adapter_places=adapters.places if adapters else None,
     )
@@ -172,6 +193,25 @@ def load_model(
         drafter=_drafter(draft_model, sampler, resolved),
         adapters=adapters,
     )
+
+
+def _weight_bytes(spec: ModelSpec) -> int:
+    return spec.checkpoint.num_parameters * _BYTES[spec.dtype]
+
+
+def _room(backend: Backend[Any], plan: ModelPlan, config: EngineConfig, memory: DeviceMemory | None) -> int:
+    """Bytes for caches, now that the weights are loaded."""
+    if memory is None:
+        return cache_bytes()
+    step_bytes = measured_step(
+        backend,
+        memory,
+        num_tokens=config.max_batch_tokens,
+        num_sequences=config.max_batch_sequences,
+        block_size=plan.spec.block_size,
+        vocab_size=text_config(plan.spec.config).vocab_size,
+    )
+    return room_for_cache(memory, config.device_memory, step_bytes)
 
 
 def _adapter_table(backend: Backend[Any], config: EngineConfig) -> AdapterTable | None:
@@ -216,7 +256,7 @@ def _with_places(config: EngineConfig, bytes_per_sequence: int, room: int, folde
 
 def _num_blocks(config: EngineConfig, max_model_len: int, bytes_per_block: int, room: int, folder: Path) -> int:
     """As many as fit into `room` bytes, and no more than all sequences of a full batch need at their longest."""
-    useful = config.max_batch_sequences * -(-max_model_len // config.block_size)
+    useful = config.max_batch_sequences * -(-max_model_len // config.tokens_per_block)
     affordable = room // bytes_per_block if bytes_per_block else useful
     if affordable < 1:
         raise ModelLoadError(f"no memory is left for the cache of {folder}")

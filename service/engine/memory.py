@@ -1,23 +1,17 @@
-"""How much memory a cache may take, by what the device has left."""
+"""How much memory a cache may take of the host's, by what is left; a device's is in `device_memory`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 CPU_CACHE_FRACTION = 0.5  # of what is left beside the weights; activations and the rest of the host need memory too
-ACCELERATOR_CACHE_FRACTION = 0.85  # activations need the rest
 
 MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
 
 
-def cache_bytes(device: str) -> int:
-    """Bytes that the cache may take on the device, once the weights are loaded."""
-    if device.startswith("cuda"):
-        import torch  # noqa: PLC0415  needless on CPUs
-
-        free, _ = torch.cuda.mem_get_info(torch.device(device))
-        return int(free * ACCELERATOR_CACHE_FRACTION)
+def cache_bytes() -> int:
+    """Bytes that the cache may take, once the weights are loaded."""
     return int(available_host_bytes() * CPU_CACHE_FRACTION)
 
 

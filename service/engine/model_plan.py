@@ -8,7 +8,7 @@ from pathlib import Path
 from service.engine.config import EngineConfig
 from service.engine.description import ComputeDtype
 from service.engine.model_folder import find_folder
-from service.engine.model_source import choose_device, choose_max_model_len, num_cores
+from service.engine.model_source import choose_block_size, choose_device, choose_max_model_len, num_cores
 from service.engine.models.backends import BackendRow, ModelSpec, choose_backend
 from service.engine.models.compute_dtype import choose_compute_dtype
 from service.engine.models.model_config import read_model_config
@@ -49,10 +49,12 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
         dtype,
         target,
         max_model_len,
-        config.block_size,
+        config.block_size or choose_block_size(target),
         config.quantization,
         config.num_threads or num_cores(),
         config.tensor_parallel,
         config.max_adapters or 0,
+        config.max_batch_sequences,
+        config.batch_invariant,
     )
     return ModelPlan(folder, spec, choose_backend(spec, config.backend), tokenizer)

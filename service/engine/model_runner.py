@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from service.engine.batch import Batch, make_batch, num_output_rows
 from service.engine.core import SampledToken
-from service.engine.models.backend import Backend, KeepsSequences, Sampler
+from service.engine.models.backend import Backend, KeepsSequences, RecordsDecodes, Sampler
 from service.engine.sequence import Sequence
 from service.engine.step import ScheduledSequence, Step
 from service.generation.errors import SequenceError
@@ -46,6 +46,14 @@ class ModelRunner(Generic[Logits]):
         self._adapter_places = adapter_places
         self._thread_is_ready = False
         backend.allocate(num_blocks, block_size)
+        self._recording = backend if isinstance(backend, RecordsDecodes) else None
+        if self._recording is not None:
+            self._recording.record_decodes()
+
+    @property
+    def num_replays(self) -> int:
+        """Steps that were replayed from a recording of a device's work."""
+        return 0 if self._recording is None else self._recording.num_replays
 
     def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None]:
         """Compute the step; one result for each of `step.items`, in their order, None where it does not sample."""

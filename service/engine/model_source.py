@@ -8,12 +8,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from service.engine.config import BLOCK_SIZE
+from service.engine.device_memory import DeviceMemory
 from service.engine.models.checkpoint import Checkpoint
 from service.engine.models.rope import longest_alike
 from service.engine.models.text_part import text_config
 from service.generation.errors import ModelLoadError
 
 MIN_THREADED_PARAMETERS = 50_000_000
+_CUDA_BLOCK_SIZE = 256
 _ACCELERATORS = [Path("/dev/nvidiactl"), Path("/dev/dxg"), Path("/dev/kfd")]
 # What configurations call the length that they were trained for, the usual name first.
 _LENGTHS = ("max_position_embeddings", "max_seq_len", "seq_length", "max_sequence_length")
@@ -34,6 +37,22 @@ def choose_device(name: str) -> str:
     except RuntimeError as error:
         raise ModelLoadError(f"{name!r} is not a device that torch knows") from error
     return "cpu" if device.type == "cpu" else str(device)
+
+
+def choose_block_size(device: str) -> int:
+    """Tokens of a cache block: on CUDA devices those of a page of torch's attention kernel."""
+    return _CUDA_BLOCK_SIZE if device.startswith("cuda") else BLOCK_SIZE
+
+
+def open_device_memory(device: str) -> DeviceMemory | None:
+    """That of an accelerator; None for the CPU."""
+    if not device.startswith("cuda"):
+        return None
+    import torch  # noqa: PLC0415  needless on CPUs
+
+    from service.engine.models.cuda_device import CudaMemory  # noqa: PLC0415
+
+    return CudaMemory(torch.device(device))
 
 
 def choose_num_threads(checkpoint: Checkpoint, device: str) -> int:

@@ -27,3 +27,4 @@ class EngineStats(NamedTuple):
     num_accepted_draft_tokens: int = 0  # those that were what was then sampled
     num_prefix_query_tokens: int = 0  # prompt tokens that were looked up in the cache
     num_prefix_hit_tokens: int = 0  # those that were found
+    num_replays: int = 0  # steps that a device replayed from a recording

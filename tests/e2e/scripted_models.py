@@ -68,6 +68,8 @@ class Script:
 class ScriptedRunner:
     """Says what the script has for a sequence's prompt."""
 
+    num_replays = 0
+
     def __init__(self, script: Script) -> None:
         self._script = script
         self._said: dict[Sequence, list[int]] = {}

@@ -94,6 +94,8 @@ class PagedRunner:
     So a wrong block table, a block given to two or a stale cached block shows in the output.
     """
 
+    num_replays = 0
+
     def __init__(self, rule: Rule = sum_rule, block_size: int = BLOCK_SIZE) -> None:
         self.rule = rule
         self.block_size = block_size
@@ -215,8 +217,8 @@ class Bench:
 
     def __post_init__(self) -> None:
         assert self.config.num_blocks is not None
-        self.runner.rule, self.runner.block_size = self.rule, self.config.block_size
-        self.pool = BlockPool(self.config.num_blocks, self.config.block_size)
+        self.runner.rule, self.runner.block_size = self.rule, self.config.tokens_per_block
+        self.pool = BlockPool(self.config.num_blocks, self.config.tokens_per_block)
         speculation = Speculation(self.drafter) if self.drafter else None
         self.scheduler = Scheduler(self.config, self.pool, speculation)
         self.core = EngineCore(self.scheduler, self.runner, self.clock)

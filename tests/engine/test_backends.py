@@ -135,6 +135,16 @@ def test_a_backend_that_can_not_serve_is_refused_where_it_is_forced(
 
 
 @pytest.mark.parametrize("backend", ["torch", "transformers"])
+def test_a_backend_whose_rows_depend_on_the_batch_refuses_to_promise_otherwise(backend: str, tmp_path: Path) -> None:
+    save("llama", tmp_path)
+    invariant = replace(spec(tmp_path, block_size=16), batch_invariant=True)
+    message = rf"backend {backend}: its answers depend on what else is in a step \(engine\.batch_invariant\)$"
+    with pytest.raises(ModelLoadError, match=message):
+        choose_backend(invariant, backend)
+    assert choose_backend(invariant, "native").name == "native"
+
+
+@pytest.mark.parametrize("backend", ["torch", "transformers"])
 @pytest.mark.parametrize("quantization", ["int8", "int4"])
 def test_a_backend_without_quantised_weights_refuses_them(backend: str, quantization: str, tmp_path: Path) -> None:
     """No other type takes their place; the setting is named."""

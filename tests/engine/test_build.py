@@ -160,7 +160,7 @@ def test_build_leaves_cache_memory_to_others(
 def test_memory_is_told_in_bytes() -> None:
     """What is read from this machine is more than a megabyte and less than all it has."""
     total = int(Path("/proc/meminfo").read_text(encoding="ascii").split()[1]) * 1024
-    assert 2**20 < memory.cache_bytes("cpu") < total
+    assert 2**20 < memory.cache_bytes() < total
 
 
 def test_memory_heeds_the_containers_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,9 +168,9 @@ def test_memory_heeds_the_containers_limit(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(memory, "CGROUP", tmp_path)
     (tmp_path / "memory.current").write_text("1000000\n")
     (tmp_path / "memory.max").write_text("3000000\n")
-    assert memory.cache_bytes("cpu") == 1_000_000
+    assert memory.cache_bytes() == 1_000_000
     (tmp_path / "memory.max").write_text("max\n")
-    assert memory.cache_bytes("cpu") > 1_000_000
+    assert memory.cache_bytes() > 1_000_000
 
 
 def test_build_bounds_the_context(folder: Path) -> None:

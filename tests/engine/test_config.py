@@ -11,14 +11,21 @@ from service.engine.config import EngineConfig
 
 def test_config_defaults_are_valid() -> None:
     """Every size has a default that works."""
-    assert EngineConfig() == EngineConfig(max_batch_tokens=2048, max_batch_sequences=64, block_size=16)
+    assert EngineConfig() == EngineConfig(max_batch_tokens=2048, max_batch_sequences=64, device_memory=0.9)
+    assert EngineConfig().tokens_per_block == 16
 
 
 def sizes(name: str, value: object) -> dict[str, Any]:
     return {name: value}
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, "16", None, float("nan")])
+@pytest.mark.parametrize("name", ["max_batch_tokens", "max_batch_sequences", "max_prefill_chunk", "max_queue_requests"])
+def test_config_names_the_field_of_a_missing_size(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        EngineConfig(**sizes(name, None))
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "16", float("nan")])
 @pytest.mark.parametrize(
     "name",
     ["max_batch_tokens", "max_batch_sequences", "max_prefill_chunk", "block_size", "max_queue_requests"],
@@ -37,7 +44,13 @@ def test_config_refuses_a_slowdown_without_room_for_prompts(value: float) -> Non
             EngineConfig(**{name: value})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["num_blocks", "max_model_len", "num_threads"])
+@pytest.mark.parametrize("value", [0, -0.1, 1.01, float("nan")])
+def test_config_refuses_a_part_of_a_device_that_is_none(value: float) -> None:
+    with pytest.raises(ValueError, match=r"device_memory must be above 0 and at most 1"):
+        EngineConfig(device_memory=value)
+
+
+@pytest.mark.parametrize("name", ["block_size", "num_blocks", "max_model_len", "num_threads"])
 def test_config_leaves_open_what_the_model_decides(name: str) -> None:
     """None is good where the model or the machine gives the value; 0 is not."""
     assert getattr(EngineConfig(**sizes(name, None)), name) is None

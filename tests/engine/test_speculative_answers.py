@@ -122,7 +122,7 @@ def answers_of(
     loaded = load_model(str(FOLDER), config, compute_dtype="float32")
     compile_constraint = ConstraintCompiler(loaded.tokenizer, {}, loaded.eos_token_ids)
     speculation = Speculation(loaded.drafter) if loaded.drafter else None
-    scheduler = Scheduler(loaded.config, BlockPool(512, config.block_size), speculation)
+    scheduler = Scheduler(loaded.config, BlockPool(512, config.tokens_per_block), speculation)
     core = EngineCore(scheduler, loaded.runner, lambda: 0.0)
     groups: list[SequenceGroup] = []
     for name, fields in cases.items():

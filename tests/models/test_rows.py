@@ -88,7 +88,7 @@ def test_a_model_without_a_length_of_its_own_takes_the_settings(kind: str, tmp_p
 def test_states_bound_the_sequences_at_a_time(tmp_path: Path) -> None:
     """Each takes its part of the memory beside the blocks, so fewer run where it is short; none is an error."""
     made("mamba2", tmp_path)
-    free = cache_bytes("cpu")
+    free = cache_bytes()
     backend = load_model(str(tmp_path), CONFIG, compute_dtype="float32").runner.backend
     assert isinstance(backend, RowsBackend)
     assert backend.bytes_per_block(16) == 0

@@ -48,6 +48,8 @@ ENDLESS = {"max_model_len": 1_000_000, "num_blocks": 250_000}  # longer than any
 class ScriptedRunner:
     """Says the texts, one a choice, byte by byte, and then ends, or begins again."""
 
+    num_replays = 0
+
     def __init__(self, *texts: str, end: bool = True) -> None:
         self._rule = say(*texts, end=end)
         self.num_steps = 0

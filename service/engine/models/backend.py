@@ -28,7 +28,7 @@ class Backend(Protocol[Logits_co]):
         """Bytes of cache for the keys and values of `block_size` tokens."""
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
-        """Make the cache, once, before the first step."""
+        """Make the cache, before the first step, in place of one that was made to try a step."""
 
     def prepare_thread(self, num_threads: int | None) -> None:
         """Set what the calling thread needs; `num_threads` to compute with, None for the library's own number."""
@@ -53,6 +53,18 @@ class KeepsSequences(Protocol):
 
     def forget(self, place: int) -> None:
         """Drop what is kept of a sequence: it has ended, or it will be computed again from its beginning."""
+
+
+@runtime_checkable
+class RecordsDecodes(Protocol):
+    """A backend of a device that may replay steps of decodes from recordings."""
+
+    @property
+    def num_replays(self) -> int:
+        """Steps that were replayed."""
+
+    def record_decodes(self) -> None:
+        """Record decodes over the cache, where that is possible. Called once, after the last `allocate`."""
 
 
 class Sampler(Protocol[Logits_contra]):

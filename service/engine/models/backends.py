@@ -35,6 +35,9 @@ class ModelSpec:
     most_threads: int = 1  # for steps that are long enough
     tensor_parallel: int = 1  # processes that share weights and cache
     max_adapters: int = 0  # that it may come to hold
+    max_sequences: int = 64  # that run at a time
+    batch_invariant: bool = False  # its answers must not depend on what else is in a step
+    max_graph_bytes: int = 0  # of a device, for recorded decodes
 
 
 # What follows imports late: torch takes a second, transformers' modelling another, most models need neither, and the
@@ -105,7 +108,12 @@ def _load_decoder(spec: ModelSpec) -> Backend[Any]:
     from service.engine.models.load_decoder import load_decoder  # noqa: PLC0415
 
     dtype, device = getattr(torch, spec.dtype), torch.device(spec.device)
-    return load_decoder(spec.config, spec.checkpoint, dtype, device, spec.max_positions)
+    accelerator = None
+    if device.type == "cuda":
+        from service.engine.models.cuda_device import cuda_accelerator  # noqa: PLC0415
+
+        accelerator = cuda_accelerator(device, spec.max_sequences, spec.max_positions, spec.max_graph_bytes)
+    return load_decoder(spec.config, spec.checkpoint, dtype, device, spec.max_positions, accelerator=accelerator)
 
 
 def _modules_refusal(spec: ModelSpec) -> str | None:
@@ -181,6 +189,7 @@ def choose_backend(spec: ModelSpec, name: str = AUTO, table: Sequence[BackendRow
             _quantization_refusal(row, spec)
             or _refusal_to_share(row, spec)
             or _adapter_refusal(row, spec)
+            or _company_refusal(row, spec)
             or row.refusal(spec)
         )
         if refusal is None:
@@ -200,6 +209,12 @@ def _adapter_refusal(row: BackendRow, spec: ModelSpec) -> str | None:
     if spec.tensor_parallel > 1:
         return "adapters (engine.max_adapters) and engine.tensor_parallel don't go together"
     return None if row.takes_adapters else "it has no adapters (engine.max_adapters)"
+
+
+def _company_refusal(row: BackendRow, spec: ModelSpec) -> str | None:
+    if row.is_invariant or not spec.batch_invariant:
+        return None
+    return "its answers depend on what else is in a step (engine.batch_invariant)"
 
 
 def _quantization_refusal(row: BackendRow, spec: ModelSpec) -> str | None:

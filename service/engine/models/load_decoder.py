@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from service.engine.models.accelerator import Accelerator
 from service.engine.models.checkpoint import Checkpoint, Part
 from service.engine.models.decoder import Decoder, DecoderWeights, Layer
 from service.engine.models.decoder_shape import DecoderShape, decoder_shape
@@ -30,6 +31,7 @@ def load_decoder(
     max_positions: int,
     *,
     share: Share = WHOLE,
+    accelerator: Accelerator | None = None,
 ) -> Decoder:
     """Build the decoder, or a rank's share of it. Raises ModelLoadError for a missing, unexpected or misshapen tensor.
 
@@ -54,7 +56,7 @@ def load_decoder(
         head=lay_out(head) if share == WHOLE else GatheredHead(head, share, shape.vocab_size),
         rotation=rotation_table(torch.from_numpy(frequencies), scale, max_positions).to(device),
     )
-    return Decoder(share.shape_of(shape), weights, dtype)
+    return Decoder(share.shape_of(shape), weights, dtype, accelerator)
 
 
 class _Reader:

@@ -52,3 +52,6 @@ class AddedSums:
         for sums, rows in self._groups:
             if (each := sums.get(product)) is not None:
                 y.index_add_(0, rows, x.index_select(0, rows).mm(each.down).mm(each.up))
+
+
+NOTHING_ADDED = AddedSums([])

@@ -1,0 +1,83 @@
+"""What a device's memory is for, by the rule, and what is said where it doesn't suffice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from service.engine.device_memory import graph_bytes, out_of_memory_told, require_room, room_for_cache
+from service.engine.measured_step import measured_step
+from service.generation.errors import ModelLoadError
+from tests.engine.block_backend import BlockBackend
+
+GB = 10**9
+FOLDER = Path("models/large")
+
+
+class Memory:
+    """A device of 64 GB, of which `taken` are."""
+
+    def __init__(self, taken: int, peak: int = 0) -> None:
+        self._taken = taken
+        self._peak = peak
+        self.num_watched = 0
+
+    def info(self) -> tuple[int, int]:
+        return 64 * GB - self._taken, 64 * GB
+
+    def watch(self) -> None:
+        self.num_watched += 1
+
+    def peak(self) -> int:
+        return self._peak
+
+
+def test_cache_takes_what_weights_a_step_and_recordings_leave() -> None:
+    """0.9 of 64 GB, less 16 GB that are taken, 3 GB of a step and 1 GB of recordings."""
+    assert graph_bytes(Memory(0)) == GB
+    assert room_for_cache(Memory(16 * GB), 0.9, 3 * GB) == int(57.6 * GB) - 20 * GB
+
+
+def test_what_others_have_taken_of_the_device_is_theirs() -> None:
+    """A second engine has what the first one and its part of the device leave."""
+    assert room_for_cache(Memory(40 * GB), 0.9, 0) - room_for_cache(Memory(50 * GB), 0.9, 0) == 10 * GB
+    assert room_for_cache(Memory(60 * GB), 0.9, 0) < 0
+
+
+def test_weights_without_room_are_refused_before_they_are_read() -> None:
+    """One line with all sizes."""
+    require_room(Memory(2 * GB), 0.9, 55 * GB, FOLDER)
+    with pytest.raises(ModelLoadError) as caught:
+        require_room(Memory(2 * GB), 0.9, 56 * GB, FOLDER)
+    assert str(caught.value) == (
+        "models/large: the weights take 56.0 GB, and 55.6 GB are left: engine.device_memory 0.9 of the device's "
+        "64.0 GB, 2.0 GB taken"
+    )
+
+
+def test_torchs_error_becomes_one_line() -> None:
+    with pytest.raises(ModelLoadError) as caught, out_of_memory_told(Memory(63 * GB), FOLDER):
+        raise torch.OutOfMemoryError("pages of text")
+    assert str(caught.value).startswith(
+        "models/large: the device has no memory left while it is loaded: 1.0 of 64.0 GB"
+    )
+    assert "\n" not in str(caught.value)
+
+
+def test_other_errors_pass_as_they_are() -> None:
+    with pytest.raises(RuntimeError, match="something else"), out_of_memory_told(Memory(0), FOLDER):
+        raise RuntimeError("something else")
+    with pytest.raises(torch.OutOfMemoryError), out_of_memory_told(None, FOLDER):
+        raise torch.OutOfMemoryError("where no device is")
+
+
+def test_largest_step_is_computed_and_measured() -> None:
+    """Its tokens are shared out among the sequences, and the sampler's copies of their logits are added."""
+    backend, memory = BlockBackend(), Memory(0, peak=5_000)
+    taken = measured_step(backend, memory, num_tokens=70, num_sequences=4, block_size=8, vocab_size=100)
+    assert taken == 5_000 + 4 * 4 * 4 * 100
+    assert memory.num_watched == 1
+    assert len(backend.memory) == 3  # blocks for 18 tokens, all of which were computed
+    assert sum(token == 0 for block in backend.memory for token in block) == 18
