@@ -68,8 +68,28 @@ void load_all(Model& model) {
   }
 }
 
+constexpr int kPlaces = 3;
+
+// An adapter of some of the modules at a place, with ranks of its own for each.
+void put_random_adapter(Model& model, int place) {
+  std::vector<std::vector<float>> matrices;
+  std::vector<GivenLowRank> modules;
+  for (const std::string& name : tensor_names(model.options().shape)) {
+    const std::vector<size_t> shape = model.shape_of(name);
+    if (shape.size() != 2 || name.rfind("model.layers.", 0) != 0 || one_in(2)) continue;
+    const int rank = between(1, 40);
+    for (const size_t count : {rank * shape[1], rank * shape[0]}) {
+      matrices.emplace_back(count);
+      for (float& value : matrices.back()) value = std::normal_distribution<float>(0, 0.1f)(random_bits);
+    }
+    modules.push_back({name.substr(0, name.rfind('.')), rank, shape[1], shape[0], matrices[matrices.size() - 2].data(),
+                       matrices.back().data()});
+  }
+  model.put_adapter(place, modules);
+}
+
 struct RandomBatch {
-  std::vector<int32_t> token_ids, positions, row_offsets{0}, context_lengths, block_tables, output_rows;
+  std::vector<int32_t> token_ids, positions, row_offsets{0}, context_lengths, block_tables, output_rows, adapters;
   std::unique_ptr<float[]> logits;
   Batch batch{};
 
@@ -93,6 +113,7 @@ struct RandomBatch {
       }
       row_offsets.push_back(static_cast<int32_t>(token_ids.size()));
       context_lengths.push_back(length);
+      adapters.push_back(between(-1, kPlaces - 1));
       for (int j = 0; j < batch.max_blocks; ++j) {
         const bool is_own = j >= num_read && j < num_read + num_own;
         block_tables.push_back(j < num_read ? between(0, num_shared - 1) : is_own ? own.back() : between(-5, 1 << 30));
@@ -114,14 +135,15 @@ struct RandomBatch {
     batch.context_lengths = context_lengths.data();
     batch.block_tables = block_tables.data();
     batch.output_rows = output_rows.data();
+    batch.adapters = one_in(3) ? nullptr : adapters.data();
     batch.logits = logits.get();
   }
 
   void spoil() {
-    std::vector<int32_t>* const arrays[] = {&token_ids,       &positions,    &row_offsets,
-                                            &context_lengths, &block_tables, &output_rows};
+    std::vector<int32_t>* const arrays[] = {&token_ids,    &positions,   &row_offsets, &context_lengths,
+                                            &block_tables, &output_rows, &adapters};
     for (int i = between(1, 3); i > 0; --i) {
-      std::vector<int32_t>& array = *arrays[between(0, 5)];
+      std::vector<int32_t>& array = *arrays[between(0, 6)];
       if (!array.empty())
         array[between(0, static_cast<int>(array.size()) - 1)] =
             one_in(2) ? between(-3, 300) : static_cast<int32_t>(random_bits());
@@ -152,7 +174,9 @@ int main(int argc, char** argv) {
     load_all(model);
     const int num_blocks = between(1, 12), block_size = 16 * between(1, 3);
     model.allocate(num_blocks, block_size);
+    for (int place = 0; place < kPlaces; ++place) put_random_adapter(model, place);
     for (int i = 0; i < 12; ++i) {
+      if (one_in(4)) put_random_adapter(model, between(0, kPlaces - 1));
       RandomBatch random(model.options().shape, num_blocks, block_size);
       const bool is_good = !one_in(3);
       if (!is_good) random.spoil();

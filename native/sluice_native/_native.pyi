@@ -62,6 +62,17 @@ class Model:
     def allocate(self, num_blocks: int, block_size: int) -> None:
         """Make the cache; memory is given when it is written. `block_size` is a multiple of 16."""
 
+    def put_adapter(self, place: int, modules: Sequence[tuple[str, NDArray[np.float32], NDArray[np.float32]]]) -> None:
+        """Hold a LoRA adapter at a place, any number of at least 0, instead of what was there; steps wait meanwhile.
+
+        `modules` has for each module that it changes the name, such as model.layers.0.self_attn.q_proj, and the two
+        contiguous matrices down [rank, inputs] and up [outputs, rank]: up · down is what is added to the weight. They
+        are kept as float32 beside float32 weights and as bfloat16 beside others.
+        """
+
+    def drop_adapter(self, place: int) -> None:
+        """Forget the adapter of a place, and give its memory back."""
+
     def step(
         self,
         token_ids: NDArray[np.int32],
@@ -72,17 +83,20 @@ class Model:
         output_rows: NDArray[np.int32],
         logits: NDArray[np.float32] | None = None,
         num_threads: int = 0,
+        adapters: NDArray[np.int32] | None = None,
     ) -> NDArray[np.float32]:
         """Compute the new tokens of a batch, prefills and decodes alike; other Python threads run meanwhile.
 
         `token_ids`, `positions` [tokens]; `row_offsets` [sequences + 1], where each sequence's new tokens begin;
         `context_lengths` [sequences], tokens after the step; `block_tables` [sequences, blocks], of which those that
         hold the context are read; `output_rows` [rows], the tokens whose logits are wanted, in any order. A token's
-        place in the cache follows from `context_lengths`, `positions` only turn queries and keys.
+        place in the cache follows from `context_lengths`, `positions` only turn queries and keys. `adapters`
+        [sequences] are the places of the sequences' adapters, -1 for none.
 
         Returns the logits [rows, vocabulary], which are `logits` if that is given: fresh memory costs time.
-        `num_threads` 0 is the model's own number. A row's bits depend on nothing but its sequence, the model and the
-        instruction set. One step at a time; others wait. RuntimeError before all tensors are loaded and a cache made.
+        `num_threads` 0 is the model's own number. A row's bits depend on nothing but its sequence, its adapter, the
+        model and the instruction set. One step at a time; others wait. RuntimeError before all tensors are loaded and
+        a cache made.
         """
 
     def read_weights(self, num_threads: int = 0) -> float:
@@ -95,6 +109,10 @@ class Model:
     @property
     def weight_bytes(self) -> int:
         """Bytes of memory for weights."""
+
+    @property
+    def adapter_bytes(self) -> int:
+        """Bytes of memory for adapters."""
 
     @property
     def instruction_set(self) -> str:

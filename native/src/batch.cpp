@@ -30,7 +30,7 @@ void check_sequence(const Batch& batch, const Cache& cache, int sequence) {
 
 }  // namespace
 
-void check_batch(const Batch& batch, const Shape& shape, const Cache& cache) {
+void check_batch(const Batch& batch, const Shape& shape, const Cache& cache, const Adapters& adapters) {
   if (batch.num_tokens < 1) throw BadArgument("token_ids must have at least one token");
   if (batch.num_sequences < 1) throw BadArgument("row_offsets must have at least two elements");
   for (int i = 0; i < batch.num_tokens; ++i) {
@@ -45,6 +45,9 @@ void check_batch(const Batch& batch, const Shape& shape, const Cache& cache) {
     refuse("row_offsets", batch.num_sequences, batch.row_offsets[batch.num_sequences],
            "it must be the number of tokens, " + std::to_string(batch.num_tokens));
   for (int i = 0; i < batch.num_sequences; ++i) check_sequence(batch, cache, i);
+  for (int i = 0; batch.adapters != nullptr && i < batch.num_sequences; ++i)
+    if (batch.adapters[i] != -1 && !adapters.has(batch.adapters[i]))
+      refuse("adapters", i, batch.adapters[i], "it must be the place of an adapter, or -1 for none");
   for (int i = 0; i < batch.num_rows; ++i)
     if (batch.output_rows[i] < 0 || batch.output_rows[i] >= batch.num_tokens)
       refuse("output_rows", i, batch.output_rows[i],

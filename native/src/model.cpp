@@ -215,7 +215,7 @@ void Model::step(const Batch& batch, int num_threads) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!wanted_.empty()) throw std::logic_error("step() before " + wanted_.front() + " was loaded");
   if (cache_.data == nullptr) throw std::logic_error("step() before allocate()");
-  check_batch(batch, options_.shape, cache_);
+  check_batch(batch, options_.shape, cache_, adapters_);
   if (num_threads <= 0) num_threads = options_.num_threads;
   reserve(batch, num_threads);
   cut_into_pieces(batch);
@@ -226,6 +226,7 @@ void Model::step(const Batch& batch, int num_threads) {
   step_.pieces = pieces_.data();
   step_.num_pieces = static_cast<int>(pieces_.size());
   step_.sequence_of = sequence_of_.data();
+  step_.adapted = adapters_.prepare(step_, options_.type);
   step_.num_threads = num_threads;
   step_.phases = &phases_;
   phases_.reset(num_threads);

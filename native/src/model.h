@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "adapter.h"
 #include "arena.h"
 #include "pack.h"
 #include "phases.h"
@@ -27,6 +28,15 @@ struct StoredTensor {
   const void* data;
   Stored stored;
   std::vector<size_t> shape;
+};
+
+// A caller's change of one module, [rank, inputs] and [outputs, rank] in float32.
+struct GivenLowRank {
+  std::string module;  // model.layers.0.self_attn.q_proj
+  int rank;
+  size_t inputs, outputs;
+  const float* down;
+  const float* up;
 };
 
 struct Options {
@@ -51,6 +61,11 @@ class Model {
 
   void allocate(int num_blocks, int block_size);
 
+  // Hold an adapter at a place for the batches that name it, instead of what was there. Throws BadArgument.
+  void put_adapter(int place, const std::vector<GivenLowRank>& modules);
+  // Forget it, and give its memory back. Throws BadArgument if there is none.
+  void drop_adapter(int place);
+
   // Store the batch's keys and values, write its logits. Throws BadArgument before anything is read out of bounds.
   void step(const Batch& batch, int num_threads);
 
@@ -60,6 +75,7 @@ class Model {
   const Options& options() const { return options_; }
   size_t bytes_per_slot() const;
   size_t weight_bytes() const { return weight_memory_.size() + row_memory_.size(); }
+  size_t adapter_bytes();
 
  private:
   Place find(const std::string& name);
@@ -71,6 +87,7 @@ class Model {
   Matrix rows_;  // an embedding that is not the head: its type and shape
   std::vector<Layer> layers_;
   Cache cache_;
+  Adapters adapters_;
   Arena weight_memory_, row_memory_, cache_memory_, buffer_memory_;
   size_t reserved_rows_ = 0;
   int reserved_threads_ = 0;
@@ -82,8 +99,8 @@ class Model {
   std::mutex mutex_;
 };
 
-// Throws BadArgument unless every index of the batch is within the model and its cache.
-void check_batch(const Batch& batch, const Shape& shape, const Cache& cache);
+// Throws BadArgument unless every index of the batch is within the model, its cache and its adapters.
+void check_batch(const Batch& batch, const Shape& shape, const Cache& cache, const Adapters& adapters);
 
 // The names of all tensors that a model of this shape has.
 std::vector<std::string> tensor_names(const Shape& shape);

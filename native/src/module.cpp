@@ -74,9 +74,31 @@ nb::dict tensors(Model& model) {
   return shapes;
 }
 
+// Name of the module, down [rank, inputs], up [outputs, rank].
+using GivenModules = std::vector<std::tuple<std::string, Array, Array>>;
+
+const float* matrix_of(const Array& array, const std::string& argument) {
+  if (array.dtype() != nb::dtype<float>()) throw BadArgument(argument + " must be float32");
+  if (array.ndim() != 2 || !is_contiguous(array)) throw BadArgument(argument + " must be contiguous and a matrix");
+  return static_cast<const float*>(array.data());
+}
+
+void put_adapter(Model& model, int place, const GivenModules& given) {
+  std::vector<GivenLowRank> modules;
+  for (const auto& [name, down, up] : given) {
+    const std::string at = "modules[" + std::to_string(modules.size()) + "]: ";
+    const float *downs = matrix_of(down, at + "down"), *ups = matrix_of(up, at + "up");
+    if (down.shape(0) != up.shape(1) || down.shape(0) > INT32_MAX)
+      throw BadArgument(at + "down must have as many rows as up has columns");
+    modules.push_back({name, static_cast<int>(down.shape(0)), down.shape(1), up.shape(0), downs, ups});
+  }
+  const nb::gil_scoped_release released;
+  model.put_adapter(place, modules);
+}
+
 nb::object step(Model& model, const Array& token_ids, const Array& positions, const Array& row_offsets,
                 const Array& context_lengths, const Array& block_tables, const Array& output_rows,
-                std::optional<WritableArray> logits, int num_threads) {
+                std::optional<WritableArray> logits, int num_threads, const std::optional<Array>& adapters) {
   Batch batch{};
   batch.token_ids = ints(token_ids, "token_ids", 1);
   batch.num_tokens = static_cast<int>(token_ids.shape(0));
@@ -91,6 +113,7 @@ nb::object step(Model& model, const Array& token_ids, const Array& positions, co
   batch.max_blocks = static_cast<int>(block_tables.shape(1));
   batch.output_rows = ints(output_rows, "output_rows", 1);
   batch.num_rows = static_cast<int>(output_rows.shape(0));
+  if (adapters.has_value()) batch.adapters = ints_of_length(*adapters, "adapters", context_lengths.shape(0));
   if (num_threads < 0 || num_threads > 1024) throw BadArgument("num_threads must be 0 to 1024");
 
   const size_t vocab_size = static_cast<size_t>(model.options().shape.vocab_size), num_rows = output_rows.shape(0);
@@ -246,10 +269,13 @@ NB_MODULE(_native, module) {
       .def("tensors", &tensors)
       .def("allocate", &Model::allocate, "num_blocks"_a, "block_size"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("step", &step, "token_ids"_a, "positions"_a, "row_offsets"_a, "context_lengths"_a, "block_tables"_a,
-           "output_rows"_a, "logits"_a = nb::none(), "num_threads"_a = 0)
+           "output_rows"_a, "logits"_a = nb::none(), "num_threads"_a = 0, "adapters"_a = nb::none())
+      .def("put_adapter", &put_adapter, "place"_a, "modules"_a)
+      .def("drop_adapter", &Model::drop_adapter, "place"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("read_weights", &Model::read_weights, "num_threads"_a = 0, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("bytes_per_slot", &Model::bytes_per_slot)
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
+      .def_prop_ro("adapter_bytes", &Model::adapter_bytes, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("instruction_set", [](const Model& model) { return std::string(model.options().set->name); });
   module.def("sample", &sample, "logits"_a, "rows"_a, "rules"_a, "uniforms"_a, "num_threads"_a = 1,
              "instruction_set"_a = "auto");

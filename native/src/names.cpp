@@ -37,6 +37,13 @@ bool split(const std::string& name, std::string& stem, bool& is_bias) {
 
 }  // namespace
 
+Product product_of(const Layer& layer, const Matrix& matrix) {
+  if (&matrix == &layer.qkv) return kQkv;
+  if (&matrix == &layer.output) return kOutput;
+  if (&matrix == &layer.gate_up) return kGateUp;
+  return &matrix == &layer.down ? kDown : kProducts;
+}
+
 Place find_in_layer(Layer& layer, const Shape& shape, const std::string& name) {
   std::string stem;
   bool is_bias = false;

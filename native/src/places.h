@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "low_rank.h"
 #include "pack.h"
 
 namespace sluice {
@@ -15,6 +16,9 @@ struct Place {
 
   bool is_found() const { return matrix != nullptr || vector != nullptr; }
 };
+
+// Which of a layer's matrices it is; kProducts if none.
+Product product_of(const Layer& layer, const Matrix& matrix);
 
 // `name` without "model.layers.N.".
 Place find_in_layer(Layer& layer, const Shape& shape, const std::string& name);

@@ -91,6 +91,7 @@ struct Batch {
   const int32_t* context_lengths;  // [sequences], tokens after the step
   const int32_t* block_tables;     // [sequences, max_blocks]
   const int32_t* output_rows;      // [rows], tokens whose logits are wanted
+  const int32_t* adapters;         // [sequences], the place of each one's adapter, -1 for none; null: none has any
   float* logits;                   // [rows, vocabulary]
 };
 
@@ -100,6 +101,7 @@ struct Piece {
 };
 
 class Phases;
+struct Adapted;
 
 // Everything one step needs, read by all threads.
 struct Step {
@@ -123,6 +125,7 @@ struct Step {
   int residual_stride, input_stride, wide_stride, inner_stride;
   uint8_t* scratch;  // [threads][scratch_bytes]
   size_t scratch_bytes;
+  const Adapted* adapted;  // null: no row has an adapter
 };
 
 constexpr int kPieceRows = 32;  // rows of attention (tokens times heads of a kv head) computed together, about

@@ -27,6 +27,7 @@ from sluice.v1 import (
 )
 
 from service.engine.models.adapter_files import TENSORS
+from tests.e2e.cut_streams import resumed
 from tests.e2e.stack import Stack
 from tests.engine import peft_adapters
 from tests.engine.tiny_models import reload
@@ -190,6 +191,28 @@ def test_an_unload_waits_for_what_runs(run: Run) -> None:
     first = next(stream)
     run.unload("terse")
     assert "".join(each.delta.text for each in (first, *stream)) == run.expected["terse"]
+
+
+def test_a_stream_of_an_adapter_goes_on_after_a_break(run: Run) -> None:
+    """In other company than it began in; not once its name means another adapter."""
+    stub: Any = completion_pb2_grpc.CompletionServiceStub(run.channel)
+    request = completion_pb2.CompleteRequest(model="demo:going")
+    request.prompts.add().text = PROMPT
+    request.sampling.temperature = 0
+    request.stopping.max_tokens = NUM_TOKENS
+    run.load("going", "terse")
+    events = list(stub.StreamComplete(request))
+    rest = resumed(request, events[: len(events) // 2])
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(run.text, model) for model in ("demo", "french")]
+        joined = [*events[: len(events) // 2], *stub.StreamComplete(rest)]
+        assert [each.result() for each in others] == [run.expected[""], run.expected["french"]]
+    assert "".join(each.delta.text for each in joined) == run.expected["terse"]
+    run.unload("going")
+    run.load("going", "french")
+    with pytest.raises(grpc.RpcError, match="can't be resumed: its system_fingerprint"):
+        list(stub.StreamComplete(rest))
+    run.unload("going")
 
 
 def test_an_adapter_is_there_again_after_its_worker_has_died(run: Run) -> None:

@@ -11,6 +11,18 @@ from torch import Tensor
 
 from tests.engine.tiny_models import reference, reload
 
+# What adapters change, and how: values of LoraConfig.
+SHAPES: dict[str, dict[str, Any]] = {
+    "all-linear": {},
+    "attention": {"target_modules": ["q_proj", "v_proj"], "r": 3},
+    "regex": {"target_modules": r".*\.layers\.[12]\..*\.(k_proj|down_proj)"},
+    "patterns": {
+        "rank_pattern": {"q_proj": 7, r"layers\.1\.mlp\.up_proj": 2},
+        "alpha_pattern": {"v_proj": 32},
+    },
+    "rslora": {"use_rslora": True, "target_modules": ["o_proj", "gate_proj"]},
+}
+
 
 def save_adapter(base: Path, folder: Path, seed: int = 1, std: float = 0.15, **values: Any) -> Path:
     """Save an adapter of the base's folder as PEFT does; `values` are its LoraConfig's, `std` that of its weights."""

@@ -21,17 +21,6 @@ from tests.engine.tiny_models import Part, tokens
 MAX_RANK = 64
 TOLERANCE = 1e-4
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "all-linear": {},
-    "attention": {"target_modules": ["q_proj", "v_proj"], "r": 3},
-    "regex": {"target_modules": r".*\.layers\.[12]\..*\.(k_proj|down_proj)"},
-    "patterns": {
-        "rank_pattern": {"q_proj": 7, r"layers\.1\.mlp\.up_proj": 2},
-        "alpha_pattern": {"v_proj": 32},
-    },
-    "rslora": {"use_rslora": True, "target_modules": ["o_proj", "gate_proj"]},
-}
-
 
 @pytest.fixture(scope="module", params=["llama-biases", "qwen3-tied", "mistral-window"])
 def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -48,9 +37,9 @@ def put(backend: Backend[Any], place: int, folder: Path) -> None:
     backend.put_adapter(place, read_adapter(folder, MAX_RANK))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", peft_adapters.SHAPES)
 def test_logits_equal_those_of_peft_merged(base: Path, shape: str, tmp_path: Path) -> None:
-    adapter = peft_adapters.save_adapter(base, tmp_path, **SHAPES[shape])
+    adapter = peft_adapters.save_adapter(base, tmp_path, **peft_adapters.SHAPES[shape])
     backend = tiny_models.load(base)
     put(backend, 0, adapter)
     token_ids = tokens(20)

@@ -131,9 +131,13 @@ class Sequence:
 
 
 def step(
-    model: sluice_native.Model, work: list[tuple[Sequence, int]], *, num_threads: int = 0
+    model: sluice_native.Model,
+    work: list[tuple[Sequence, int]],
+    *,
+    num_threads: int = 0,
+    adapters: list[int] | None = None,
 ) -> list[NDArray[np.float32]]:
-    """Compute the next `count` tokens of each sequence; their logits [count, vocabulary]."""
+    """Compute the next `count` tokens of each sequence, with its adapter; their logits [count, vocabulary]."""
     token_ids: list[int] = []
     positions: list[int] = []
     offsets, lengths = [0], []
@@ -154,6 +158,7 @@ def step(
         ints(tables),
         np.arange(len(token_ids), dtype=np.int32),
         num_threads=num_threads,
+        adapters=None if adapters is None else ints(adapters),
     )
     return [logits[begin:end] for begin, end in pairwise(offsets)]
 

@@ -1,6 +1,7 @@
 // One thread's part of a step: the phases of all layers, whose chunks all threads share out.
 #pragma once
 
+#include "adapter.h"
 #include "attention.h"
 #include "linear.h"
 #include "set.h"
@@ -33,6 +34,7 @@ struct ThreadStep {
   const int thread;
   int num_rows;  // of the residual, which ends with the output rows alone
   float* residual;
+  const AdaptedRows* adapted;  // those of these rows that adapters change; null: none
   uint32_t num_phases = 0;
 
   // Run body(0) … body(count - 1), shared out among the threads, and come back when all are done.
@@ -68,13 +70,20 @@ struct ThreadStep {
   Inputs inputs() const { return {step.input, static_cast<size_t>(step.input_stride), step.input_scales}; }
   Inputs inner() const { return {step.inner, static_cast<size_t>(step.inner_stride), step.inner_scales}; }
 
+  // What adapters add to the product of a layer with `matrix`.
+  using Added = AddedSums<LowFormat<Weight>>;
+  Added added(int index, Product product, const Matrix& matrix, const Inputs& inputs) {
+    return multiply_downs<Weight>(*this, index * kProducts + product, matrix.cols, inputs);
+  }
+
   // finish(row, group, sums, count) for the products of all rows with `matrix`.
   template <class Format, class Finish>
-  void multiply_all(const Matrix& matrix, const Inputs& inputs, const Finish& finish) {
+  void multiply_all(const Matrix& matrix, const Inputs& inputs, const Finish& finish, const Added& added = {}) {
     const int size = groups_per_block(matrix, num_rows, step.num_threads);
     phase(num_rows > 0 ? (matrix.groups + size - 1) / size : 0, [&](int chunk) {
       const auto finish_row = [&](int row, int group, float* sums, int count) {
         if constexpr (std::is_same_v<Format, Int8Format>) scale_sums(matrix, group, count, inputs.scales[row], sums);
+        added(row, group, count, sums);
         finish(row, group, sums, count);
       };
       multiply_block<Format>(matrix, inputs.rows, inputs.stride, num_rows, chunk * size, (chunk + 1) * size,
@@ -143,24 +152,26 @@ struct ThreadStep {
     });
   }
 
-  void to_wide(const Matrix& matrix) {
-    multiply_all<Weight>(matrix, inputs(), [&](int row, int group, const float* sums, int count) {
+  void to_wide(const Matrix& matrix, const Added& added) {
+    const auto finish = [&](int row, int group, const float* sums, int count) {
       float* to = wide_row(row);
       each_sum(sums, group, count, matrix.bias, [&](int at, const Lanes& sum) { store16(to + at, sum); });
-    });
+    };
+    multiply_all<Weight>(matrix, inputs(), finish, added);
   }
 
-  void add_to_residual(const Matrix& matrix, const Inputs& inputs) {
+  void add_to_residual(const Matrix& matrix, const Inputs& inputs, const Added& added) {
     const Lanes scale = all16(shape.residual_scale);
-    multiply_all<Weight>(matrix, inputs, [&](int row, int group, const float* sums, int count) {
+    const auto finish = [&](int row, int group, const float* sums, int count) {
       float* to = residual_row(row);
       each_sum(sums, group, count, matrix.bias,
                [&](int at, const Lanes& sum) { store16(to + at, fma16(sum, scale, load16(to + at))); });
-    });
+    };
+    multiply_all<Weight>(matrix, inputs, finish, added);
   }
 
-  void gate_and_up(const Matrix& matrix) {
-    multiply_all<Weight>(matrix, inputs(), [&](int row, int group, const float* sums, int count) {
+  void gate_and_up(const Matrix& matrix, const Added& added) {
+    const auto finish = [&](int row, int group, const float* sums, int count) {
       auto* to = inner_row(row);
       for (int n = 0; n < count; n += 2) {
         Lanes gate = load16(sums + n * 16), up = load16(sums + n * 16 + 16);
@@ -171,7 +182,8 @@ struct ThreadStep {
         store_input(to + (group + n) / 2 * 16, silu(gate) * up);
       }
       if (group + count == matrix.groups) clear_padding(to, groups_of(shape.intermediate_size) * 16);
-    });
+    };
+    multiply_all<Weight>(matrix, inputs(), finish, added);
   }
 
   // Turn queries and keys, and put keys and values into the cache. Shared out by token and kv head.
@@ -220,6 +232,7 @@ struct ThreadStep {
     });
     residual = kept;
     num_rows = batch.num_rows;
+    if (adapted != nullptr) adapted = &step.adapted->outputs;
     return to;
   }
 
@@ -231,14 +244,15 @@ struct ThreadStep {
   void layer(int index) {
     const Layer& layer = weights.layers[index];
     normalize_rows<Weight>(layer.attention_norm);
-    to_wide(layer.qkv);
+    to_wide(layer.qkv, added(index, kQkv, layer.qkv, inputs()));
     rotate_and_cache(index);
     attend_all(index);
-    add_to_residual(layer.output, index + 1 == shape.num_layers ? keep_output_rows() : inputs());
+    const Inputs attended = index + 1 == shape.num_layers ? keep_output_rows() : inputs();
+    add_to_residual(layer.output, attended, added(index, kOutput, layer.output, attended));
     normalize_rows<Weight>(layer.mlp_norm);
-    gate_and_up(layer.gate_up);
+    gate_and_up(layer.gate_up, added(index, kGateUp, layer.gate_up, inputs()));
     if constexpr (kIsInt8) quantize_wide(shape.intermediate_size, inner());
-    add_to_residual(layer.down, inner());
+    add_to_residual(layer.down, inner(), added(index, kDown, layer.down, inner()));
   }
 
   void logits() {
@@ -259,8 +273,9 @@ struct ThreadStep {
 
 template <class Weight, class Cached, class Head>
 void run(const Step& step, int thread) {
-  ThreadStep<Weight, Cached, Head> mine{step,   *step.shape,           *step.weights, step.batch,
-                                        thread, step.batch.num_tokens, step.residual};
+  ThreadStep<Weight, Cached, Head> mine{
+      step,   *step.shape,           *step.weights, step.batch,
+      thread, step.batch.num_tokens, step.residual, step.adapted == nullptr ? nullptr : &step.adapted->tokens};
   mine.begin();
   for (int index = 0; index < step.shape->num_layers; ++index) mine.layer(index);
   if (step.batch.num_rows > 0) mine.logits();

@@ -73,7 +73,7 @@ class BackendRow:
     `arithmetic` names what decides the logits' bits beside the weights, their type and torch.
     With `is_invariant` a row of its logits has the same bits whatever else is in the step.
     `quantizations` are those that it has. With `takes_images` it reads a batch's images. `parallel_refusal` says why
-    it can't share the model out to `tensor_parallel` processes. With `takes_adapters` it computes with LoRA adapters.
+    it can't share the model out to `tensor_parallel` processes.
     """
 
     name: str
@@ -84,7 +84,6 @@ class BackendRow:
     is_invariant: bool = False
     quantizations: frozenset[str] = frozenset()
     takes_images: bool = False
-    takes_adapters: bool = True
     parallel_refusal: Callable[[ModelSpec], str | None] = lambda _: "it has no tensor parallelism"
 
 
@@ -150,7 +149,6 @@ BACKENDS = (
         arithmetic=lambda _: native_arithmetic(),
         quantizations=QUANTIZATIONS,
         is_invariant=True,
-        takes_adapters=False,
     ),
     BackendRow(
         "torch",
@@ -188,7 +186,7 @@ def choose_backend(spec: ModelSpec, name: str = AUTO, table: Sequence[BackendRow
         refusal = (
             _quantization_refusal(row, spec)
             or _refusal_to_share(row, spec)
-            or _adapter_refusal(row, spec)
+            or _adapter_refusal(spec)
             or _company_refusal(row, spec)
             or row.refusal(spec)
         )
@@ -203,12 +201,10 @@ def _refusal_to_share(row: BackendRow, spec: ModelSpec) -> str | None:
     return None if spec.tensor_parallel == 1 else row.parallel_refusal(spec)
 
 
-def _adapter_refusal(row: BackendRow, spec: ModelSpec) -> str | None:
-    if not spec.max_adapters:
-        return None
-    if spec.tensor_parallel > 1:
+def _adapter_refusal(spec: ModelSpec) -> str | None:
+    if spec.max_adapters and spec.tensor_parallel > 1:
         return "adapters (engine.max_adapters) and engine.tensor_parallel don't go together"
-    return None if row.takes_adapters else "it has no adapters (engine.max_adapters)"
+    return None
 
 
 def _company_refusal(row: BackendRow, spec: ModelSpec) -> str | None:

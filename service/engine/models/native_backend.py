@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from service.engine.batch import Batch
 from service.engine.models.adapter_files import Adapter
 from service.engine.models.checkpoint import Checkpoint
+from service.engine.models.native_adapter import native_modules
 from service.engine.models.rope import rope_frequencies
 from service.generation.errors import ModelLoadError
 
@@ -55,12 +56,12 @@ class NativeBackend:
         self._model.allocate(num_blocks, block_size)
 
     def put_adapter(self, place: int, adapter: Adapter) -> None:
-        """Raises AdapterRefused: it has no adapters."""
-        raise adapter.refuse(f"place {place}", "the native step has no adapters")
+        """Hold an adapter for the sequences of batches that name its place. Raises AdapterRefused."""
+        self._model.put_adapter(place, native_modules(adapter, self._model.tensors()))
 
     def drop_adapter(self, place: int) -> None:
-        """Raises KeyError: it has no adapters."""
-        raise KeyError(place)
+        """Forget the adapter of a place."""
+        self._model.drop_adapter(place)
 
     def prepare_thread(self, num_threads: int | None) -> None:
         """Set how many threads compute."""
@@ -76,6 +77,7 @@ class NativeBackend:
             batch.block_tables,
             batch.output_rows,
             num_threads=self._num_threads_for(len(batch.token_ids)),
+            adapters=batch.adapters,
         )
 
     def _num_threads_for(self, num_tokens: int) -> int:

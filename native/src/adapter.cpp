@@ -1,0 +1,144 @@
+#include "adapter.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+namespace {
+
+int up_even(int count) { return (count + 1) / 2 * 2; }
+
+// The modules of one product, with the first of each one's columns.
+struct Columns {
+  const AdaptedModule* module;
+  int first;
+};
+
+std::vector<Columns> columns_of(const std::vector<AdaptedModule>& modules, int layer, Product product) {
+  std::vector<Columns> found;
+  int first = 0;
+  for (const AdaptedModule& module : modules) {
+    if (module.layer != layer || module.product != product) continue;
+    found.push_back({&module, first});
+    first += groups_of(module.rank) * kRows;
+  }
+  return found;
+}
+
+// Which columns each group of outputs has; returns the bytes of all groups' parts.
+size_t plan_spans(const std::vector<Columns>& modules, size_t element, std::vector<LowRank::Span>& spans) {
+  for (const auto& [module, first] : modules) {
+    const Place& place = module->place;
+    for (int row = 0; row < place.count; ++row) {
+      LowRank::Span& span = spans[target_row(place.order, place.first + row) / kRows];
+      if (span.count == 0) span.first = first;
+      span.count = first + up_even(module->rank) - span.first;
+    }
+  }
+  size_t bytes = 0;
+  for (LowRank::Span& span : spans) {
+    span.at = bytes;
+    bytes += span.count * kRows * element;
+  }
+  return bytes;
+}
+
+void pack_up(const Columns& columns, const std::vector<LowRank::Span>& spans, Type type, uint8_t* up) {
+  const size_t element = type == Type::Float32 ? 4 : 2, pair = type == Type::Float32 ? 1 : 2;
+  const auto& [module, first] = columns;
+  for (int i = 0; i < module->place.count; ++i) {
+    const int row = target_row(module->place.order, module->place.first + i);
+    const LowRank::Span& span = spans[row / kRows];
+    for (int j = 0; j < module->rank; ++j) {
+      const size_t column = static_cast<size_t>(first + j - span.first);
+      const size_t at = column / pair * kRows * pair + row % kRows * pair + column % pair;
+      store_rows(type, up + span.at + at * element, module->up + static_cast<size_t>(i) * module->rank + j,
+                 Stored::Float32, 1);
+    }
+  }
+}
+
+}  // namespace
+
+Adapter::Adapter(Type type, const Shape& shape, const std::vector<AdaptedModule>& modules)
+    : products_(static_cast<size_t>(shape.num_layers) * kProducts), spans_(products_.size()) {
+  const int outputs[] = {shape.qkv_width(), shape.hidden_size, 2 * groups_of(shape.intermediate_size) * kRows,
+                         shape.hidden_size};
+  const int inputs[] = {shape.hidden_size, shape.query_width(), shape.hidden_size, shape.intermediate_size};
+  const size_t element = type == Type::Float32 ? 4 : 2;
+  std::vector<size_t> at(products_.size());
+  size_t bytes = 0;
+  for (size_t i = 0; i < products_.size(); ++i) {
+    const auto found = columns_of(modules, static_cast<int>(i) / kProducts, static_cast<Product>(i % kProducts));
+    if (found.empty()) continue;
+    const int num_columns = found.back().first + groups_of(found.back().module->rank) * kRows;
+    most_columns_ = std::max(most_columns_, num_columns);
+    products_[i].down = plan_matrix(type, num_columns, inputs[i % kProducts]);
+    spans_[i].resize(groups_of(outputs[i % kProducts]));
+    products_[i].spans = spans_[i].data();
+    at[i] = bytes;
+    bytes += matrix_bytes(products_[i].down, false) + round_up(plan_spans(found, element, spans_[i]), 64);
+  }
+  memory_ = Arena(bytes);
+  for (size_t i = 0; i < products_.size(); ++i) {
+    LowRank& product = products_[i];
+    if (product.down.rows == 0) continue;
+    place_matrix(product.down, false, memory_.data() + at[i]);
+    uint8_t* up = memory_.data() + at[i] + matrix_bytes(product.down, false);
+    product.up = up;
+    for (const Columns& each :
+         columns_of(modules, static_cast<int>(i) / kProducts, static_cast<Product>(i % kProducts))) {
+      pack_rows(product.down, each.first, RowOrder::Plain, each.module->down, Stored::Float32, 0, each.module->rank);
+      pack_up(each, spans_[i], type, up);
+    }
+  }
+}
+
+size_t Adapters::bytes() const {
+  size_t bytes = 0;
+  for (const auto& each : held_) bytes += each.second.bytes();
+  return bytes;
+}
+
+void Adapters::sort(Sorted& to, const std::vector<int32_t>& place_of_row) const {
+  to.parts.clear();
+  to.rows.clear();
+  to.rows.reserve(place_of_row.size());  // parts point into it
+  to.part_of_row.assign(place_of_row.size(), -1);
+  for (const auto& [place, adapter] : held_) {
+    const int32_t* first = to.rows.data() + to.rows.size();
+    for (size_t row = 0; row < place_of_row.size(); ++row) {
+      if (place_of_row[row] != place) continue;
+      to.part_of_row[row] = static_cast<int32_t>(to.parts.size());
+      to.rows.push_back(static_cast<int32_t>(row));
+    }
+    const int count = static_cast<int>(to.rows.data() + to.rows.size() - first);
+    if (count > 0) to.parts.push_back({adapter.products(), first, count});
+  }
+}
+
+const Adapted* Adapters::prepare(const Step& step, Type weight_type) {
+  const Batch& batch = step.batch;
+  if (batch.adapters == nullptr || held_.empty()) return nullptr;
+  place_of_row_.resize(batch.num_tokens);
+  for (int token = 0; token < batch.num_tokens; ++token) place_of_row_[token] = batch.adapters[step.sequence_of[token]];
+  sort(tokens_, place_of_row_);
+  if (tokens_.parts.empty()) return nullptr;
+  place_of_row_.resize(batch.num_rows);
+  for (int row = 0; row < batch.num_rows; ++row)
+    place_of_row_[row] = batch.adapters[step.sequence_of[batch.output_rows[row]]];
+  sort(outputs_, place_of_row_);
+  int columns = 0;
+  for (const auto& each : held_) columns = std::max(columns, each.second.most_columns());
+  const int widened = weight_type == Type::Int8 ? std::max(step.input_stride, step.inner_stride) : 0;
+  const size_t rows = std::max(batch.num_tokens, batch.num_rows), low_bytes = round_up(rows * columns * 4, 64);
+  const size_t bytes = low_bytes + rows * widened * 4;
+  if (buffers_.size() < bytes) {
+    buffers_ = Arena();
+    buffers_ = Arena(bytes + bytes / 2);
+  }
+  adapted_ = {tokens_.view(), outputs_.view(), buffers_.data(), columns, buffers_.data() + low_bytes, widened};
+  return &adapted_;
+}
+
+}  // namespace sluice

@@ -1,0 +1,55 @@
+// A model's adapters: what callers give of them is checked here.
+#include "model.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr int kMostRank = 4096;
+
+// The layer that a matrix is of, or -1.
+int layer_of(const std::vector<Layer>& layers, const Matrix& matrix) {
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (product_of(layers[i], matrix) != kProducts) return static_cast<int>(i);
+  return -1;
+}
+
+}  // namespace
+
+void Model::put_adapter(int place, const std::vector<GivenLowRank>& modules) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (place < 0) throw BadArgument("place must be at least 0");
+  std::vector<AdaptedModule> adapted;
+  for (size_t i = 0; i < modules.size(); ++i) {
+    const GivenLowRank& given = modules[i];
+    const std::string at = "modules[" + std::to_string(i) + "]";
+    const Place found = find(given.module + ".weight");
+    const int layer = found.matrix == nullptr ? -1 : layer_of(layers_, *found.matrix);
+    if (layer < 0) throw BadArgument(at + ": no layer of the model has the module " + given.module);
+    for (const AdaptedModule& other : adapted)
+      if (other.place.matrix == found.matrix && other.place.first == found.first && other.place.order == found.order)
+        throw BadArgument(at + ": " + given.module + " is there twice");
+    const size_t outputs = static_cast<size_t>(found.count), inputs = static_cast<size_t>(found.matrix->cols);
+    if (given.outputs != outputs || given.inputs != inputs)
+      throw BadArgument(at + ": " + given.module + " has " + std::to_string(inputs) + " inputs and " +
+                        std::to_string(outputs) + " outputs, not " + std::to_string(given.inputs) + " and " +
+                        std::to_string(given.outputs));
+    if (given.rank < 1 || given.rank > kMostRank)
+      throw BadArgument(at + ": the rank must be 1 to " + std::to_string(kMostRank));
+    adapted.push_back({found, layer, product_of(layers_[layer], *found.matrix), given.rank, given.down, given.up});
+  }
+  const Type type = options_.type == Type::Float32 ? Type::Float32 : Type::BFloat16;
+  adapters_.put(place, Adapter(type, options_.shape, adapted));
+}
+
+void Model::drop_adapter(int place) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!adapters_.drop(place)) throw BadArgument("place must be that of an adapter");
+}
+
+size_t Model::adapter_bytes() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return adapters_.bytes();
+}
+
+}  // namespace sluice
