@@ -1,7 +1,8 @@
 """Traces and metrics: the providers, the Prometheus registry, and the export to a collector.
 
 The providers are made at start and never set as globals. Without an OTLP endpoint nothing leaves the process but what
-reads the registry; spans are made all the same, so that log lines have their trace ids.
+reads the registry, which shows neither spans nor exemplars: they aren't kept then. Spans have their ids all the same,
+so that log lines have them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
@@ -26,6 +27,7 @@ from opentelemetry.trace import Tracer
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.metrics_core import Metric
 
+from process.unrecorded_tracer import UnrecordedTracer
 from process.usage import ProcessUsage
 
 DISTRIBUTION: Final = "sluice"
@@ -57,8 +59,13 @@ class ProcessTelemetry:
         self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
         for processor in processors:
             self._tracers.add_span_processor(processor)
-        self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
-        self.tracer: Tracer = self._tracers.get_tracer(scope)
+        self._meters = MeterProvider(
+            metric_readers=readers,
+            resource=resource,
+            shutdown_on_exit=False,
+            exemplar_filter=AlwaysOffExemplarFilter() if otlp_endpoint is None else None,  # None: the library's own
+        )
+        self.tracer: Tracer = self._tracers.get_tracer(scope) if processors else UnrecordedTracer()
         self.meter: Meter = self._meters.get_meter(scope)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.meter.create_observable_gauge(

@@ -11,8 +11,12 @@ from typing import Any
 
 import grpc
 import pytest
+from opentelemetry import trace
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from prometheus_client import generate_latest
 
 from process.telemetry import EXPORT_TIMEOUT_S, ProcessTelemetry
@@ -106,3 +110,32 @@ def test_registry_shows_metrics_without_a_collector() -> None:
     assert telemetry.registry is not other.registry
     telemetry.shutdown()
     other.shutdown()
+
+
+def test_spans_that_nobody_is_shown_have_their_ids() -> None:
+    """A span begins a sampled trace, or goes on with its parent's, whether that is in this process or the caller's."""
+    telemetry = ProcessTelemetry("sluice-test", "sluice", None)
+    tracer = telemetry.tracer
+    with tracer.start_as_current_span("outer") as outer:
+        inside = trace.get_current_span().get_span_context()
+        inner = tracer.start_span("inner", attributes={"n": 1}, start_time=1).get_span_context()
+    first = outer.get_span_context()
+    assert inside == first
+    assert first.is_valid
+    assert first.trace_flags.sampled
+    assert not outer.is_recording()
+    assert not trace.get_current_span().get_span_context().is_valid, "it is active after its end"
+    assert (inner.trace_id, inner.span_id == first.span_id) == (first.trace_id, False)
+    told = {"traceparent": f"00-{7:032x}-{8:016x}-00"}
+    called = tracer.start_span("called", TraceContextTextMapPropagator().extract(told)).get_span_context()
+    assert (called.trace_id, called.trace_flags.sampled) == (7, False)
+    telemetry.shutdown()
+
+
+def test_who_is_shown_spans_gets_them_recorded() -> None:
+    exporter = InMemorySpanExporter()
+    telemetry = ProcessTelemetry("sluice-test", "sluice", None, [SimpleSpanProcessor(exporter)])
+    with telemetry.tracer.start_as_current_span("outer"):
+        pass
+    assert [span.name for span in exporter.get_finished_spans()] == ["outer"]
+    telemetry.shutdown()
