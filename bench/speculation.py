@@ -147,7 +147,8 @@ class Side:
         tokens: dict[int, list[int]] = {}
         began = time.perf_counter()
         while self._core.has_work:
-            report = self._core.step()
+            self._core.step()
+            report = self._core.report()
             if report.started:
                 began = time.perf_counter()
             for serial, output in report.outputs:

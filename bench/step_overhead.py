@@ -1,17 +1,19 @@
 """What Python costs in a step of the engine: its parts beside the forward, in microseconds.
 
-Run as `python -m bench.step_overhead [demo] [0.5b] [--streams 1 4 16 64] [--threads N]`. One process, no server: the
+Run: python -m bench.step_overhead [demo] [5m] [0.5b] [--streams 1 4 16 64] [--threads N]. One process, no server: the
 streams decode together, each with a prompt of 32 random tokens, the bundled model's default temperature and top-p, and
-an end by length. What the worker's process does: schedule, run (the batch's arrays, mostly), forward, sample, accept
-(with the text), pickle and send the report. What the service's process does with it: unpickle, and hand each output to
-its reader. A line has the medians of the steps that only decode; the sum is of all but the forward. With speculation a
-step yields more tokens than streams, so it is off unless asked for.
+an end by length. What the worker's process does: schedule, run (the batch's arrays, mostly), forward, sample, accept,
+and report: make the outputs of the last 20 ms up, with their text, pickle and send them. What the service's process
+does with a report: unpickle, and hand each output to its reader. A line has the medians of the steps that only decode;
+what is done once a report is shared out among its steps. The sum is of all but the forward. With speculation a step
+yields more tokens than streams, so it is off unless asked for.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import select
 import socket
 import statistics
 import time
@@ -28,6 +30,7 @@ from service.engine.mail import Report
 from service.engine.model_runner import ModelRunner
 from service.engine.outbox import Outbox
 from service.engine.output_stream import OutputStream
+from service.engine.pace import Pace
 from service.engine.prompt_drafter import PromptDrafter
 from service.engine.scheduler import Scheduler
 from service.engine.sequence import SequenceGroup
@@ -36,7 +39,7 @@ from service.generation.output import GenerationOutput
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 
-MODELS = {"demo": lambda: shapes.DEMO, "0.5b": shapes.qwen2_5_0_5b}
+MODELS = {"demo": lambda: shapes.DEMO, "5m": shapes.qwen3_5m, "0.5b": shapes.qwen2_5_0_5b}
 PARTS = ("schedule", "run", "forward", "sample", "accept", "report", "unpickle", "deliver")
 NUM_TOKENS = 160
 
@@ -91,31 +94,41 @@ async def measure(loaded: LoadedModel, num_streams: int) -> dict[str, float]:
         core.add(group(loaded, serial))
     ours, theirs = socket.socketpair()
     outbox, unpacker = Outbox(ours), wire.Unpacker()
+    pace = Pace(core.report, outbox.put, config.output_interval_s or 0.0)
     steps: list[dict[str, float]] = []
     while core.has_work:
         clock.seconds = dict.fromkeys(PARTS, 0.0)
+        num_running = core.stats().num_running
         began = time.perf_counter()
-        report = core.step()
+        is_urgent = core.step()
         parts = clock.seconds
         parts["accept"] = time.perf_counter() - began - parts["schedule"] - parts["run"]
         parts["run"] -= parts["forward"] + parts["sample"]
         began = time.perf_counter()
-        outbox.put(report)
-        parts["report"] = time.perf_counter() - began
+        pace.stepped(is_urgent=is_urgent)
+        reported_s = time.perf_counter() - began
         await asyncio.sleep(0)
-        data = theirs.recv(1 << 20)
-        began = time.perf_counter()
-        (received,) = unpacker.feed(data)
-        parts["unpickle"] = time.perf_counter() - began
-        began = time.perf_counter()
-        await deliver(received, streams)
-        parts["deliver"] = time.perf_counter() - began
-        if len(report.outputs) >= num_streams and not report.started:
+        if select.select([theirs], [], [], 0)[0]:
+            parts["report"] = reported_s
+            data = theirs.recv(1 << 20)
+            began = time.perf_counter()
+            (received,) = unpacker.feed(data)
+            parts["unpickle"] = time.perf_counter() - began
+            began = time.perf_counter()
+            await deliver(received, streams)
+            parts["deliver"] = time.perf_counter() - began
+        if num_running == num_streams and not is_urgent:
             steps.append(parts)
     outbox.close()
     ours.close()
     theirs.close()
-    return {part: statistics.median(step[part] for step in steps[10:]) for part in PARTS}
+    return {part: typical([step[part] for step in steps[10:]]) for part in PARTS}
+
+
+def typical(seconds: list[float]) -> float:
+    """The median of a part's times a step; of one that few steps have, times how many have it."""
+    times = [each for each in seconds if each]
+    return statistics.median(times) * len(times) / len(seconds) if times else 0.0
 
 
 async def deliver(report: Report, streams: list[OutputStream]) -> None:

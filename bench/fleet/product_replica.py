@@ -133,7 +133,8 @@ class ProductReplica(Replica):
             self.until = NEVER
             return
         self._clock = now
-        report = self._core.step()
+        self._core.step()
+        report = self._core.report()
         self.until = self._clock
         for serial, output in report.outputs:
             job = self._jobs[serial]

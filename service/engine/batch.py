@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from service.engine.sequence import Sequence
 from service.engine.step import ScheduledSequence
 from service.generation.image import PromptImage
 
@@ -74,7 +75,10 @@ def make_batch(
 
     `places` are those of the adapters, by their names.
     """
-    batch = lay_out([_part(item) for item in items], block_size)
+    if all(map(_is_decode, items)):
+        batch = _lay_out_decodes([item.sequence for item in items], block_size)
+    else:
+        batch = lay_out([_part(item) for item in items], block_size)
     names = [item.sequence.request.adapter for item in items] if places else []
     if places is None or not any(names):
         return batch
@@ -100,15 +104,37 @@ def lay_out(parts: abc.Sequence[Part], block_size: int) -> Batch:
         positions=np.arange(len(token_ids), dtype=np.int32) - origins,
         row_offsets=offsets,
         context_lengths=lengths,
-        block_tables=_block_tables(parts, context_lengths, block_size),
+        block_tables=_block_tables([part.block_table for part in parts], context_lengths, block_size),
         output_rows=np.array(output_rows, np.int32),
         images=_image_rows(parts, row_offsets),
+    )
+
+
+def _lay_out_decodes(sequences: abc.Sequence[Sequence], block_size: int) -> Batch:
+    """As `lay_out`, of one token of each sequence, whose logits are wanted; most steps are such."""
+    starts = [sequence.num_computed_tokens for sequence in sequences]
+    positions = np.array(starts, np.int32)
+    rows = np.arange(len(sequences) + 1, dtype=np.int32)
+    return Batch(
+        token_ids=np.array([sequence.token_ids[-1] for sequence in sequences], np.int32),
+        positions=positions,
+        row_offsets=rows,
+        context_lengths=positions + 1,
+        block_tables=_block_tables(
+            [sequence.block_table for sequence in sequences], [start + 1 for start in starts], block_size
+        ),
+        output_rows=rows[:-1],
     )
 
 
 def num_output_rows(item: ScheduledSequence) -> int:
     """How many of the item's last tokens need a row of logits."""
     return item.num_new_tokens if item.sequence.needs_prompt_logprobs else int(item.samples) + len(item.draft)
+
+
+def _is_decode(item: ScheduledSequence) -> bool:
+    """Whether all it has is the token that was sampled last."""
+    return item.samples and item.num_new_tokens == 1 and not item.draft and item.sequence.first_token is not None
 
 
 def _part(item: ScheduledSequence) -> Part:
@@ -129,12 +155,14 @@ def _image_rows(parts: abc.Sequence[Part], row_offsets: abc.Sequence[int]) -> tu
     return tuple(rows)
 
 
-def _block_tables(parts: abc.Sequence[Part], context_lengths: list[int], block_size: int) -> Int32s:
+def _block_tables(tables: abc.Sequence[array[int]], context_lengths: list[int], block_size: int) -> Int32s:
     """Copied as bytes: from lists of numbers it would take a multiple of the time, the more the longer they are."""
     width = -(-max(context_lengths) // block_size)
     rows = []
-    for part, context_length in zip(parts, context_lengths, strict=True):
-        table = part.block_table
+    for table, context_length in zip(tables, context_lengths, strict=True):
         num_used = -(-context_length // block_size)
-        rows.append(table[:num_used] + table[:1] * (width - num_used))
-    return np.frombuffer(bytearray().join(rows), np.int32).reshape(len(parts), width)
+        if num_used == width == len(table):
+            rows.append(table)
+        else:
+            rows.append(table[:num_used] + table[:1] * (width - num_used))
+    return np.frombuffer(bytearray().join(rows), np.int32).reshape(len(tables), width)

@@ -1,6 +1,7 @@
 """The engine's step: schedule, run, accept, finish.
 
-Single-threaded: whoever calls it is the engine's thread. The model is a `Runner`; outputs leave as a `Report`.
+Single-threaded: whoever calls it is the engine's thread. The model is a `Runner`; what steps bring is kept until it is
+asked for as a `Report`, and made up then, many tokens at a time.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from service.engine.retry import retry_after_s
 from service.engine.scheduler import Scheduler
 from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.step import ScheduledSequence, Step
-from service.generation.errors import DeadlineExceeded, EngineOverloaded, SequenceError
-from service.generation.output import GenerationOutput, TokenLogprob
+from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, SequenceError
+from service.generation.output import TokenLogprob
 from service.generation.stats import EngineStats
 
 
@@ -55,6 +56,9 @@ class EngineCore:
         self._runner = runner
         self._clock = clock
         self._groups: dict[int, SequenceGroup] = {}  # those that have not ended, by their serials
+        self._report = Report()  # what was not told yet,
+        self._untold: dict[Sequence, None] = {}  # and whose tokens weren't
+        self._is_urgent = False
         self._num_steps = 0
         self._num_computed_tokens = 0
         self._num_generated_tokens = 0
@@ -80,31 +84,61 @@ class EngineCore:
         if (group := self._groups.pop(serial, None)) is None:
             return
         group.ended = True
+        for sequence in group.sequences:
+            self._untold.pop(sequence, None)
         for sequence in self._scheduler.drop(group):
             self._runner.release(sequence)
 
-    def step(self) -> Report:
-        """Compute one step. Whatever the runner raises passes through, and leaves the core unusable."""
-        report = Report()
+    def step(self) -> bool:
+        """Compute one step; whether somebody waits for what it has brought: a beginning, a first token, an end.
+
+        Whatever the runner raises passes through, and leaves the core unusable.
+        """
+        self._is_urgent = False
         began = self._clock()
         for group in self._scheduler.expired(began):
             if group.request.truncates_at_deadline:
-                unfinished = [sequence for sequence in group.sequences if sequence.finish_reason is None]
-                cut_off = (sequence.cut(sequence.cut_off(began)) for sequence in unfinished)
-                report.outputs.extend((group.serial, output) for output in cut_off if output is not None)
+                self._cut_off(group, began)
             else:
-                error = DeadlineExceeded("the deadline passed before the answer was complete")
-                report.errors.append((group.serial, error))
-            self.abort(group.serial)
+                self._fail(group, DeadlineExceeded("the deadline passed before the answer was complete"))
         for group in self._scheduler.overdue(began):
             message = f"the request waited for {began - group.arrived:.1f} s and could not begin"
-            report.errors.append((group.serial, EngineOverloaded(message, retry_after_s(began - group.arrived))))
-            self.abort(group.serial)
-        self._compute(report, began)
-        report.stats.append(self.stats())
+            self._fail(group, EngineOverloaded(message, retry_after_s(began - group.arrived)))
+        self._compute(began)
+        self._report.stats.append(self.stats())
+        return self._is_urgent
+
+    def report(self) -> Report:
+        """What was not told yet, and the state after each step since, or the newest one."""
+        report, self._report = self._report, Report()
+        untold, self._untold = self._untold, {}
+        for sequence in untold:
+            report.outputs += [(sequence.group.serial, output) for output in sequence.tell()]
+        if not report.stats:
+            report.stats.append(self.stats())
         return report
 
-    def _compute(self, report: Report, began: float) -> None:
+    def _cut_off(self, group: SequenceGroup, now: float) -> None:
+        """End a request where it is."""
+        for sequence in group.sequences:
+            if sequence.finish_reason is None:
+                sequence.cut_off(now)
+                self._untold[sequence] = None
+        self._end(group)
+
+    def _fail(self, group: SequenceGroup, error: EngineError) -> None:
+        """End a request with an error, after what it has said."""
+        self._report.errors.append((group.serial, error))
+        self._end(group)
+
+    def _end(self, group: SequenceGroup) -> None:
+        self._is_urgent = True
+        untold = [sequence for sequence in group.sequences if sequence in self._untold]
+        for sequence in untold:
+            self._report.outputs += [(group.serial, output) for output in sequence.tell()]
+        self.abort(group.serial)
+
+    def _compute(self, began: float) -> None:
         step = self._scheduler.schedule(began)
         if step is None:
             return
@@ -112,45 +146,39 @@ class EngineCore:
             self._runner.release(sequence)
             sequence.lose_blocks()
         num_blocks = [len(item.sequence.block_table) for item in step.items]  # those that end hold none afterwards
-        report.started.extend(group.serial for group in step.started)
+        if step.started:
+            self._is_urgent = True
+            self._report.started.extend(group.serial for group in step.started)
         results = self._runner.run(step)
         now = self._clock()
-        for item, result in zip(step.items, results, strict=True):
-            if (result is not None) != item.samples:
+        num_sequences = len(step.items)
+        for (sequence, num_new_tokens, samples, _), result in zip(step.items, results, strict=True):
+            if (result is not None) != samples:
                 raise RuntimeError("the runner's results do not fit the step")
-            if not item.sequence.group.ended:  # by another choice of its request, in this very step
-                self._scheduler.advance(item.sequence, item.num_new_tokens)
+            if not sequence.group.ended:  # by another choice of its request, in this very step
+                self._scheduler.advance(sequence, num_new_tokens)
                 if result is not None:
-                    self._accept(item.sequence, result, now, len(step.items), report)
-        self._follow_drafts([item for item in step.items if item.draft], now, len(step.items), report)
+                    self._take(sequence, result, now, num_sequences)
+        if step.num_drafts:
+            self._follow_drafts([item for item in step.items if item.draft], now, num_sequences)
         self._num_steps += 1
         self._step_tokens = step.num_tokens
-        self._step_sequences = len(step.items)
+        self._step_sequences = num_sequences
         self._num_computed_tokens += step.num_tokens
         self._num_draft_tokens += step.num_drafts
         self._step_time_s = self._clock() - began
         self._busy_s += self._step_time_s
-        self._bill(step, num_blocks, began, report)
+        self._bill(step, num_blocks, began)
         self._scheduler.record_step_time(step, self._step_time_s)
 
-    def _bill(self, step: Step, num_blocks: list[int], began: float, report: Report) -> None:
-        """Share the step's time out by tokens, drafts included. What ended in it is told its whole cost."""
+    def _bill(self, step: Step, num_blocks: list[int], began: float) -> None:
+        """Share the step's time out by tokens, drafts included."""
         each_s = self._step_time_s / step.num_tokens
         ended = began + self._step_time_s
-        finished: dict[tuple[int, int], Sequence] = {}
-        for item, num in zip(step.items, num_blocks, strict=True):
-            sequence = item.sequence
-            sequence.bill((item.num_new_tokens + len(item.draft)) * each_s, num, began, ended)
-            if sequence.finish_reason is not None:
-                finished[sequence.group.serial, sequence.choice_index] = sequence
-        if finished:
-            report.outputs = [
-                (serial, _billed(output, finished.get((serial, output.choice_index))))
-                for serial, output in report.outputs
-                if isinstance(output, GenerationOutput)
-            ]
+        for (sequence, num_new_tokens, _, draft), num in zip(step.items, num_blocks, strict=True):
+            sequence.bill((num_new_tokens + len(draft)) * each_s, num, began, ended)
 
-    def _follow_drafts(self, items: list[ScheduledSequence], now: float, batch_size: int, report: Report) -> None:
+    def _follow_drafts(self, items: list[ScheduledSequence], now: float, batch_size: int) -> None:
         """Sample on from each item's drafts for as long as they are what was sampled."""
         num_right = 0
         while items:
@@ -166,7 +194,7 @@ class EngineCore:
                 for item, result in zip(right, results, strict=True):
                     if not item.sequence.group.ended:
                         self._scheduler.advance(item.sequence, 1)
-                        self._accept(item.sequence, result, now, batch_size, report)
+                        self._take(item.sequence, result, now, batch_size)
             items = right
             num_right += 1
 
@@ -199,40 +227,25 @@ class EngineCore:
         """Raise RuntimeError if a block is lost or owned twice."""
         self._scheduler.check()
 
-    def _accept(
-        self,
-        sequence: Sequence,
-        result: SampledToken | SequenceError,
-        now: float,
-        batch_size: int,
-        report: Report,
-    ) -> None:
+    def _take(self, sequence: Sequence, result: SampledToken | SequenceError, now: float, batch_size: int) -> None:
+        is_first = sequence.first_token is None
         try:
             if isinstance(result, SequenceError):
                 raise result
-            output = sequence.accept(
-                result.token_id, result.logprob, now, result.prompt_logprobs, batch_size=batch_size
-            )
+            token_id, logprob, prompt_logprobs = result
+            sequence.take(token_id, now, logprob=logprob, prompt_logprobs=prompt_logprobs, batch_size=batch_size)
         except SequenceError as error:
-            self.abort(sequence.group.serial)
-            report.errors.append((sequence.group.serial, error))
+            self._fail(sequence.group, error)
             return
         self._num_generated_tokens += 1
-        if (told := sequence.cut(output)) is not None:
-            report.outputs.append((sequence.group.serial, told))
+        self._untold[sequence] = None
+        if is_first or sequence.finish_reason is not None:
+            self._is_urgent = True
         if sequence.finish_reason is not None:
             self._scheduler.finish(sequence)
             self._runner.release(sequence)
             if sequence.group.is_finished:
                 del self._groups[sequence.group.serial]
-
-
-def _billed(output: GenerationOutput, sequence: Sequence | None) -> GenerationOutput:
-    """The output with what its choice has cost, if it is the choice's last one."""
-    if sequence is None or output.finish_reason is None:
-        return output
-    timings = output.timings._replace(compute_s=sequence.compute_s, block_s=sequence.block_s)
-    return output._replace(timings=timings)
 
 
 def _is_right(item: ScheduledSequence, index: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 from collections import abc
+from itertools import accumulate
 
 from service.engine.tokenizer import Tokenizer
 
@@ -64,6 +65,21 @@ class Detokenizer:
             return text[: end if self._includes_stop else start]
         self._held = self._possible_stop(text)
         return text[: len(text) - len(self._held)]
+
+    def extend(self, token_ids: abc.Sequence[int]) -> tuple[str, tuple[int, ...]]:
+        """Take the next tokens, for a text without stop strings; the characters up to the end of each beside it."""
+        pieces = [self._tokenizer.token_bytes(token_id) for token_id in token_ids]
+        data = b"".join(pieces)
+        if self._is_between and not self._stop and data.isascii() and self._skipped_ids.isdisjoint(token_ids):
+            ends = tuple(accumulate(map(len, pieces), initial=self.num_characters))[1:]
+            self._num_tokens += len(pieces)
+            self.num_characters += len(data)
+            return data.decode("ascii"), ends
+        texts, all_ends = [], []
+        for token_id in token_ids:
+            texts.append(self.append(token_id))
+            all_ends.append(self.num_characters)
+        return "".join(texts), tuple(all_ends)
 
     def flush(self) -> str:
         """The rest of the text, when the choice ends for another reason than a stop string."""

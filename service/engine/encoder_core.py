@@ -75,6 +75,7 @@ class EncoderCore:
         self._jobs: dict[int, _Job] = {}  # those with inputs that are yet to be computed
         self._keys = Accounts(_Key)
         self._stats = EngineStats()
+        self._report = Report()  # what was not told yet
 
     @property
     def has_work(self) -> bool:
@@ -103,19 +104,22 @@ class EncoderCore:
                 _log.error("not a request to embed: %s", type(mail.request).__name__)
                 self._tell(Report(errors=[(serial, SequenceError("the request could not be added"))]))
 
-    def step(self) -> Report:
-        """Compute one batch. Whatever the runner raises passes through, and leaves the core unusable."""
-        report = Report()
+    def step(self) -> bool:
+        """Compute one batch; True, since each vector is waited for.
+
+        Whatever the runner raises passes through, and leaves the core unusable.
+        """
         began = self._clock()
-        self._expire(report, began)
+        self._expire(self._report, began)
         if batch := self._schedule():
-            self._compute(batch, report, began)
-        report.stats.append(self.stats())
-        return report
+            self._compute(batch, self._report, began)
+        return True
 
     def report(self) -> Report:
-        """The state between two steps."""
-        return Report(stats=[self.stats()])
+        """What was not told yet, and the state."""
+        report, self._report = self._report, Report()
+        report.stats.append(self.stats())
+        return report
 
     def close(self) -> None:
         """Nothing runs beside the steps."""

@@ -101,13 +101,13 @@ class GeneratorCore:
             case LoadAdapter() | DropAdapter():
                 self._change_adapters(mail)
 
-    def step(self) -> Report:
-        """Compute one step."""
+    def step(self) -> bool:
+        """Compute one step; whether somebody waits for what it has brought."""
         return self._core.step()
 
     def report(self) -> Report:
-        """The state between two steps."""
-        return Report(stats=[self._core.stats()])
+        """What was not told yet, and the state between two steps."""
+        return self._core.report()
 
     def close(self) -> None:
         """Compile nothing more."""

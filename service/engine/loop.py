@@ -6,7 +6,6 @@ The same whether the loop runs on a thread of the front's process or is a proces
 from __future__ import annotations
 
 import queue
-import time
 from typing import Protocol, TypeAlias
 
 from service.engine.mail import Mail, Report, Stop, Tell
@@ -34,11 +33,11 @@ class Core(Protocol):
     def receive(self, mail: Mail) -> None:
         """Take note of mail, but for `Stop`. What is wrong with it is told of its id, and never raised."""
 
-    def step(self) -> Report:
-        """Compute one step. Whatever it raises ends the engine."""
+    def step(self) -> bool:
+        """Compute one step; whether somebody waits for what it has brought. Whatever it raises ends the engine."""
 
     def report(self) -> Report:
-        """The state between two steps, of which nothing else is to be told."""
+        """What was not told yet, and the state between two steps."""
 
     def close(self) -> None:
         """End what runs beside the steps. Called once, after all else."""
@@ -47,12 +46,12 @@ class Core(Protocol):
 def run(core: Core, mailbox: Mailbox, tell: Tell, *, beat_s: float = BEAT_S) -> None:
     """Serve until `Stop`. Passes on whatever a step raises."""
     core.open(tell)
-    pace = Pace(tell, core.output_interval_s)
+    pace = Pace(core.report, tell, core.output_interval_s)
     try:
-        tell(_with_heartbeat(core.report()))
+        pace.tell()
         while _receive(core, mailbox, pace, beat_s):
             if core.has_work:
-                pace.put(_with_heartbeat(core.step()))
+                pace.stepped(is_urgent=core.step())
     finally:
         core.close()
 
@@ -70,16 +69,10 @@ def _receive(core: Core, mailbox: Mailbox, pace: Pace, beat_s: float) -> bool:
             mail = mailbox.get(block=not core.has_work and not is_news, timeout=beat_s)
         except queue.Empty:
             if not core.has_work:
-                pace.put(_with_heartbeat(core.report()))
-                pace.flush()
+                pace.tell()
             return True
         pace.flush()
         if isinstance(mail, Stop):
             return False
         core.receive(mail)
         is_news = True
-
-
-def _with_heartbeat(report: Report) -> Report:
-    report.heartbeat = time.monotonic()
-    return report

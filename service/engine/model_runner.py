@@ -63,13 +63,16 @@ class ModelRunner(Generic[Logits]):
         self._logits, self._next_rows = None, {}
         logits = self.backend.forward(self._batch(step))
         rows = None
-        if any(item.draft or item.sequence.needs_prompt_logprobs for item in step.items):
+        if step.num_drafts or any(item.sequence.needs_prompt_logprobs for item in step.items):
             rows = self._take_prompt_logprobs(logits, step.items)
         sampling = [item.sequence for item in step.items if item.samples]
         if step.num_drafts and rows is not None:
             self._logits = logits
             self._next_rows = {sequence: row + 1 for sequence, row in zip(sampling, rows, strict=True)}
-        tokens = iter(self.sampler.sample(logits, sampling, rows) if sampling else ())
+        sampled = self.sampler.sample(logits, sampling, rows) if sampling else []
+        if len(sampled) == len(step.items) and not self._prompt_logprobs:
+            return sampled
+        tokens = iter(sampled)
         return [
             self._with_prompt_logprobs(item.sequence, next(tokens)) if item.samples else None for item in step.items
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from operator import attrgetter
 
@@ -11,11 +12,10 @@ from service.engine.fair_queue import FairQueue, KeyQueue
 from service.engine.room import Room
 from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.speculation import MAX_DRAFTS, Speculation
-from service.engine.step import ScheduledSequence, Step, StepPlan
+from service.engine.step import ScheduledSequence, Step, StepPlan, share_of
 from service.engine.step_times import StepTimes
 
 _EXPECTED_TOKENS = 256  # of an answer: room that is looked for, not kept
-_MAX_PROMPT_LOGPROBS = 64  # of one sequence in a step: each takes a row of logits, as large as the vocabulary
 _MAX_WAITS = 2.0  # times `max_queue_wait_s` that a request waits for its beginning, at most
 _by_order = attrgetter("order")
 _by_rank = attrgetter("rank")
@@ -47,6 +47,7 @@ class Scheduler:
         self._following: dict[SequenceGroup, list[Sequence]] = {}
         self._groups: dict[SequenceGroup, None] = {}
         self._too_late: list[SequenceGroup] = []  # neither waiting nor running; `expired` gives them once
+        self._next_deadline = math.inf  # no request's is earlier
 
     @property
     def has_work(self) -> bool:
@@ -74,6 +75,8 @@ class Scheduler:
         Raises ValueError for a weight that isn't above 0.
         """
         self._queue.enter(group)
+        if group.request.deadline is not None:
+            self._next_deadline = min(self._next_deadline, group.request.deadline)
         first, *following = group.sequences
         self._groups[group] = None
         self._following[group] = following
@@ -81,10 +84,12 @@ class Scheduler:
 
     def expired(self, now: float) -> list[SequenceGroup]:
         """The groups whose deadline has passed, and those that `schedule` found too late to begin."""
+        if now < self._next_deadline and not self._too_late:
+            return []
         too_late, self._too_late = self._too_late, []
-        passed = [
-            group for group in self._groups if group.request.deadline is not None and group.request.deadline <= now
-        ]
+        deadlines = {group: group.request.deadline for group in self._groups if group.request.deadline is not None}
+        passed = [group for group, deadline in deadlines.items() if deadline <= now]
+        self._next_deadline = min((each for each in deadlines.values() if each > now), default=math.inf)
         return [*passed, *(group for group in too_late if group in self._groups and group not in passed)]
 
     def overdue(self, now: float) -> list[SequenceGroup]:
@@ -101,7 +106,7 @@ class Scheduler:
         plan = StepPlan(self._config.max_batch_tokens)
         running = sorted(self._running, key=_by_order)
         for sequence in running:
-            if sequence.num_lacking == 1:
+            if len(sequence.token_ids) - sequence.num_computed_tokens == 1:
                 self._continue(sequence, plan)
         if plan.shares:
             limit = min(plan.num_left, self._config.max_prefill_chunk)
@@ -116,10 +121,11 @@ class Scheduler:
 
     def advance(self, sequence: Sequence, num_tokens: int) -> None:
         """Take note that so many more of the sequence's tokens are computed."""
-        num_full = sequence.num_computed_tokens // self.pool.block_size
+        block_size = self.pool.block_size
+        num_full = sequence.num_computed_tokens // block_size
         sequence.num_computed_tokens += num_tokens
         self._queue.charge(sequence, sequence.num_computed_tokens)
-        num_full_now = sequence.num_computed_tokens // self.pool.block_size
+        num_full_now = sequence.num_computed_tokens // block_size
         if num_full_now > num_full and (self._config.prefix_caching or len(sequence.group.sequences) > 1):
             self.pool.publish(sequence, num_full, num_full_now)
         if self._following and sequence.num_computed_tokens >= sequence.num_prompt_tokens:
@@ -128,8 +134,7 @@ class Scheduler:
 
     def record_step_time(self, step: Step, seconds: float) -> None:
         """Learn from how long a step took."""
-        num_decodes = sum(item.samples and item.num_new_tokens == 1 for item in step.items)
-        num_drafts = step.num_drafts
+        num_decodes, num_drafts = step.num_decodes, step.num_drafts
         num_prompt_tokens = step.num_tokens - num_decodes - num_drafts
         self._step_times.record(num_decodes, num_prompt_tokens, seconds)
         if self._speculation is not None and num_prompt_tokens == 0:
@@ -166,7 +171,7 @@ class Scheduler:
 
     def _continue(self, sequence: Sequence, plan: StepPlan) -> None:
         """Give a running sequence its share, at the cost of those after it in the order if need be."""
-        num_new = _share(sequence, plan.num_left)
+        num_new = share_of(sequence, plan.num_left)
         if num_new == 0 or sequence not in self._running:
             return
         while not self._grow(sequence, num_new):
@@ -215,7 +220,7 @@ class Scheduler:
         if sequence.scheduled is None:
             sequence.scheduled = now
             self._note_start(sequence, plan)
-        num_new = _share(sequence, plan.num_left)
+        num_new = share_of(sequence, plan.num_left)
         if not self._grow(sequence, num_new):
             raise RuntimeError("the blocks that were counted as free are not")
         self._give(sequence, num_new, plan)
@@ -241,10 +246,10 @@ class Scheduler:
 
     def _grow(self, sequence: Sequence, num_new_tokens: int) -> bool:
         """Extend the block table to hold that many more tokens; False, and no change, if blocks are lacking."""
-        num_blocks = self.pool.num_blocks_for(sequence.num_computed_tokens + num_new_tokens)
-        num_missing = num_blocks - len(sequence.block_table)
-        if num_missing <= 0:
+        num_tokens = sequence.num_computed_tokens + num_new_tokens
+        if num_tokens <= len(sequence.block_table) * self.pool.block_size:
             return True
+        num_missing = self.pool.num_blocks_for(num_tokens) - len(sequence.block_table)
         after = sequence.block_table[-1] if sequence.block_table else None
         num_expected = min(sequence.num_prompt_tokens + sequence.max_tokens, len(sequence.token_ids) + _EXPECTED_TOKENS)
         room = self.pool.num_blocks_for(num_expected) - len(sequence.block_table)
@@ -293,17 +298,3 @@ class Scheduler:
         sequence.num_preemptions += 1
         self.num_preemptions += 1
         self._queue.wait(sequence)
-
-
-def _share(sequence: Sequence, num_left: int) -> int:
-    """How many of the tokens that the sequence lacks it gets, if there is room for `num_left`.
-
-    The tokens of an image see each other, so a step has the rest of an image or nothing of it. An image that a step
-    begins with is computed though it be larger than the room: it would never fit where steps are kept short.
-    """
-    num_new = min(sequence.num_lacking, num_left, _MAX_PROMPT_LOGPROBS if sequence.needs_prompt_logprobs else num_left)
-    start, end = sequence.num_computed_tokens, sequence.num_computed_tokens + num_new
-    for image in sequence.request.images:
-        if num_new > 0 and image.start < end < image.end:
-            return image.start - start if image.start > start else image.end - start
-    return num_new

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections import deque
 from collections.abc import Collection
 
 from service.engine.constraint_state import ConstraintState
 from service.engine.detokenizer import Detokenizer
 from service.engine.tokenizer import Tokenizer
+from service.engine.untold import Told, Untold
 from service.generation.errors import ConstraintFailed
-from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob, merged
+from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from service.generation.request import GenerationRequest
 
 
@@ -101,6 +101,7 @@ class Sequence:
         self.seed = seed  # 0 ≤ seed < 2**63
         self.end_token_ids = end_token_ids  # not to be sampled while num_generated_tokens < min_tokens
         self.max_tokens = max_tokens
+        self._min_tokens = stopping.min_tokens
         self.token_ids = list(request.prompt_token_ids)
         self.num_prompt_tokens = len(self.token_ids)
         self.num_computed_tokens = 0
@@ -117,8 +118,8 @@ class Sequence:
         self._held_since: float | None = None  # its blocks, as far as they are counted
         self._is_bent = False  # whether the limit has changed the answer already
         self._batch_size = 0  # of the step that made the newest token
-        self._cuts = deque(request.cuts.get(choice_index, ()))
-        self._uncut: list[GenerationOutput] = []  # since the last cut
+        self._finished: float | None = None
+        self._prompt_logprobs: tuple[TokenLogprob, ...] = ()  # until they are told
         self._detokenizer = Detokenizer(
             tokenizer,
             stopping.stop,
@@ -126,6 +127,8 @@ class Sequence:
             skip_special_tokens=request.skip_special_tokens,
             includes_stop=stopping.include_stop_str_in_output,
         )
+        cuts = request.cuts.get(choice_index, ())
+        self._untold = Untold(self._detokenizer, cuts, reads_at_once=bool(stopping.stop))
 
     @property
     def num_generated_tokens(self) -> int:
@@ -141,16 +144,16 @@ class Sequence:
         """Whether the logprobs of the prompt's tokens are still to be told; the first choice tells them for all."""
         return self.request.prompt_logprobs is not None and self.choice_index == 0 and self.first_token is None
 
-    def accept(
+    def take(
         self,
         token_id: int,
-        logprob: TokenLogprob | None,
         now: float,
-        prompt_logprobs: Collection[TokenLogprob] = (),
         *,
+        logprob: TokenLogprob | None = None,
+        prompt_logprobs: Collection[TokenLogprob] = (),
         batch_size: int = 1,
-    ) -> GenerationOutput:
-        """Append a sampled token and tell what it adds, with the finish reason if it is the last.
+    ) -> None:
+        """Append a sampled token, which may set the finish reason. `tell` has it from now on.
 
         `batch_size` is how many sequences its step had. Raises ConstraintFailed if the constraint refuses the token.
         """
@@ -158,38 +161,28 @@ class Sequence:
         self.token_ids.append(token_id)
         if self.first_token is None:
             self.first_token = now
-        text = self._advance(token_id)
-        if self.finish_reason in (FinishReason.END_OF_TEXT, FinishReason.LENGTH):
-            text += self._detokenizer.flush()
-        return GenerationOutput(
-            choice_index=self.choice_index,
-            token_ids=(token_id,),
-            token_times=(now,),
-            text=text,
-            timings=self._timings(now),
-            batch_size=batch_size,
-            text_ends=(self._detokenizer.num_characters,),
-            logprobs=(logprob,) if logprob is not None else (),
-            prompt_logprobs=tuple(prompt_logprobs),
-            finish_reason=self.finish_reason,
-            stop_sequence=self._detokenizer.stop_sequence,
-            num_cached_tokens=self.group.num_cached_tokens,
-            request_index=self.group.request_index,
-        )
-
-    def cut(self, output: GenerationOutput) -> GenerationOutput | None:
-        """What is told once there is `output`: up to the last cut only what goes from one to the next."""
-        if not self._cuts:
-            return output
-        self._uncut.append(output)
-        if output.finish_reason is not None:
-            self._cuts.clear()
-        elif self.num_generated_tokens < self._cuts[0]:
-            return None
+            self._prompt_logprobs = tuple(prompt_logprobs)
+        if token_id in self.end_token_ids and self.num_generated_tokens > self._min_tokens:
+            self.finish_reason = self._end
+            self._untold.add(token_id, now, logprob, is_text=self.request.stopping.include_stop_str_in_output)
         else:
-            self._cuts.popleft()
-        outputs, self._uncut = self._uncut, []
-        return merged(outputs)._replace(is_whole=True)
+            constraint_ended = self.constraint is not None and self._advance_constraint(token_id)
+            self._untold.add(token_id, now, logprob, is_text=True)
+            if self._detokenizer.stop_sequence is not None:
+                self.finish_reason = FinishReason.STOP_SEQUENCE
+            elif constraint_ended:
+                self.finish_reason = self._end
+            elif self.num_generated_tokens >= self.max_tokens:
+                self.finish_reason = FinishReason.LENGTH
+        if self.finish_reason is not None:
+            self._finished = now
+
+    def tell(self) -> list[GenerationOutput]:
+        """What was taken and is not told yet: one output, or up to the last cut one for what goes from one to the next.
+
+        To be asked once after the end.
+        """
+        return [self._output(told) for told in self._untold.pieces(is_finished=self.finish_reason is not None)]
 
     def bill(self, compute_s: float, num_blocks: int, began: float, ended: float) -> None:
         """Count its part of a step, in which it held so many blocks, and the time that it held them since the last."""
@@ -225,35 +218,38 @@ class Sequence:
         except BaseException:  # noqa: BLE001  foreign code, which may even panic: the mask will tell
             return []
 
-    def cut_off(self, now: float) -> GenerationOutput:
-        """End the choice where it is, with LENGTH, and tell the text that was held back."""
+    def cut_off(self, now: float) -> None:
+        """End the choice where it is, with LENGTH."""
         self.finish_reason = FinishReason.LENGTH
+        self._finished = now
+
+    def _output(self, told: Told) -> GenerationOutput:
+        timings = Timings(
+            self.group.arrived,
+            self.scheduled,
+            self.first_token,
+            self._finished if told.is_last else None,
+            self.num_preemptions,
+            self.compute_s,
+            self.block_s,
+        )
+        prompt_logprobs, self._prompt_logprobs = self._prompt_logprobs, ()
         return GenerationOutput(
             choice_index=self.choice_index,
-            token_ids=(),
-            token_times=(),
-            text=self._detokenizer.flush(),
-            timings=self._timings(now),
+            token_ids=told.token_ids,
+            token_times=told.times,
+            text=told.text,
+            timings=timings,
             batch_size=self._batch_size,
-            finish_reason=self.finish_reason,
+            text_ends=told.text_ends,
+            logprobs=told.logprobs,
+            prompt_logprobs=prompt_logprobs,
+            finish_reason=self.finish_reason if told.is_last else None,
+            stop_sequence=self._detokenizer.stop_sequence if told.is_last else None,
             num_cached_tokens=self.group.num_cached_tokens,
             request_index=self.group.request_index,
+            is_whole=told.is_whole,
         )
-
-    def _advance(self, token_id: int) -> str:
-        """Set the finish reason that the last token brings, and return its text without what is held back."""
-        if token_id in self.end_token_ids and self.num_generated_tokens > self.request.stopping.min_tokens:
-            self.finish_reason = self._end
-            return self._detokenizer.append(token_id) if self.request.stopping.include_stop_str_in_output else ""
-        constraint_ended = self._advance_constraint(token_id)
-        text = self._detokenizer.append(token_id)
-        if self._detokenizer.stop_sequence is not None:
-            self.finish_reason = FinishReason.STOP_SEQUENCE
-        elif constraint_ended:
-            self.finish_reason = self._end
-        elif self.num_generated_tokens >= self.max_tokens:
-            self.finish_reason = FinishReason.LENGTH
-        return text
 
     @property
     def _end(self) -> FinishReason:
@@ -261,7 +257,7 @@ class Sequence:
         return FinishReason.LENGTH if self._is_bent else FinishReason.END_OF_TEXT
 
     def _advance_constraint(self, token_id: int) -> bool:
-        """Whether the constraint lets nothing follow the token."""
+        """Whether the constraint, if there is one, lets nothing follow the token."""
         if self.constraint is None:
             return False
         try:
@@ -269,18 +265,6 @@ class Sequence:
             return self.constraint.is_finished()
         except BaseException as error:  # foreign code, which may even panic: its failure is this sequence's alone
             raise ConstraintFailed("the output constraint failed") from error
-
-    def _timings(self, now: float) -> Timings:
-        finished = now if self.finish_reason else None
-        return Timings(
-            self.group.arrived,
-            self.scheduled,
-            self.first_token,
-            finished,
-            self.num_preemptions,
-            self.compute_s,
-            self.block_s,
-        )
 
 
 def choice_seed(seed: int, choice_index: int) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from service.engine.sequence import Sequence, SequenceGroup
+
+_MAX_PROMPT_LOGPROBS = 64  # of one sequence in a step: each takes a row of logits, as large as the vocabulary
 
 
 class ScheduledSequence(NamedTuple):
@@ -24,25 +26,28 @@ class ScheduledSequence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to compute at once.
+    """What to compute at once: `num_tokens`, the `num_drafts` among them included.
 
-    `preempted` sequences have lost their blocks and will be computed again from the start; `started` are the requests
-    that run for the first time.
+    `num_decodes` of its sequences compute one token and sample the next. `preempted` ones have lost their blocks and
+    will be computed again from the start; `started` are the requests that run for the first time.
     """
 
     items: list[ScheduledSequence]
     preempted: list[Sequence]
     started: list[SequenceGroup]
+    num_tokens: int = field(init=False)
+    num_drafts: int = field(init=False)
+    num_decodes: int = field(init=False)
 
-    @property
-    def num_tokens(self) -> int:
-        """Tokens that the step computes, drafts included."""
-        return sum(item.num_new_tokens + len(item.draft) for item in self.items)
-
-    @property
-    def num_drafts(self) -> int:
-        """Those of them that are drafts."""
-        return sum(len(item.draft) for item in self.items)
+    def __post_init__(self) -> None:
+        num_tokens = num_drafts = num_decodes = 0
+        for _, num_new, samples, draft in self.items:
+            num_tokens += num_new
+            num_drafts += len(draft)
+            num_decodes += samples and num_new == 1
+        object.__setattr__(self, "num_tokens", num_tokens + num_drafts)
+        object.__setattr__(self, "num_drafts", num_drafts)
+        object.__setattr__(self, "num_decodes", num_decodes)
 
 
 class StepPlan:
@@ -68,8 +73,27 @@ class StepPlan:
 
     def to_step(self) -> Step:
         """The step, made."""
-        items = [
-            ScheduledSequence(sequence, num_new, num_new == sequence.num_lacking, self.drafts.get(sequence, ()))
-            for sequence, num_new in self.shares.items()
-        ]
+        drafts = self.drafts
+        items = []
+        for sequence, num_new in self.shares.items():
+            samples = num_new == len(sequence.token_ids) - sequence.num_computed_tokens
+            items.append(ScheduledSequence(sequence, num_new, samples, drafts.get(sequence, ()) if drafts else ()))
         return Step(items, self.preempted, self.started)
+
+
+def share_of(sequence: Sequence, num_left: int) -> int:
+    """How many of the tokens that the sequence lacks it gets, if there is room for `num_left`.
+
+    The tokens of an image see each other, so a step has the rest of an image or nothing of it. An image that a step
+    begins with is computed though it be larger than the room: it would never fit where steps are kept short.
+    """
+    num_new = min(len(sequence.token_ids) - sequence.num_computed_tokens, num_left)
+    if sequence.needs_prompt_logprobs:
+        num_new = min(num_new, _MAX_PROMPT_LOGPROBS)
+    if not sequence.request.images:
+        return num_new
+    start, end = sequence.num_computed_tokens, sequence.num_computed_tokens + num_new
+    for image in sequence.request.images:
+        if num_new > 0 and image.start < end < image.end:
+            return image.start - start if image.start > start else image.end - start
+    return num_new

@@ -33,7 +33,7 @@ class Timings(NamedTuple):
     """Where one choice's time went so far, in seconds. The four instants are of `time.monotonic()`.
 
     `compute_s` is its share of the steps that it was in, by tokens, `block_s` the time that it held cache blocks, each
-    counted: those shared with others, too. While more may come, both are as of the step before the newest one.
+    counted: those shared with others, too. Both are as of the newest step.
     """
 
     arrived: float

@@ -15,7 +15,8 @@ def drive(core: EngineCore, groups: list[SequenceGroup]) -> tuple[list[list[Gene
     for group in groups:
         core.add(group)
     while core.has_work:
-        report = core.step()
+        core.step()
+        report = core.report()
         for serial, output in report.outputs:
             assert isinstance(output, GenerationOutput)
             outputs[serial].append(output)

@@ -247,7 +247,8 @@ class Bench:
         )
 
     def step(self) -> Report:
-        report = self.core.step()
+        self.core.step()
+        report = self.core.report()
         self.core.check()
         self.started.extend(report.started)
         for serial, output in report.outputs:

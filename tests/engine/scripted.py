@@ -227,7 +227,7 @@ class StrictCore:
         else:
             self.core.receive(mail)
 
-    def step(self) -> Report:
+    def step(self) -> bool:
         return self.core.step()
 
     def report(self) -> Report:

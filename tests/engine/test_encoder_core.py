@@ -31,7 +31,8 @@ class Bench:
         return serial
 
     def step(self) -> Report:
-        report = self.core.step()
+        self.core.step()
+        report = self.core.report()
         for serial, output in report.outputs:
             assert isinstance(output, InputVector)
             vector = output.vector.tolist()

@@ -55,7 +55,7 @@ def test_a_logit_bias_is_read_once_for_all_choices_and_steps(kind: Any) -> None:
         tokens = sampler.sample(torch.from_numpy(logits) if kind is TorchSampler else logits, sequences)
         assert [token.token_id for token in tokens] == [VOCAB_SIZE - 1] * NUM_CHOICES
         for sequence, token in zip(sequences, tokens, strict=True):
-            sequence.accept(token.token_id, None, now=0.0)
+            sequence.take(token.token_id, now=0.0)
     assert bias.num_reads == 1
 
 

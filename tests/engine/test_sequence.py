@@ -10,7 +10,7 @@ import pytest
 from service.engine.constraint_state import ConstraintState
 from service.engine.sequence import Sequence, choice_seed
 from service.generation.errors import ConstraintFailed
-from service.generation.output import FinishReason, Timings, TokenLogprob
+from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from service.generation.parameters import LogprobsOptions, StopParams
 from service.generation.request import GenerationRequest
 from tests.engine.fakes import CONTROL, END, group_of, request
@@ -53,13 +53,18 @@ def sequence_of(
     return group_of(wanted, max_model_len=max_model_len, constraint=constraint).sequences[0]
 
 
+def say(sequence: Sequence, token_id: int) -> list[GenerationOutput]:
+    """What is told of one more token."""
+    sequence.take(token_id, 0.0)
+    return sequence.tell()
+
+
 def accept(sequence: Sequence, *token_ids: int) -> tuple[str, FinishReason | None]:
     """The text of the tokens up to the last or the end, and the finish reason."""
     text = ""
     for token_id in token_ids:
-        output = sequence.accept(token_id, None, 0.0)
-        text += output.text
-        if output.finish_reason:
+        text += "".join(output.text for output in say(sequence, token_id))
+        if sequence.finish_reason:
             break
     return text, sequence.finish_reason
 
@@ -96,8 +101,14 @@ def test_sequence_ends_as_the_request_says(
 
     The text doesn't have half a character, nor the stop, unless it is to be included.
     """
-    sequence = sequence_of(replace(request(), stopping=stopping))
-    assert accept(sequence, *token_ids) == (text, reason)
+    wanted = replace(request(), stopping=stopping)
+    assert accept(sequence_of(wanted), *token_ids) == (text, reason)
+    sequence = sequence_of(wanted)
+    for token_id in token_ids:
+        if sequence.finish_reason is None:
+            sequence.take(token_id, 0.0)
+    (output,) = sequence.tell()
+    assert (output.text, output.finish_reason) == (text, reason), "told together it is another text"
 
 
 def test_sequence_shows_a_control_token_that_ends_it_only_if_both_are_asked_for() -> None:
@@ -120,8 +131,10 @@ def test_sequence_tells_the_stop_string_and_the_timings_at_the_end() -> None:
     group = group_of(request(stop=["b"]), arrived=1.0)
     sequence = group.sequences[0]
     sequence.scheduled = 2.0
-    first = sequence.accept(97, None, 3.0, batch_size=2)
-    last = sequence.accept(98, None, 4.0)
+    sequence.take(97, 3.0, batch_size=2)
+    (first,) = sequence.tell()
+    sequence.take(98, 4.0)
+    (last,) = sequence.tell()
     assert (first.finish_reason, first.stop_sequence) == (None, None)
     assert (last.finish_reason, last.stop_sequence) == (FinishReason.STOP_SEQUENCE, "b")
     assert (first.token_times, first.batch_size) == ((3.0,), 2)
@@ -132,10 +145,13 @@ def test_sequence_tells_the_stop_string_and_the_timings_at_the_end() -> None:
 def test_sequence_passes_logprobs_on_for_each_token() -> None:
     """There is one logprob for each token, the one that ends the text included."""
     sequence = sequence_of(request(logprobs=LogprobsOptions()))
-    for token_id in (97, END):
-        logprob = TokenLogprob(token_id, -1.0)
-        output = sequence.accept(token_id, logprob, 0.0)
-        assert (output.token_ids, output.logprobs) == ((token_id,), (logprob,))
+    for token_id in (97, 98, END):
+        sequence.take(token_id, 0.0, logprob=TokenLogprob(token_id, -1.0))
+        if token_id == 97:
+            (output,) = sequence.tell()
+            assert (output.token_ids, output.logprobs) == ((97,), (TokenLogprob(97, -1.0),))
+    (output,) = sequence.tell()
+    assert (output.token_ids, output.logprobs) == ((98, END), (TokenLogprob(98, -1.0), TokenLogprob(END, -1.0)))
 
 
 @pytest.mark.parametrize(
@@ -154,8 +170,12 @@ def test_sequence_tells_where_each_tokens_characters_end(
     stopping: StopParams, token_ids: list[int], ends: list[int]
 ) -> None:
     """Each token has the number of characters that the tokens make up to its end, whatever is held back."""
-    sequence = sequence_of(replace(request(), stopping=stopping))
-    assert [end for token_id in token_ids for end in sequence.accept(token_id, None, 0.0).text_ends] == ends
+    sequence, other = (sequence_of(replace(request(), stopping=stopping)) for _ in range(2))
+    assert [end for token_id in token_ids for output in say(sequence, token_id) for end in output.text_ends] == ends
+    for token_id in token_ids:
+        other.take(token_id, 0.0)
+    (output,) = other.tell()
+    assert list(output.text_ends) == ends, "told together they end elsewhere"
 
 
 def test_sequence_ends_when_its_constraint_lets_nothing_follow() -> None:
@@ -219,19 +239,23 @@ def test_group_is_finished_with_its_last_choice() -> None:
 def test_sequence_with_cuts_tells_whole_pieces_first() -> None:
     """Nothing is told between two cuts, and after the last each token at once."""
     sequence = sequence_of(replace(request([1]), cuts={0: (2, 3)}))
-    told = [sequence.cut(sequence.accept(token_id, None, 0.0)) for token_id in b"abcde"]
-    assert [output and (output.text, output.is_whole) for output in told] == [
-        None,
-        ("ab", True),
-        ("c", True),
-        ("d", False),
-        ("e", False),
-    ]
+    told = [[(output.text, output.is_whole) for output in say(sequence, token_id)] for token_id in b"abcde"]
+    assert told == [[], [("ab", True)], [("c", True)], [("d", False)], [("e", False)]]
 
 
-def test_sequence_that_ends_before_a_cut_tells_what_there_is() -> None:
-    sequence = sequence_of(replace(request([1]), cuts={0: (5, 9)}))
-    told = [sequence.cut(sequence.accept(token_id, None, 0.0)) for token_id in (97, 98, END)]
-    assert told[:2] == [None, None]
-    assert told[2] is not None
-    assert (told[2].text, told[2].finish_reason) == ("ab", FinishReason.END_OF_TEXT)
+@pytest.mark.parametrize("stop", [(), ("x",)], ids=["read when told", "read as it comes"])
+def test_sequence_with_cuts_tells_the_same_pieces_together(stop: tuple[str, ...]) -> None:
+    sequence = sequence_of(replace(request([1], stop=stop), cuts={0: (2, 3)}))
+    for token_id in b"abcde":
+        sequence.take(token_id, 0.0)
+    told = [(output.text, tuple(output.text_ends), output.is_whole) for output in sequence.tell()]
+    assert told == [("ab", (1, 2), True), ("c", (3,), True), ("de", (4, 5), False)]
+
+
+@pytest.mark.parametrize("cuts", [(5, 9), (3, 9)])
+def test_sequence_that_ends_before_a_cut_tells_what_there_is(cuts: tuple[int, ...]) -> None:
+    sequence = sequence_of(replace(request([1]), cuts={0: cuts}))
+    told = [say(sequence, token_id) for token_id in (97, 98, END)]
+    assert told[:2] == [[], []]
+    (last,) = told[2]
+    assert (last.text, last.finish_reason, last.is_whole) == ("ab", FinishReason.END_OF_TEXT, True)

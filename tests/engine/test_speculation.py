@@ -90,7 +90,7 @@ def test_drafts_do_not_show_in_the_answers(data: st.DataObject) -> None:
     assert not drafter.kept
     for (serial, index), outputs in bench.outputs.items():
         assert bench.tokens(serial, index) == sums(prompts[serial].encode(), 9, choice_seed(0, index))
-        assert [output.finish_reason is not None for output in outputs] == [False] * 8 + [True]
+        assert [output.finish_reason is not None for output in outputs] == [False] * (len(outputs) - 1) + [True]
 
 
 @pytest.mark.parametrize(

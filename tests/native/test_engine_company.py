@@ -52,7 +52,8 @@ class Engine:
         self.core.receive(Add(serial, request, time.monotonic(), constraint_serial=constraint_serial))
 
     def step(self) -> None:
-        report = self.core.step()
+        self.core.step()
+        report = self.core.report()
         assert not report.errors
         for serial, output in report.outputs:
             assert isinstance(output, GenerationOutput)

@@ -102,8 +102,8 @@ class RankCore:
         if isinstance(mail, Order):
             self._orders.append(mail.work)
 
-    def step(self) -> Report:
-        """Follow the oldest order."""
+    def step(self) -> bool:
+        """Follow the oldest order; False, since nobody waits for a word of it."""
         match self._orders.popleft():
             case Join(meeting):
                 join(self._share, rank_device(self._device, self._share.rank), meeting)
@@ -115,7 +115,7 @@ class RankCore:
                 self._forward(batch)
             case work:
                 raise TypeError(f"no order: {work!r}")
-        return Report()
+        return False
 
     def report(self) -> Report:
         """Nothing but that it lives."""

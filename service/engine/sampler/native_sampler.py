@@ -60,20 +60,26 @@ class NativeSampler:
         if rows is None:
             rows = range(len(sequences))
         rules = [self._rules.get(each) or self._rule(each) for each in sequences]
+        indices = [len(each.token_ids) - each.num_prompt_tokens for each in sequences]
+        if all(rule.is_plain for rule in rules):
+            drawn = self._choose(logits, rows, rules, sequences, indices)
+            return [
+                SampledToken(token_id) if token_id >= 0 else no_token(sequence)
+                for token_id, sequence in zip(drawn, sequences, strict=True)
+            ]
         logprobs: dict[int, NDArray[np.float32]] = {}
         failures: dict[int, SequenceError] = {}
-        if not all(rule.is_plain for rule in rules):
-            changed = [index for index, rule in enumerate(rules) if not rule.is_plain]
-            with np.errstate(all="ignore"):  # what is no number is told of its row
-                for index in changed:
-                    row, sequence = logits[rows[index]], sequences[index]
-                    if sequence.request.logprobs is not None:
-                        logprobs[index] = log_softmax(row)
-                    try:
-                        self._change(row, sequence)
-                    except ConstraintFailed as failure:
-                        failures[index] = failure
-        token_ids = self._choose(logits, rows, rules, sequences, [each.num_generated_tokens for each in sequences])
+        changed = [index for index, rule in enumerate(rules) if not rule.is_plain]
+        with np.errstate(all="ignore"):  # what is no number is told of its row
+            for index in changed:
+                row, sequence = logits[rows[index]], sequences[index]
+                if sequence.request.logprobs is not None:
+                    logprobs[index] = log_softmax(row)
+                try:
+                    self._change(row, sequence)
+                except ConstraintFailed as failure:
+                    failures[index] = failure
+        token_ids = self._choose(logits, rows, rules, sequences, indices)
         failures |= settle(sequences, token_ids, failures)
         results: list[SampledToken | SequenceError] = [
             SampledToken(token_id) if token_id >= 0 else no_token(sequence)
