@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from transformers import CONFIG_MAPPING
@@ -99,7 +100,7 @@ _MORE: dict[str, dict[str, Any]] = {
     **dict.fromkeys(
         (
             *("axk1", "axk2", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots3_note_text", "glm4_moe_lite"),
-            *("glm_moe_dsa", "longcat_flash", "minicpm3", "youtu", "kimi_linear", "hy_v4", "bailing_hybrid"),
+            *("glm_moe_dsa", "minicpm3", "youtu", "kimi_linear", "hy_v4", "bailing_hybrid"),
         ),
         _UNGROUPED,
     ),
@@ -109,7 +110,10 @@ _MORE: dict[str, dict[str, Any]] = {
     "granitemoehybrid": {"layer_types": ["mamba", "attention", "mamba", "attention"]},
     "kimi_linear": {"layer_types": _HYBRID, **_UNGROUPED},
     "phi3": {"rope_parameters": _LONGROPE, "original_max_position_embeddings": 128},
-    "glm4v_moe_text": _OF_AXES,
+    "glm4v_moe_text": {"rope_parameters": {**_AXES, "mrope_section": [1, 1, 2]}},
+    "hunyuan_vl_text": {"rope_parameters": {**_AXES, "mrope_section": [2, 2, 2, 2]}},
+    "mistral_large4_text": _UNGROUPED,
+    "diffusion_gemma_text": {"top_k_experts": 2},
     "glm4v_text": _OF_AXES,
     "glm_ocr_text": _OF_AXES,
     "paddleocr_vl_text": _OF_AXES,
@@ -127,7 +131,9 @@ _MORE: dict[str, dict[str, Any]] = {
     "gemma4_text": {"vocab_size_per_layer_input": 101, "hidden_size_per_layer_input": 16, "num_kv_shared_layers": 0},
     "mistral4": _UNGROUPED,
     "qwen2_5_omni_text": _OF_AXES,
-    "zamba2": {"layer_types": ["mamba", "hybrid", "mamba", "hybrid"]},
+    "zamba2": {"layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"]},
+    "longcat_flash": {"head_dim": 8, **_UNGROUPED},
+    "xlstm": {"hidden_size": 128, "embedding_dim": 128},
     "gpt_neo": {"attention_types": [[["global", "local"], 2]], "window_size": 11},
     "gptj": {"rotary_dim": 8},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
@@ -151,8 +157,8 @@ def small(kind: str, **more: Any) -> Any:
         if (part := getattr(default, name, None)) is not None:
             sizes = _SMALL if name in {"text_config", "decoder"} else _SMALL_PART
             own = _MORE.get(part.model_type, {})
-            values[name] = type(part)(**_known(type(part), sizes) | own).to_dict()
-    return cls(**values | more)
+            values[name] = type(part)(**deepcopy(_known(type(part), sizes) | own)).to_dict()
+    return cls(**deepcopy(values | more))  # some write into what they are given
 
 
 def _known(cls: Any, sizes: dict[str, Any]) -> dict[str, Any]:

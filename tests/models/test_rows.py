@@ -25,7 +25,9 @@ KINDS = {
     "jamba": "a state in some layers, attention in others",
     "lfm2": "a convolution's last inputs",
     "mamba2": "a state and nothing else",
+    "minimax": "a cache of its own beside keys and values",
     "qwen3_next": "a state whose pieces of prompts go on from it",
+    "xlstm": "a cache of its own and nothing else",
 }
 
 

@@ -35,3 +35,10 @@ def test_no_architecture_answers_otherwise() -> None:
 def test_a_row_is_so(kind: str) -> None:
     """Some of each kind, that no other test tries."""
     assert tried(kind) == ROWS[kind]
+
+
+def test_what_is_refused_says_what_the_model_is() -> None:
+    """No row tells of a step that was tried and failed."""
+    refused = [row.result for row in ROWS.values() if row.result.startswith("refused")]
+    assert refused
+    assert not [each for each in refused if re.search(r"Error\b|trial|missing tensors", each)]

@@ -7,6 +7,8 @@ has no attention to replace is served too, and what keeps a recurrent state.
 from __future__ import annotations
 
 import inspect
+import math
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
@@ -84,7 +86,8 @@ class RowsBackend:
         return torch.cat(found)
 
     def _new_cache(self) -> Any:
-        return DynamicCache(config=text_config(self._model.config))
+        own = _own_cache(self._model)
+        return DynamicCache(config=text_config(self._model.config)) if own is None else own
 
     def _go_on(self, cache: Any, token_ids: Tensor, rows: Tensor, start: int) -> Tensor:
         """The logits of some of the tokens, float32, which come after those that `cache` has."""
@@ -112,7 +115,7 @@ class RowsBackend:
         reason = "it keeps what it has read in a way of its own" if self._cache_name is None else None
         if reason is None:
             try:
-                in_pieces = self._difference()
+                in_pieces = self._difference_in_pieces()
                 self._takes_pieces = False
                 one_by_one = self._difference()
                 # A recurrence that begins anew in each piece is off by less than a tolerance of rounding allows.
@@ -122,9 +125,16 @@ class RowsBackend:
                 goes_on = (in_pieces if self._takes_pieces else one_by_one) <= bound
                 reason = None if goes_on else "what it keeps of a text does not let it go on with the text"
             except Exception as error:  # noqa: BLE001  whatever foreign code can't do with this call
-                reason = f"a trial step failed: {type(error).__name__}: {error}"
+                made = type(self._model).__name__
+                reason = f"transformers' {made} can't compute a trial text of tokens: {type(error).__name__}: {error}"
         if reason is not None:
             raise ModelLoadError(f"the architecture {name} can't be served: {reason}")
+
+    def _difference_in_pieces(self) -> float:
+        try:
+            return self._difference()
+        except Exception:  # noqa: BLE001  what it can't do with a piece it may do with single tokens
+            return math.inf
 
     def _difference(self) -> float:
         """How far two texts by turns, in pieces, are from their logits whole, by the norm. Notes what they take."""
@@ -146,6 +156,18 @@ class RowsBackend:
             float((torch.cat(made) - expected).norm() / expected.norm())
             for made, expected in zip(pieces, whole, strict=True)
         )
+
+
+def _own_cache(model: Any) -> Any:
+    """A new cache of the class that the model's module has for it; None if it takes a usual one."""
+    module = sys.modules[type(model).__module__]
+    name = type(model).__name__.removesuffix("ForCausalLM") + "Cache"
+    found = getattr(module, name, None)
+    if found is None:
+        return None
+    needed = {"config": model.config, "max_batch_size": 1, "dtype": model.dtype, "device": model.device}
+    takes = inspect.signature(found).parameters
+    return found(**{key: value for key, value in needed.items() if key in takes})
 
 
 def _tensors(kept: Any) -> Iterator[Tensor]:

@@ -13,9 +13,15 @@ _ENCODERS: Final = frozenset(
     }
 )
 _OTHERS: Final = {
+    "cpmant": "it must be given a whole text again for each of its tokens",
+    "diffusion_gemma": "it writes a block of a text at once, in several passes over it, not token by token",
+    "idefics": "it answers only to an image (pixel_values)",
+    "kosmos-2": "it answers only to an image (pixel_values)",
     "kosmos-2.5": "it counts positions otherwise than a decoder of text",
     "moshi": "it computes a prompt in pieces otherwise than whole",
     "paligemma": "each token of its prompt sees the whole prompt",
+    "shieldgemma2": "it judges an image (yes or no); it generates no text",
+    "vision-encoder-decoder": "it answers only to an image (pixel_values)",
 }
 
 
