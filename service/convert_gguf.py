@@ -19,6 +19,7 @@ import torch
 from safetensors.torch import save_file
 
 from service.generation.errors import ModelLoadError
+from service.gguf_words import check_words, set_words
 
 _TYPES: Final = ("llama", "qwen2", "qwen3")
 _DTYPES: Final = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
@@ -59,6 +60,11 @@ class Source:
         if self.kind not in _TYPES:
             raise ModelLoadError(f"{file}: its architecture is {self.kind}; converted are {', '.join(_TYPES)}")
         self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """The kind of its tokenizer, and how that cuts words; empty where it doesn't say."""
+        return self._said("tokenizer.ggml.model", ""), self._said("tokenizer.ggml.pre", "")
 
     def config(self, dtype: str) -> dict[str, Any]:
         """What config.json says of it."""
@@ -164,6 +170,7 @@ def convert(file: Path, folder: Path, dtype: str) -> None:
         raise ModelLoadError(f"{folder} is there already")
     source = Source(file)
     config = source.config(dtype)
+    check_words(file, *source.words)
     folder.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
@@ -177,6 +184,7 @@ def convert(file: Path, folder: Path, dtype: str) -> None:
 
 def _write(source: Source, config: dict[str, Any], file: Path, building: Path, dtype: torch.dtype) -> None:
     _write_tokenizer(file, building)
+    set_words(building, *source.words)
     for name, text in {**source.beside(), "config.json": json.dumps(config, indent=2)}.items():
         (building / name).write_text(text, encoding="utf-8")
     _write_weights(source, building, dtype)

@@ -10,6 +10,7 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
+import tokenizers
 import torch
 from safetensors.torch import load_file
 from torch.testing import assert_close
@@ -19,7 +20,7 @@ from service.convert_gguf import main
 from service.engine.tokenizer import FastTokenizer
 from tests.engine.tiny_models import config, random_model, reference
 
-VOCABULARY = ["<|end|>", *[chr(code) for code in range(33, 127)], "Ġ", "th", "the", "Ġt"]
+VOCABULARY = ["<|end|>", *[chr(code) for code in range(33, 127)], "Ġ", "th", "the", "Ġt", "Ċ", "ought"]
 MERGES = ["t h", "th e", "Ġ t"]
 SIZES: Any = {
     "vocab_size": len(VOCABULARY), "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
@@ -58,7 +59,9 @@ def in_pairs(weight: np.ndarray[Any, Any], num_heads: int) -> np.ndarray[Any, An
     return halves.swapaxes(1, 2).reshape(weight.shape)
 
 
-def write_gguf(model: Any, file: Path, quantized: gguf.GGMLQuantizationType | None = None) -> None:
+def write_gguf(
+    model: Any, file: Path, quantized: gguf.GGMLQuantizationType | None = None, words: str | None = "gpt-2"
+) -> None:
     """As llama.cpp's own converter does; matrices of the layers in a type of fewer bits, if one is given."""
     said = model.config
     writer = gguf.GGUFWriter(file, said.model_type)
@@ -72,7 +75,8 @@ def write_gguf(model: Any, file: Path, quantized: gguf.GGMLQuantizationType | No
     writer.add_rope_freq_base(said.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(said.rms_norm_eps)
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
+    if words is not None:
+        writer.add_tokenizer_pre(words)
     writer.add_token_list(VOCABULARY)
     writer.add_token_types([gguf.TokenType.CONTROL, *[gguf.TokenType.NORMAL] * (len(VOCABULARY) - 1)])
     writer.add_token_merges(MERGES)
@@ -145,6 +149,45 @@ def test_tokenizer_template_and_ends_come_along(tmp_path: Path) -> None:
     assert [VOCABULARY[token_id] for token_id in tokenizer.encode("the to")] == ["the", "Ġt", "o"]
     assert (folder / "chat_template.jinja").read_text() == "{{ messages }}"
     assert json.loads((folder / "generation_config.json").read_text()) == {"eos_token_id": [0]}
+
+
+WORDS = {
+    "gpt-2": ["it", "'s", "Ġ2026", ",", "Ċ", "Ġthought"],
+    "smollm": ["it", "'s", "Ġ", "2", "0", "2", "6", ",", "Ċ", "Ġthought"],
+    "llama-bpe": ["it", "'s", "Ġ", "202", "6", ",Ċ", "Ġthought"],
+    "qwen2": ["it", "'s", "Ġ", "2", "0", "2", "6", ",Ċ", "Ġthought"],
+    "tekken": ["it", "'s", "Ġ", "2", "0", "2", "6", ",Ċ", "Ġthought"],
+    "deepseek-coder": ["it", "'", "s", "Ġ", "2", "0", "2", "6", ",", "Ċ", "Ġthought"],
+}
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_words_are_cut_as_the_file_says(words: str, tmp_path: Path) -> None:
+    """What transformers doesn't know of it would cut as GPT-2 does, and give other tokens."""
+    write_gguf(random_model(MODELS["llama"]()), tmp_path / "tiny.gguf", words=words)
+    tokenizer = tokenizers.Tokenizer.from_file(str(converted(tmp_path / "tiny.gguf") / "tokenizer.json"))
+    assert [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str("it's 2026,\n thought")] == WORDS[words]
+    assert (tokenizer.encode("ought").tokens == ["ought"]) == (words in {"llama-bpe", "tekken"})
+    assert (tokenizer.normalizer is not None) == (words == "qwen2")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("bloom", "its tokenizer cuts words as 'bloom' (tokenizer.ggml.pre); known are a.x-4.0, "),
+        ("default", "it doesn't say how its tokenizer cuts words (tokenizer.ggml.pre)"),
+        (None, "it doesn't say how its tokenizer cuts words (tokenizer.ggml.pre)"),
+    ],
+)
+def test_words_that_are_not_known_are_refused(
+    words: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_gguf(random_model(MODELS["llama"]()), tmp_path / "tiny.gguf", words=words)
+    assert main([str(tmp_path / "tiny.gguf"), str(tmp_path / "new")]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "new").exists()
 
 
 def test_what_can_not_be_converted_is_refused_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
