@@ -274,6 +274,7 @@ async def greedy_texts(service: Service) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # all of it is computed, and others may compute beside it
 async def test_2000_random_calls_end_once_and_leave_nothing(tmp_path: Path) -> None:
     """Calls of all kinds, left, late, preempted, refused: each has one end, and every block and every task is freed."""
     draw = random.Random(11)
