@@ -42,6 +42,7 @@ Options random_options() {
                    one_in(2),
                    one_in(2)};
   options.type = static_cast<Type>(between(0, 3));
+  options.cache_type = static_cast<Stored>(between(0, 2));
   options.inverse_frequencies.assign(options.shape.rotary_dim / 2, 0.1f);
   for (int i = 0; i < options.shape.num_layers; ++i) {
     options.windows.push_back(one_in(2) ? between(1, 90) : 0);

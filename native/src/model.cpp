@@ -133,8 +133,7 @@ std::vector<std::string> Model::missing() const { return wanted_; }
 
 size_t Model::bytes_per_slot() const {
   const Shape& shape = options_.shape;
-  const size_t element = options_.type == Type::Float32 ? 4 : 2;
-  return element * 2 * shape.padded_head_dim() * shape.num_kv_heads * shape.num_layers;
+  return bytes_of(options_.cache_type) * 2 * shape.padded_head_dim() * shape.num_kv_heads * shape.num_layers;
 }
 
 void Model::allocate(int num_blocks, int block_size) {
@@ -142,12 +141,11 @@ void Model::allocate(int num_blocks, int block_size) {
   if (num_blocks < 1) throw BadArgument("num_blocks must be at least 1");
   if (block_size < kRows || block_size % kRows != 0) throw BadArgument("block_size must be a multiple of 16");
   const Shape& shape = options_.shape;
-  const size_t element = options_.type == Type::Float32 ? 4 : 2;
   Cache cache;
-  cache.type = options_.type == Type::Float32 ? Type::Float32 : Type::BFloat16;
+  cache.type = options_.cache_type;
   cache.num_blocks = num_blocks;
   cache.block_size = block_size;
-  cache.part_bytes = element * kRows * shape.padded_head_dim();
+  cache.part_bytes = bytes_of(cache.type) * kRows * shape.padded_head_dim();
   cache.head_bytes = 2 * cache.part_bytes * (block_size / kRows);
   cache.layer_bytes = cache.head_bytes * shape.num_kv_heads * num_blocks;
   cache_memory_ = Arena();

@@ -42,6 +42,7 @@ struct GivenLowRank {
 struct Options {
   Shape shape;
   Type type;
+  Stored cache_type;
   std::vector<float> inverse_frequencies;
   std::vector<int> windows;    // for each layer, 0: all
   std::vector<bool> has_rope;  // for each layer

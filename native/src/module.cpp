@@ -201,13 +201,21 @@ Type weight_type(const std::string& name) {
   throw BadArgument("weight_type must be float32, bfloat16, int8 or int4");
 }
 
+Stored cache_type(const std::string& name, Type weights) {
+  if (name == "auto") return weights == Type::Float32 ? Stored::Float32 : Stored::BFloat16;
+  if (name == "float32") return Stored::Float32;
+  if (name == "bfloat16") return Stored::BFloat16;
+  if (name == "float16") return Stored::Float16;
+  throw BadArgument("cache_type must be auto, float32, bfloat16 or float16");
+}
+
 void construct(Model* self, int vocab_size, int hidden_size, int intermediate_size, int num_layers, int num_heads,
                int num_kv_heads, int head_dim, float norm_epsilon, const std::vector<float>& inverse_frequencies,
                float rope_factor, std::optional<float> attention_scale, float embedding_scale, float residual_scale,
                float logits_scale, bool has_qkv_bias, bool has_output_bias, bool has_mlp_bias, bool has_head_norm,
                bool is_tied, const std::optional<std::vector<int>>& windows,
-               const std::optional<std::vector<bool>>& has_rope, const std::string& type, int num_threads,
-               const std::string& instruction_set) {
+               const std::optional<std::vector<bool>>& has_rope, const std::string& type,
+               const std::string& cached, int num_threads, const std::string& instruction_set) {
   Options options;
   Shape& shape = options.shape;
   shape = {checked(vocab_size, "vocab_size", 1 << 26),
@@ -232,6 +240,7 @@ void construct(Model* self, int vocab_size, int hidden_size, int intermediate_si
   if (num_heads % num_kv_heads != 0) throw BadArgument("num_kv_heads must divide num_heads");
   if (shape.rotary_dim > head_dim) throw BadArgument("inverse_frequencies must have at most head_dim / 2 elements");
   options.type = weight_type(type);
+  options.cache_type = cache_type(cached, options.type);
   constexpr int kMostInt8Columns = 65'536;  // whose sum of products of bytes an int32 holds
   if (options.type == Type::Int8 || options.type == Type::Int4)
     for (const int columns : {hidden_size, intermediate_size, num_heads * head_dim})
@@ -263,7 +272,8 @@ NB_MODULE(_native, module) {
            "rope_factor"_a = 1.0f, "attention_scale"_a = nb::none(), "embedding_scale"_a = 1.0f,
            "residual_scale"_a = 1.0f, "logits_scale"_a = 1.0f, "has_qkv_bias"_a = false, "has_output_bias"_a = false,
            "has_mlp_bias"_a = false, "has_head_norm"_a = false, "is_tied"_a = false, "windows"_a = nb::none(),
-           "has_rope"_a = nb::none(), "weight_type"_a = "float32", "num_threads"_a = 1, "instruction_set"_a = "auto")
+           "has_rope"_a = nb::none(), "weight_type"_a = "float32", "cache_type"_a = "auto", "num_threads"_a = 1,
+           "instruction_set"_a = "auto")
       .def("load", &load, "name"_a, "tensor"_a)
       .def("missing", &Model::missing)
       .def("tensors", &tensors)

@@ -5,9 +5,6 @@
 
 namespace sluice {
 
-// How the rows of a caller's array are stored.
-enum class Stored { Float32, BFloat16, Float16 };
-
 float read_stored(const void* data, Stored stored, size_t index);
 
 // `count` elements in the order they have, as Float32 or BFloat16.

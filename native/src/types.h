@@ -15,6 +15,11 @@ inline constexpr int groups_of(int rows) { return (rows + kRows - 1) / kRows; }
 
 enum class Type : int { Float32, BFloat16, Int8, Int4 };
 
+// How plain numbers are stored: a caller's arrays, and keys and values.
+enum class Stored : int { Float32, BFloat16, Float16 };
+
+inline constexpr size_t bytes_of(Stored stored) { return stored == Stored::Float32 ? 4 : 2; }
+
 // A weight [rows, cols], packed in groups of 16 rows so that one vector register holds a column (or a pair, or four)
 // of all 16. Rows and columns that only pad are zeros.
 //   Float32   [groups][cols][16]
@@ -72,10 +77,10 @@ struct Weights {
 
 // Keys and values of all layers. A block holds, for each layer and kv head, its keys and then its values, both in parts
 // of 16 slots, packed like weights: the keys of 16 slots are the 16 rows of a matrix of head_dim columns; the values of
-// 16 slots are the 16 columns of a matrix of head_dim rows.
+// 16 slots are the 16 columns of a matrix of head_dim rows. Float16 lies as Float32 does.
 struct Cache {
   uint8_t* data = nullptr;
-  Type type = Type::Float32;  // Float32 or BFloat16
+  Stored type = Stored::Float32;
   int num_blocks = 0, block_size = 0;
   size_t part_bytes = 0;   // 16 slots of keys, or of values, of one head
   size_t head_bytes = 0;   // a block's keys and values of one head

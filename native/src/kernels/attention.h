@@ -41,13 +41,20 @@ inline Head head_of(const Step& step, int layer, int sequence, int kv_head) {
           layer * cache.layer_bytes + kv_head * cache.head_bytes, cache.head_bytes * step.shape->num_kv_heads};
 }
 
+// 16 numbers, or the first `count` of them and zeros.
+SLUICE_INLINE Lanes load_some(const float* p, int count) {
+  if (count >= 16) return load16(p);
+  alignas(64) float some[16] = {};
+  for (int i = 0; i < count; ++i) some[i] = p[i];
+  return load16(some);
+}
+
 template <class Format>
-SLUICE_INLINE void store_cached(typename Format::Weight* p, float value) {
-  if constexpr (sizeof(typename Format::Weight) == 2) {
-    *p = float_to_bf16(value);
-  } else {
-    *p = value;
-  }
+SLUICE_INLINE void store_cached(typename Format::Weight* p, const Lanes& x) {
+  if constexpr (std::is_same_v<Format, Float16Format>)
+    store16_half(p, x);
+  else
+    store_input(p, x);
 }
 
 // Put one token's key and value [head_dim] of a head at its slot; with `clears`, zero the values of the slots after it.
@@ -55,15 +62,20 @@ SLUICE_INLINE void store_cached(typename Format::Weight* p, float value) {
 template <class Format>
 void write_slot(const Head& head, int slot, const float* key, const float* value, int head_dim, bool clears) {
   constexpr int pair = Format::kColumns;
-  auto* keys = reinterpret_cast<typename Format::Weight*>(head.keys(slot / 16));
-  auto* values = reinterpret_cast<typename Format::Weight*>(head.values(slot / 16));
+  using Number = typename Format::Weight;
+  auto* keys = reinterpret_cast<Number*>(head.keys(slot / 16));
+  auto* values = reinterpret_cast<Number*>(head.values(slot / 16));
   const int place = slot % 16, end = clears ? 16 : place + 1;
-  for (int d = 0; d < head_dim; ++d)
-    store_cached<Format>(keys + d / pair * 16 * pair + place * pair + d % pair, key[d]);
-  for (int s = place; s < end; ++s)
-    for (int d = 0; d < head_dim; ++d)
-      store_cached<Format>(values + d / 16 * 256 + s / pair * 16 * pair + d % 16 * pair + s % pair,
-                           s == place ? value[d] : 0.0f);
+  for (int d = 0; d < head_dim; d += 16) {
+    const int count = head_dim - d < 16 ? head_dim - d : 16;
+    alignas(64) Number numbers[16];
+    store_cached<Format>(numbers, load_some(key + d, count));
+    for (int i = 0; i < count; ++i) keys[(d + i) / pair * 16 * pair + place * pair + (d + i) % pair] = numbers[i];
+    store_cached<Format>(numbers, load_some(value + d, count));
+    for (int s = place; s < end; ++s)
+      for (int i = 0; i < count; ++i)
+        values[d / 16 * 256 + s / pair * 16 * pair + i * pair + s % pair] = s == place ? numbers[i] : Number{0};
+  }
 }
 
 // The running state of the rows of one piece, in a thread's scratch memory.
@@ -95,17 +107,53 @@ struct Rows {
   }
 };
 
+// Keys and values of 64 slots of a head, in parts of 16.
+struct Slots {
+  const uint8_t *keys[kParts], *values[kParts];
+  int begin, end;  // the parts that hold something to see
+};
+
+// Those from `base` on, of which the slots [earliest, last] are to be seen. Another part stands for those outside: its
+// scores are masked.
+inline Slots slots_of(const Head& head, int base, int earliest, int last) {
+  Slots slots;
+  slots.begin = earliest > base ? (earliest - base) / 16 : 0;
+  slots.end = last - base >= kKeys ? kParts : (last - base) / 16 + 1;
+  for (int part = 0; part < kParts; ++part) {
+    const int used = part < slots.begin ? slots.begin : part < slots.end ? part : slots.end - 1;
+    slots.keys[part] = head.keys(base / 16 + used);
+    slots.values[part] = head.values(base / 16 + used);
+  }
+  return slots;
+}
+
+// Calls for what lies at `next` as far on as the weights in use lie behind `now`, a line of 64 bytes once.
+template <class Format>
+SLUICE_INLINE void call_for(const uint8_t* next, size_t offset, int step) {
+  constexpr int kSteps = 64 / (Format::kWeights * sizeof(typename Format::Weight));  // a line
+  if (next != nullptr && step % kSteps == 0) __builtin_prefetch(next + offset, 0, 2);
+}
+
+// The scores of M rows with N parts' keys. Blocks lie scattered, so while one is computed with, memory is called for
+// the one after it: `next`, which may be null.
 template <class Format, int M, int N>
-void score_tile(const Rows<Format>& rows, int row, int width, const uint8_t* const* parts, int part) {
+void score_tile(const Rows<Format>& rows, int row, int width, const Slots& slots, int part, const Slots* next) {
   const typename Format::Input* x[M];
   const typename Format::Weight* w[N];
+  const uint8_t* ahead[N];
   for (int m = 0; m < M; ++m) x[m] = rows.queries + static_cast<size_t>(row + m) * width;
-  for (int n = 0; n < N; ++n) w[n] = reinterpret_cast<const typename Format::Weight*>(parts[part + n]);
+  for (int n = 0; n < N; ++n) {
+    w[n] = reinterpret_cast<const typename Format::Weight*>(slots.keys[part + n]);
+    ahead[n] = next == nullptr ? nullptr : next->keys[part + n];
+  }
   Lanes sums[M][N];
   unroll<M>([&](auto m) __attribute__((always_inline)) {
     unroll<N>([&](auto n) __attribute__((always_inline)) { sums[m][n] = all16(0); });
   });
-  multiply<Format, M, N>(sums, x, w, width / Format::kColumns);
+  multiply_calling<Format>(sums, x, w, width / Format::kColumns,
+                           [&](int n, const uint8_t* at, int step) __attribute__((always_inline)) {
+                             call_for<Format>(ahead[n], static_cast<size_t>(at - slots.keys[part + n]), step);
+                           });
   unroll<M>([&](auto m) __attribute__((always_inline)) {
     unroll<N>([&](auto n) __attribute__((always_inline)) {
       store16(rows.scores + static_cast<size_t>(row + m) * kKeys + (part + n) * 16, sums[m][n]);
@@ -113,10 +161,9 @@ void score_tile(const Rows<Format>& rows, int row, int width, const uint8_t* con
   });
 }
 
-// sums = sums * rescale + weights · values, for N groups of 16 dimensions.
+// sums = sums * rescale + weights · values, for M rows and N groups of 16 dimensions.
 template <class Format, int M, int N>
-void value_tile(const Rows<Format>& rows, int row, int width, const uint8_t* const* parts, int begin, int end,
-                int group) {
+void value_tile(const Rows<Format>& rows, int row, int width, const Slots& slots, int group, const Slots* next) {
   Lanes sums[M][N];
   float* at[M];
   for (int m = 0; m < M; ++m) at[m] = rows.sums + static_cast<size_t>(row + m) * width + group * 16;
@@ -124,13 +171,17 @@ void value_tile(const Rows<Format>& rows, int row, int width, const uint8_t* con
     const Lanes factor = all16(rows.rescale[row + m]);
     unroll<N>([&](auto n) __attribute__((always_inline)) { sums[m][n] = load16(at[m] + n * 16) * factor; });
   });
-  for (int part = begin; part < end; ++part) {
+  for (int part = slots.begin; part < slots.end; ++part) {
     const typename Format::Input* x[M];
     const typename Format::Weight* w[N];
+    const uint8_t* ahead = next == nullptr ? nullptr : next->values[part];
     for (int m = 0; m < M; ++m) x[m] = rows.weights + static_cast<size_t>(row + m) * kKeys + part * 16;
     for (int n = 0; n < N; ++n)
-      w[n] = reinterpret_cast<const typename Format::Weight*>(parts[part]) + (group + n) * 256;
-    multiply<Format, M, N>(sums, x, w, 16 / Format::kColumns);
+      w[n] = reinterpret_cast<const typename Format::Weight*>(slots.values[part]) + (group + n) * 256;
+    multiply_calling<Format>(sums, x, w, 16 / Format::kColumns,
+                             [&](int, const uint8_t* from, int step) __attribute__((always_inline)) {
+                               call_for<Format>(ahead, static_cast<size_t>(from - slots.values[part]), step);
+                             });
   }
   unroll<M>([&](auto m) __attribute__((always_inline)) {
     unroll<N>([&](auto n) __attribute__((always_inline)) { store16(at[m] + n * 16, sums[m][n]); });
@@ -169,78 +220,98 @@ void weigh(const Rows<Format>& rows, int row, int begin, int end, float scale) {
   store16(totals, fma16(load16(totals), all16(lanes[0]), sum));
 }
 
-template <class Format, int M>
-void meet_keys(const Rows<Format>& rows, int row, int width, const uint8_t* const* keys) {
-  for (int part = 0; part < kParts; part += kAttendGroups)
-    score_tile<Format, M, kAttendGroups>(rows, row, width, keys, part);
+// tile(row, M) for all rows, as many at a time as there are registers for; M is a constant.
+template <class Body>
+SLUICE_INLINE void each_tile(int num_rows, const Body& body) {
+  int row = 0;
+  for (; row + kAttendRows <= num_rows; row += kAttendRows) body(row, std::integral_constant<int, kAttendRows>{});
+  unroll<kAttendRows - 1>([&](auto less) __attribute__((always_inline)) {
+    constexpr int M = decltype(less)::value + 1;
+    if (num_rows - row == M) body(row, std::integral_constant<int, M>{});
+  });
 }
 
-template <class Format, int M>
-void take_values(const Rows<Format>& rows, int row, int width, const uint8_t* const* values, int begin, int end) {
-  int group = 0;
-  for (; group + kAttendGroups <= width / 16; group += kAttendGroups)
-    value_tile<Format, M, kAttendGroups>(rows, row, width, values, begin, end, group);
-  for (; group < width / 16; ++group) value_tile<Format, M, 1>(rows, row, width, values, begin, end, group);
+template <class Format>
+void meet_keys(const Rows<Format>& rows, int num_rows, int width, const Slots& slots, const Slots* next) {
+  each_tile(num_rows, [&](int row, auto m) __attribute__((always_inline)) {
+    for (int part = 0; part < kParts; part += kAttendGroups)
+      score_tile<Format, decltype(m)::value, kAttendGroups>(rows, row, width, slots, part, row == 0 ? next : nullptr);
+  });
+}
+
+template <class Format>
+void take_values(const Rows<Format>& rows, int num_rows, int width, const Slots& slots, const Slots* next) {
+  each_tile(num_rows, [&](int row, auto m) __attribute__((always_inline)) {
+    const Slots* ahead = row == 0 ? next : nullptr;
+    int group = 0;
+    for (; group + kAttendGroups <= width / 16; group += kAttendGroups)
+      value_tile<Format, decltype(m)::value, kAttendGroups>(rows, row, width, slots, group, ahead);
+    for (; group < width / 16; ++group)
+      value_tile<Format, decltype(m)::value, 1>(rows, row, width, slots, group, ahead);
+  });
+}
+
+// The slots that a piece's tokens lie at, and the first that any of them sees.
+struct Span {
+  int first, last, earliest;
+};
+
+inline Span span_of(const Step& step, int layer, const Piece& piece) {
+  const Batch& batch = step.batch;
+  const int window = step.weights->layers[layer].window;
+  const int first =
+      batch.context_lengths[piece.sequence] - batch.row_offsets[piece.sequence + 1] + piece.first_token;
+  return {first, first + piece.num_tokens - 1, window > 0 && first >= window ? first - window + 1 : 0};
 }
 
 // Attention of one piece's tokens with the heads of one kv head: queries come from step.wide, results go to `out`
-// [tokens][out_stride], heads side by side.
+// [tokens][out_stride], heads side by side. `after` is what this thread will likely do next, or -1.
 template <class Format, class Out>
-void attend(const Step& step, int layer, const Piece& piece, int kv_head, uint8_t* scratch, Out* out,
-            size_t out_stride) {
+void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, Out* out, size_t out_stride) {
   const Shape& shape = *step.shape;
-  const Batch& batch = step.batch;
+  const Piece& piece = step.pieces[unit / shape.num_kv_heads];
+  const int kv_head = unit % shape.num_kv_heads;
   const int group_size = shape.num_heads / shape.num_kv_heads, width = shape.padded_head_dim(), dim = shape.head_dim;
   const int num_rows = piece.num_tokens * group_size;
-  const int tile = num_rows == 1 ? 1 : kAttendRows;
-  const int padded_rows = (num_rows + tile - 1) / tile * tile;
-  const Rows<Format> rows(scratch, padded_rows, width);
+  const Rows<Format> rows(scratch, num_rows, width);
   const int window = step.weights->layers[layer].window;
-  const int new_tokens = batch.row_offsets[piece.sequence + 1] - batch.row_offsets[piece.sequence];
-  const int first_slot =
-      batch.context_lengths[piece.sequence] - new_tokens + piece.first_token - batch.row_offsets[piece.sequence];
-  const int last_slot = first_slot + piece.num_tokens - 1;
+  const Span span = span_of(step, layer, piece);
 
-  for (int row = 0; row < padded_rows; ++row) {
-    auto* query = rows.queries + static_cast<size_t>(row) * width;
+  for (int row = 0; row < num_rows; ++row) {
     const int token = piece.first_token + row / group_size, head = kv_head * group_size + row % group_size;
     const float* from = step.wide + static_cast<size_t>(token) * step.wide_stride + head * dim;
-    for (int d = 0; d < width; ++d) store_input(query + d, row < num_rows && d < dim ? from[d] : 0.0f);
-    for (int d = 0; d < width; ++d) rows.sums[static_cast<size_t>(row) * width + d] = 0;
-    for (int i = 0; i < 16; ++i) rows.totals[row * 16 + i] = 0;
+    for (int d = 0; d < width; d += 16) {
+      store_input(rows.queries + static_cast<size_t>(row) * width + d, load_some(from + d, dim - d));
+      store16(rows.sums + static_cast<size_t>(row) * width + d, all16(0));
+    }
+    store16(rows.totals + row * 16, all16(0));
     rows.largest[row] = -1e30f;
     rows.rescale[row] = 1;
   }
 
   const Head head = head_of(step, layer, piece.sequence, kv_head);
-  const int earliest = window > 0 && first_slot >= window ? first_slot - window + 1 : 0;
-  for (int base = earliest / kKeys * kKeys; base <= last_slot; base += kKeys) {
-    const int begin = earliest > base ? (earliest - base) / 16 : 0;
-    const int end = last_slot - base >= kKeys ? kParts : (last_slot - base) / 16 + 1;
-    const uint8_t *keys[kParts], *values[kParts];
-    for (int part = 0; part < kParts; ++part) {  // outside of the context any part will do: its scores are masked
-      const int used = part < begin ? begin : part < end ? part : end - 1;
-      keys[part] = head.keys(base / 16 + used);
-      values[part] = head.values(base / 16 + used);
+  int base = span.earliest / kKeys * kKeys;
+  Slots slots = slots_of(head, base, span.earliest, span.last), next;
+  for (; base <= span.last; base += kKeys) {
+    const bool is_last = base + kKeys > span.last;
+    if (!is_last) {
+      next = slots_of(head, base + kKeys, span.earliest, span.last);
+    } else if (after >= 0) {
+      const Piece& then = step.pieces[after / shape.num_kv_heads];
+      const Span its = span_of(step, layer, then);
+      next = slots_of(head_of(step, layer, then.sequence, after % shape.num_kv_heads), its.earliest / kKeys * kKeys,
+                      its.earliest, its.last);
     }
-    for (int row = 0; row < padded_rows; row += tile) {
-      if (tile == 1)
-        meet_keys<Format, 1>(rows, row, width, keys);
-      else
-        meet_keys<Format, kAttendRows>(rows, row, width, keys);
-    }
-    for (int row = 0; row < padded_rows; ++row) {
-      const int slot = row < num_rows ? first_slot + row / group_size : last_slot;
+    const Slots* ahead = is_last && after < 0 ? nullptr : &next;
+    meet_keys<Format>(rows, num_rows, width, slots, ahead);
+    for (int row = 0; row < num_rows; ++row) {
+      const int slot = span.first + row / group_size;
       const int lowest = window > 0 && slot >= window ? slot - window + 1 : 0;
       const int from = lowest > base ? lowest - base : 0, to = slot + 1 - base < kKeys ? slot + 1 - base : kKeys;
       weigh<Format>(rows, row, from, to, shape.attention_scale);
     }
-    for (int row = 0; row < padded_rows; row += tile) {
-      if (tile == 1)
-        take_values<Format, 1>(rows, row, width, values, begin, end);
-      else
-        take_values<Format, kAttendRows>(rows, row, width, values, begin, end);
-    }
+    take_values<Format>(rows, num_rows, width, slots, ahead);
+    slots = next;
   }
 
   for (int row = 0; row < num_rows; ++row) {

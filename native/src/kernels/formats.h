@@ -22,6 +22,12 @@ struct Float32Format {
   }
 };
 
+// Of keys and values only. It lies as Float32Format does, and is widened to it, which is exact.
+struct Float16Format : Float32Format {
+  using Weight = uint16_t;
+  static SLUICE_INLINE Loaded load(const Weight* w) { return load16_half(w); }
+};
+
 #if defined(SLUICE_SET_avx512bf16)
 struct BFloat16Format {
   using Weight = uint16_t;
@@ -187,23 +193,32 @@ struct Int4Format {
 };
 
 // sums[m][n] += the products of `steps` steps along input row m and weight group n. Each sum is one chain along the
-// columns, so its bits don't depend on which rows and groups are computed together. Weights that lie `ahead` bytes
-// behind those in use are called for, if it is not 0.
-template <class Format, int M, int N>
-SLUICE_INLINE void multiply(Lanes (&sums)[M][N], const typename Format::Input* const (&x)[M],
-                            const typename Format::Weight* const (&w)[N], int steps, size_t ahead = 0) {
+// columns, so its bits don't depend on which rows and groups are computed together. call(n, weights, step) calls for
+// weights that are needed later.
+template <class Format, int M, int N, class Call>
+SLUICE_INLINE void multiply_calling(Lanes (&sums)[M][N], const typename Format::Input* const (&x)[M],
+                                    const typename Format::Weight* const (&w)[N], int steps, const Call& call) {
   for (int step = 0; step < steps; ++step) {
     typename Format::Loaded weights[N];
     const size_t at = static_cast<size_t>(step) * Format::kWeights;
     unroll<N>([&](auto n) __attribute__((always_inline)) {
       weights[n] = Format::load(w[n] + at);
-      if (ahead > 0) __builtin_prefetch(reinterpret_cast<const uint8_t*>(w[n] + at) + ahead, 0, 2);
+      call(n, reinterpret_cast<const uint8_t*>(w[n] + at), step);
     });
     unroll<M>([&](auto m) __attribute__((always_inline)) {
       const auto input = Format::broadcast(x[m] + step * Format::kColumns);
       unroll<N>([&](auto n) __attribute__((always_inline)) { Format::add(sums[m][n], weights[n], input); });
     });
   }
+}
+
+// The same; weights that lie `ahead` bytes behind those in use are called for, if it is not 0.
+template <class Format, int M, int N>
+SLUICE_INLINE void multiply(Lanes (&sums)[M][N], const typename Format::Input* const (&x)[M],
+                            const typename Format::Weight* const (&w)[N], int steps, size_t ahead = 0) {
+  multiply_calling<Format>(sums, x, w, steps, [&](int, const uint8_t* at, int) __attribute__((always_inline)) {
+    if (ahead > 0) __builtin_prefetch(at + ahead, 0, 2);
+  });
 }
 
 // The same for weights of four bits; `scales` are those of each group's 32 columns at a time.

@@ -53,6 +53,17 @@ SLUICE_INLINE Lanes load16(const float* p) {
 SLUICE_INLINE void store16(float* p, const Lanes& x) {
   unroll<kRegisters>([&](auto r) __attribute__((always_inline)) { store(p + r * kLanes, x.v[r]); });
 }
+SLUICE_INLINE Lanes load16_half(const uint16_t* p) {
+  Lanes x;
+  unroll<kRegisters>([&](auto r) __attribute__((always_inline)) { x.v[r] = load_half(p + r * kLanes); });
+  return x;
+}
+// To nearest, ties to even, and to the largest number where it would be too large; what is not a number stays so.
+SLUICE_INLINE void store16_half(uint16_t* p, const Lanes& x) {
+  const V most = set1(65504.0f), least = set1(-65504.0f);
+  unroll<kRegisters>([&](auto r)
+                         __attribute__((always_inline)) { store_half(p + r * kLanes, min(most, max(least, x.v[r]))); });
+}
 SLUICE_INLINE Lanes all16(float value) {
   Lanes x;
   unroll<kRegisters>([&](auto r) __attribute__((always_inline)) { x.v[r] = set1(value); });

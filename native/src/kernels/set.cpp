@@ -11,13 +11,13 @@ namespace SLUICE_SET {
 void run_step(const Step& step, int thread) {
   switch (step.weights->layers[0].qkv.type) {
     case Type::Float32:
-      return run<Float32Format, Float32Format, Float32Format>(step, thread);
+      return run<Float32Format, Float32Format>(step, thread);
     case Type::BFloat16:
-      return run<BFloat16Format, BFloat16Format, BFloat16Format>(step, thread);
+      return run<BFloat16Format, BFloat16Format>(step, thread);
     case Type::Int8:
-      return run<Int8Format, BFloat16Format, Int8Format>(step, thread);
+      return run<Int8Format, Int8Format>(step, thread);
     case Type::Int4:
-      return run<Int4Format, BFloat16Format, Int8Format>(step, thread);
+      return run<Int4Format, Int8Format>(step, thread);
   }
 }
 

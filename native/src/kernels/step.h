@@ -22,8 +22,8 @@ SLUICE_INLINE Lanes silu(const Lanes& x) {
   return map(x, [](V v) __attribute__((always_inline)) { return v / (set1(1.0f) + exp(set1(0.0f) - v)); });
 }
 
-// Weight: the format of the layers' weights; Cached: that of keys and values; Head: that of the head.
-template <class Weight, class Cached, class Head>
+// Weight: the format of the layers' weights; Head: that of the head.
+template <class Weight, class Head>
 struct ThreadStep {
   using Input = typename Weight::Input;
   static constexpr bool kIsInt8 = std::is_same_v<Weight, Int8Format>;
@@ -186,6 +186,19 @@ struct ThreadStep {
     multiply_all<Weight>(matrix, inputs(), finish, added);
   }
 
+  // body(format) with the format of keys and values.
+  template <class Body>
+  void with_cached(const Body& body) {
+    switch (step.cache->type) {
+      case Stored::Float32:
+        return body(Float32Format{});
+      case Stored::BFloat16:
+        return body(BFloat16Format{});
+      case Stored::Float16:
+        return body(Float16Format{});
+    }
+  }
+
   // Turn queries and keys, and put keys and values into the cache. Shared out by token and kv head.
   void rotate_and_cache(int index) {
     const Layer& layer = weights.layers[index];
@@ -207,15 +220,20 @@ struct ThreadStep {
       const int slot = batch.context_lengths[sequence] - end + token;
       const bool clears = token + 1 == end && slot % 16 <= token - batch.row_offsets[sequence];
       const float* key = heads + (shape.num_heads + kv_head) * dim;
-      write_slot<Cached>(head_of(step, index, sequence, kv_head), slot, key, key + shape.num_kv_heads * dim, dim,
-                         clears);
+      const auto place = head_of(step, index, sequence, kv_head);
+      with_cached([&](auto format) {
+        write_slot<decltype(format)>(place, slot, key, key + shape.num_kv_heads * dim, dim, clears);
+      });
     });
   }
 
   void attend_all(int index) {
-    phase(step.num_pieces * shape.num_kv_heads, [&](int unit) {
-      attend<Cached>(step, index, step.pieces[unit / shape.num_kv_heads], unit % shape.num_kv_heads, scratch(),
-                     attended_row(0), kIsInt8 ? step.wide_stride : step.input_stride);
+    const int count = step.num_pieces * shape.num_kv_heads;
+    phase(count, [&](int unit) {
+      with_cached([&](auto format) {
+        attend<decltype(format)>(step, index, unit, unit + 1 < count ? unit + 1 : -1, scratch(), attended_row(0),
+                                 kIsInt8 ? step.wide_stride : step.input_stride);
+      });
     });
     if constexpr (kIsInt8) quantize_wide(shape.query_width(), inputs());
   }
@@ -271,9 +289,9 @@ struct ThreadStep {
   }
 };
 
-template <class Weight, class Cached, class Head>
+template <class Weight, class Head>
 void run(const Step& step, int thread) {
-  ThreadStep<Weight, Cached, Head> mine{
+  ThreadStep<Weight, Head> mine{
       step,   *step.shape,           *step.weights, step.batch,
       thread, step.batch.num_tokens, step.residual, step.adapted == nullptr ? nullptr : &step.adapted->tokens};
   mine.begin();

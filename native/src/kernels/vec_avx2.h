@@ -3,6 +3,8 @@
 
 #include <immintrin.h>
 
+#include <cstdint>
+
 namespace sluice {
 namespace SLUICE_SET {
 
@@ -12,6 +14,10 @@ using VI = __m256i;
 
 inline V load(const float* p) { return _mm256_loadu_ps(p); }
 inline void store(float* p, V v) { _mm256_storeu_ps(p, v); }
+inline V load_half(const uint16_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+inline void store_half(uint16_t* p, V v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
 inline V set1(float x) { return _mm256_set1_ps(x); }
 inline V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
 inline V max(V a, V b) { return _mm256_max_ps(a, b); }

@@ -55,6 +55,37 @@ inline VI shift_right(VI v) {
   return (VI)((VU)v >> N);
 }
 
+// Half precision. What is stored is at most 65,504 on either side, or not a number.
+#if defined(__ARM_NEON)
+inline V load_half(const uint16_t* p) { return (V)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+inline void store_half(uint16_t* p, V v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v))); }
+#else
+inline V load_half(const uint16_t* p) {
+  const VI bits{p[0], p[1], p[2], p[3]};
+  // The exponent is biased by 15 here and by 127 there; a factor also makes denormal numbers normal.
+  const VI scaled = (VI)((V)((bits & 0x7fff) << 13) * set1(0x1p112f));
+  const VI special = ((bits & 0x7c00) == 0x7c00) & 0x7f800000;
+  return (V)(scaled | special | (bits & 0x8000) << 16);
+}
+inline void store_half(uint16_t* p, V v) {
+  for (int i = 0; i < kLanes; ++i) {
+    const float value = v[i], size = __builtin_fabsf(value);
+    uint32_t bits;
+    std::memcpy(&bits, &size, sizeof bits);
+    if (bits > 0x7f800000u) {
+      bits = 0x7e00;
+    } else if (size < 0x1p-14f) {  // denormal: the last place of a half is that of a float between 0.5 and 1
+      const float shifted = size + 0.5f;
+      std::memcpy(&bits, &shifted, sizeof bits);
+      bits -= 0x3f000000u;
+    } else {
+      bits = (bits + 0xfff + ((bits >> 13) & 1) - (112u << 23)) >> 13;
+    }
+    p[i] = static_cast<uint16_t>(bits | (__builtin_signbit(value) != 0 ? 0x8000 : 0));
+  }
+}
+#endif
+
 // Even and odd bytes of signed bytes, as 16-bit numbers; sums of the products of adjacent 16-bit numbers.
 typedef int16_t VS __attribute__((vector_size(16)));
 inline VI even_bytes(VI v) { return (VI)(((VS)v << 8) >> 8); }
