@@ -1,6 +1,7 @@
 """How long a native step takes, beside the time to read the weights once, which no decode can beat.
 
-Run as `python -m bench.native_step [--threads N] [--types bfloat16 int8 …] [--shapes 0.5b 5m]`, with native/ installed.
+Run as `python -m bench.native_step [--threads N] [--types bfloat16 int8 …] [--cache float16 …] [--shapes 0.5b 5m]`,
+with native/ installed.
 Random weights, which cost the same time as trained ones. Prints the median and the best of several steps, the floor
 measured between them, and floor / median.
 """
@@ -11,6 +12,7 @@ import argparse
 import statistics
 import time
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -64,15 +66,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shapes", nargs="*", choices=list(SHAPES), default=list(SHAPES))
     parser.add_argument("--types", nargs="*", choices=["float32", "bfloat16", "int8", "int4"])
+    parser.add_argument("--cache", nargs="*", choices=["auto", "float32", "bfloat16", "float16"], default=["auto"])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batches", type=int, nargs="*", default=BATCH_SIZES)
     parser.add_argument("--contexts", type=int, nargs="*", default=CONTEXTS)
     parser.add_argument("--set", default="auto", help="instruction set")
     options = parser.parse_args()
     for name in options.shapes:
-        for weight_type in options.types or TYPES[name]:
-            model = random_model(name, weight_type, options.threads, options.set)
-            print(f"{name} {weight_type}, {model.instruction_set}, {options.threads} threads, ", end="")
+        for weight_type, cache_type in product(options.types or TYPES[name], options.cache):
+            num_slots = max(options.batches) * blocks_of(max(options.contexts)) * BLOCK_SIZE
+            types = {"weight_type": weight_type, "cache_type": cache_type}
+            model = random_model(name, num_slots, **types, num_threads=options.threads, instruction_set=options.set)
+            print(f"{name} {weight_type}, cache {cache_type}, {model.instruction_set}, ", end="")
+            print(f"{options.threads} threads, ", end="")
             print(f"{model.weight_bytes / 1e6:.0f} MB of weights")
             for context in options.contexts:
                 for batch in options.batches:
@@ -81,15 +87,13 @@ def main() -> None:
             print(f"  prefill of {PREFILL}: {PREFILL / prefill(model):8.0f} tokens/s", flush=True)
 
 
-def random_model(name: str, weight_type: str, num_threads: int, instruction_set: str) -> sluice_native.Model:
-    """A model of that shape with random weights and room for the largest batch."""
-    model = sluice_native.Model(
-        **SHAPES[name], weight_type=weight_type, num_threads=num_threads, instruction_set=instruction_set
-    )
+def random_model(name: str, num_slots: int, **options: Any) -> sluice_native.Model:
+    """A model of that shape with random weights and room for so many tokens, and for a prompt."""
+    model = sluice_native.Model(**SHAPES[name], **options)
     random = np.random.default_rng(0)
     for tensor, shape in model.tensors().items():
         model.load(tensor, random.standard_normal(shape, dtype=np.float32) * np.float32(0.02))
-    model.allocate(max(BATCH_SIZES) * blocks_of(max(CONTEXTS)), BLOCK_SIZE)
+    model.allocate(blocks_of(max(num_slots, PREFILL)), BLOCK_SIZE)
     return model
 
 

@@ -1,4 +1,4 @@
-"""What rounded weights cost in quality: the bundled model in each type, beside float32.
+"""What rounded weights, and rounded keys and values, cost in quality: the bundled model in each type, beside float32.
 
 Run as `python -m bench.quantization [--cases N] [--threads N]`, with native/ installed. Held-out cases of every skill
 of the model card; each case's right answer is given token by token, and each type tells what it would have said next.
@@ -31,11 +31,14 @@ from service.engine.tokenizer import FastTokenizer
 
 BLOCK_SIZE = 16
 MAX_POSITIONS = 2_048
+# Of the arithmetic, of rounded weights, of keys and values.
 TYPES = {
-    "float32": ("float32", None),
-    "bfloat16": ("bfloat16", None),
-    "int8": ("bfloat16", "int8"),
-    "int4": ("bfloat16", "int4"),
+    "float32": ("float32", None, "auto"),
+    "float32, cache in float16": ("float32", None, "float16"),
+    "float32, cache in bfloat16": ("float32", None, "bfloat16"),
+    "bfloat16": ("bfloat16", None, "auto"),
+    "int8": ("bfloat16", "int8", "auto"),
+    "int4": ("bfloat16", "int4", "auto"),
 }
 
 
@@ -57,8 +60,8 @@ def main() -> None:
     print("| weights | same token | same answer | right answer | perplexity | divergence | error of logits |")
     print("|---|--:|--:|--:|--:|--:|--:|")
     exact: list[Tensor] = []
-    for name, (dtype, quantization) in TYPES.items():
-        backend = loaded(dtype, quantization, options.threads)
+    for name, (dtype, quantization, kv_cache_dtype) in TYPES.items():
+        backend = loaded(dtype, quantization, kv_cache_dtype, options.threads)
         found = [logits_of(backend, case) for case in chosen]
         exact = exact or found
         print(row(name, chosen, exact, found), flush=True)
@@ -77,7 +80,7 @@ def held_out(count: int) -> list[Case]:
     return [case for case in found if len(case.prompt) + len(case.answer) <= MAX_POSITIONS]
 
 
-def loaded(dtype: str, quantization: str | None, num_threads: int) -> Backend[NDArray[np.float32]]:
+def loaded(dtype: str, quantization: str | None, kv_cache_dtype: str, num_threads: int) -> Backend[NDArray[np.float32]]:
     """The bundled model on the native step, with room for one sequence."""
     spec = ModelSpec(
         config=read_model_config(DEMO),
@@ -87,6 +90,7 @@ def loaded(dtype: str, quantization: str | None, num_threads: int) -> Backend[ND
         max_positions=MAX_POSITIONS,
         block_size=BLOCK_SIZE,
         quantization=quantization,
+        kv_cache_dtype=kv_cache_dtype,
     )
     backend = choose_backend(spec, "native").load(spec)
     backend.allocate(MAX_POSITIONS // BLOCK_SIZE, BLOCK_SIZE)

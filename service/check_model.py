@@ -69,11 +69,11 @@ def _told(plan: ModelPlan) -> dict[str, Any]:
     num_parameters = spec.checkpoint.num_parameters
     weight_type = spec.quantization or spec.dtype
     weights = int(num_parameters * _BYTES[weight_type])
-    per_token = _cache_bytes_per_token(text_config(spec.config), _BYTES[spec.dtype])
+    per_token = _cache_bytes_per_token(text_config(spec.config), _BYTES[spec.cache_dtype])
     by_rank: dict[str, Any] = {}
     if (num_ranks := spec.tensor_parallel) > 1:
         own_weights = int(num_rank_parameters(spec.config, num_ranks) * _BYTES[weight_type])
-        own_per_token = _cache_bytes_per_token(spec.config, _BYTES[spec.dtype], num_ranks) or 0
+        own_per_token = _cache_bytes_per_token(spec.config, _BYTES[spec.cache_dtype], num_ranks) or 0
         by_rank = {
             "ranks": num_ranks,
             "weight_bytes_by_rank": own_weights,
@@ -90,6 +90,7 @@ def _told(plan: ModelPlan) -> dict[str, Any]:
         "weights": weight_type,
         "weight_bytes": weights,
         "max_model_len": spec.max_positions,
+        "cache": spec.cache_dtype,
         "cache_bytes_per_token": per_token,
         "resumes": plan.backend.is_invariant,
         **by_rank,
@@ -134,6 +135,7 @@ def main() -> int:
     parser.add_argument("--dtype", default="auto", choices=get_args(ComputeDtype))
     parser.add_argument("--device", default="auto", help="a torch device; auto: a GPU if there is one")
     parser.add_argument("--quantization", choices=["int8", "int4"])
+    parser.add_argument("--kv-cache-dtype", default="auto", choices=["auto", "bfloat16", "float16"])
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--max-model-len", type=int, help="tokens of the longest text")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="processes, or GPUs, that share the model")
@@ -144,6 +146,7 @@ def main() -> int:
         config = EngineConfig(
             backend=options.backend,
             quantization=options.quantization,
+            kv_cache_dtype=options.kv_cache_dtype,
             max_model_len=options.max_model_len,
             tensor_parallel=options.tensor_parallel,
         )

@@ -20,6 +20,8 @@ _WATERMARK: Final = {
 _ENGINE: Final = {
     "backend": "what computes the model: native, torch or transformers; auto: the first that can. Encoders have none",
     "quantization": "what weights are rounded to as they are loaded, where the backend can; null: their own numbers",
+    "kv_cache_dtype": "type of cached keys and values, of the draft model's too, where the backend can, on CPUs; auto: "
+    "what the model computes in. Encoders have none",
     "max_batch_tokens": "tokens computed in one step, of all sequences together",
     "max_batch_sequences": "sequences that hold cache blocks at a time; not more than max_batch_tokens",
     "max_prefill_chunk": "prompt tokens in a step that also decodes",

@@ -37,6 +37,7 @@ class Model:
         windows: Sequence[int] | None = None,
         has_rope: Sequence[bool] | None = None,
         weight_type: str = "float32",
+        cache_type: str = "auto",
         num_threads: int = 1,
         instruction_set: str = "auto",
     ) -> None:
@@ -46,8 +47,10 @@ class Model:
         than head_dim / 2 frequencies only the first part of a head turns. `attention_scale` is head_dim ** -0.5 unless
         given. `windows` tells for each layer how many tokens a token sees, itself included, 0 for all; `has_rope` which
         layers turn. `weight_type` is float32, bfloat16, int8 (a scale a row, activations rounded a token at a time) or
-        int4 (a scale for 32 columns of a row; the head has eight bits). Norms and biases are float32, the cache is
-        float32 for float32 weights and bfloat16 for the others. `instruction_set` is one of `instruction_sets()`.
+        int4 (a scale for 32 columns of a row; the head has eight bits). Norms and biases are float32. `cache_type` is
+        what keys and values are stored in: float32, bfloat16, float16 (what it can't hold becomes its largest number)
+        or auto, which is float32 for float32 weights and bfloat16 for the others. `instruction_set` is one of
+        `instruction_sets()`.
         """
 
     def tensors(self) -> dict[str, tuple[int, ...]]:

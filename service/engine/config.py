@@ -16,6 +16,7 @@ BLOCK_SIZE = 16  # tokens a cache block, where neither a setting nor the device 
 _OTHER_KINDS = {
     "backend",
     "quantization",
+    "kv_cache_dtype",
     "worker",
     "prefix_caching",
     "watermark",
@@ -41,7 +42,8 @@ class EngineConfig:
 
     `backend` is a name of the table of backends, or "auto" for the first of them that can serve the model;
     encoders have none. `quantization` None keeps the weights' own numbers; with int8 or int4 they are rounded as they
-    are loaded, which only some backends can.
+    are loaded, which only some backends can. `kv_cache_dtype` is the type of cached keys and values: "auto" is what the
+    model computes in; with half of float32's bytes twice the tokens fit, and attention over long contexts reads half.
     `block_size` None is 16, and 256 on CUDA devices, whose attention kernel reads such pages.
     `num_blocks` None is as many as the memory holds, `max_model_len` None the model's own context length,
     `num_threads`, of each process, None as many as suit its size, `output_interval_s` None 0.02 where the CPU computes,
@@ -55,6 +57,7 @@ class EngineConfig:
 
     backend: str = "auto"
     quantization: Literal["int8", "int4"] | None = None
+    kv_cache_dtype: Literal["auto", "bfloat16", "float16"] = "auto"
     max_batch_tokens: int = 2048  # tokens computed in one step, of all sequences together
     max_batch_sequences: int = 64  # sequences that hold cache blocks at a time
     max_prefill_chunk: int = 512  # prompt tokens in a step that also decodes, at most

@@ -19,12 +19,18 @@ class CacheShape:
     num_kv_heads: int
     head_dim: int  # of keys
     value_dim: int
-    dtype: torch.dtype
+    dtype: torch.dtype  # that attention computes in
+    stored: torch.dtype | None = None  # that slots hold; None: `dtype`
 
     @property
     def bytes_per_slot(self) -> int:
         """Bytes of one token's keys and values in all layers."""
-        return self.num_layers * self.num_kv_heads * (self.head_dim + self.value_dim) * self.dtype.itemsize
+        return (
+            self.num_layers
+            * self.num_kv_heads
+            * (self.head_dim + self.value_dim)
+            * (self.stored or self.dtype).itemsize
+        )
 
     @property
     def pair_dim(self) -> int:
@@ -39,7 +45,8 @@ class KVCache:
     read collects both, and a head's run of slots is contiguous in memory, which attention reads up to three times
     faster than slots that hold all heads (8 heads of 128, 2,048 slots). Where a value is longer or shorter than a key,
     the two of a slot stand side by side instead: [layers, kv heads, slots, head dim + value dim]. It begins as zeros,
-    because a batch of unequal contexts reads past the shorter ones, and a masked value must still be a number.
+    because a batch of unequal contexts reads past the shorter ones, and a masked value must still be a number. What is
+    read has the type that it is stored in: `Scores` widens it.
     """
 
     def __init__(self, shape: CacheShape, num_blocks: int, block_size: int, device: torch.device) -> None:
@@ -52,12 +59,22 @@ class KVCache:
             num_heads *= 2
         else:
             width += shape.value_dim
-        self._slots = torch.zeros(shape.num_layers, num_heads, num_slots, width, dtype=shape.dtype, device=device)
+        self._slots = torch.zeros(
+            shape.num_layers, num_heads, num_slots, width, dtype=shape.stored or shape.dtype, device=device
+        )
         self._slots_by_layer = self._slots.unbind(0)
         self._blocks_by_layer = self._slots.view(shape.num_layers, num_heads, num_blocks, -1).unbind(0)
 
     def write(self, layer: int, slots: Tensor, keys_values: Tensor) -> None:
-        """Store `keys_values` [tokens, 2 * kv heads, head dim], or joined in `pair_dim`, at `slots` [tokens]."""
+        """Store `keys_values` [tokens, 2 * kv heads, head dim], or joined in `pair_dim`, at `slots` [tokens].
+
+        What float16 can't hold becomes its largest number; what is not a number stays so.
+        """
+        if (stored := self._slots.dtype) != keys_values.dtype:
+            if stored == torch.float16:
+                most = torch.finfo(stored).max
+                keys_values = keys_values.clamp(-most, most)
+            keys_values = keys_values.to(stored)
         self._slots_by_layer[layer].index_copy_(1, slots, keys_values.transpose(0, 1))
 
     def view(self, first_block: int, num_slots: int) -> list[tuple[Tensor, Tensor]]:

@@ -168,6 +168,11 @@ def _load(
     )
     eos_token_ids = _eos_token_ids(folder, model_config)
     weight_type = config.quantization or spec.dtype
+    arithmetic = f"{chosen.name} {chosen.arithmetic(spec)}"
+    if spec.cache_dtype != spec.dtype:
+        arithmetic += f", {spec.cache_dtype} cache"
+    if num_ranks > 1:
+        arithmetic += f" {num_ranks} ranks"
     return LoadedModel(
         runner=runner,
         tokenizer=plan.tokenizer,
@@ -185,7 +190,7 @@ def _load(
                 checkpoint,
                 weight_type,
                 *(folder / name for name in _DECIDING if (folder / name).is_file()),
-                backend=f"{chosen.name} {chosen.arithmetic(spec)}{f' {num_ranks} ranks' if num_ranks > 1 else ''}",
+                backend=arithmetic,
             ),
         ),
         folder=folder,

@@ -56,5 +56,6 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
         config.max_adapters or 0,
         config.max_batch_sequences,
         config.batch_invariant,
+        kv_cache_dtype=config.kv_cache_dtype,
     )
     return ModelPlan(folder, spec, choose_backend(spec, config.backend), tokenizer)

@@ -121,20 +121,34 @@ def reference(model: Any, token_ids: abc.Sequence[int]) -> Tensor:
 
 
 def spec(
-    folder: Path, dtype: torch.dtype = torch.float32, model_config: Any = None, block_size: int = BLOCK_SIZE
+    folder: Path,
+    dtype: torch.dtype = torch.float32,
+    model_config: Any = None,
+    block_size: int = BLOCK_SIZE,
+    kv_cache_dtype: str = AUTO,
 ) -> ModelSpec:
     """What the folder's backend is loaded from, on the CPU; `model_config` None is the folder's own."""
     model_config = model_config or transformers.AutoConfig.from_pretrained(folder)
     return ModelSpec(
-        model_config, Checkpoint(folder), str(dtype).removeprefix("torch."), "cpu", MAX_POSITIONS, block_size
+        model_config,
+        Checkpoint(folder),
+        str(dtype).removeprefix("torch."),
+        "cpu",
+        MAX_POSITIONS,
+        block_size,
+        kv_cache_dtype=kv_cache_dtype,
     )
 
 
 def load(
-    folder: Path, dtype: torch.dtype = torch.float32, backend: str = AUTO, block_size: int = BLOCK_SIZE
+    folder: Path,
+    dtype: torch.dtype = torch.float32,
+    backend: str = AUTO,
+    block_size: int = BLOCK_SIZE,
+    kv_cache_dtype: str = AUTO,
 ) -> Backend[Any]:
     """The folder's backend with its cache."""
-    source = spec(folder, dtype, block_size=block_size)
+    source = spec(folder, dtype, block_size=block_size, kv_cache_dtype=kv_cache_dtype)
     loaded = choose_backend(source, backend).load(source)
     loaded.allocate(NUM_BLOCKS, block_size)
     return loaded

@@ -137,6 +137,7 @@ def test_a_tensor_that_does_not_belong_is_refused(
         ("hidden_size", 0),
         ("inverse_frequencies", [1.0] * 25),
         ("weight_type", "float8"),
+        ("cache_type", "int8"),
         ("windows", [0]),
         ("has_rope", [True]),
         ("instruction_set", "mmx"),

@@ -16,12 +16,21 @@ from tests.native.decoders import CONFIGS, Sequence, native, reference, step
 
 BLOCK_SIZE, NUM_BLOCKS = 16, 128
 NAMES = ("qwen3", "mistral, window", "llama, one kv head of 20", "llama, 12 heads")
-TYPES = ("float32", "bfloat16", "int8", "int4")
+# Of weights, and of keys and values.
+TYPES = (
+    ("float32", "auto"),
+    ("float32", "float16"),
+    ("float32", "bfloat16"),
+    ("bfloat16", "auto"),
+    ("int8", "float16"),
+    ("int4", "auto"),
+)
 
 
 @cache
-def model_of(name: str, weight_type: str, instruction_set: str) -> sluice_native.Model:
-    model = native(reference(CONFIGS[name]), weight_type, instruction_set=instruction_set)
+def model_of(name: str, types: tuple[str, str], instruction_set: str) -> sluice_native.Model:
+    weight_type, cache_type = types
+    model = native(reference(CONFIGS[name]), weight_type, cache_type=cache_type, instruction_set=instruction_set)
     model.allocate(NUM_BLOCKS, BLOCK_SIZE)
     return model
 
@@ -34,19 +43,19 @@ def works(draw: st.DrawFn) -> list[tuple[int, list[int]]]:
 
 
 @pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
-@pytest.mark.parametrize("weight_type", TYPES)
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
 @settings(max_examples=25, deadline=None)
 @given(name=st.sampled_from(NAMES), work=works(), threads=st.integers(1, 4), data=st.data())
 def test_a_row_has_the_same_bits_in_any_company(
     instruction_set: str,
-    weight_type: str,
+    types: tuple[str, str],
     *,
     name: str,
     work: list[tuple[int, list[int]]],
     threads: int,
     data: st.DataObject,
 ) -> None:
-    model = model_of(name, weight_type, instruction_set)
+    model = model_of(name, types, instruction_set)
     blocks = data.draw(st.permutations(range(NUM_BLOCKS)))
     sequences = []
     for seed, pieces in work:
@@ -79,9 +88,9 @@ def tokens_of(model: sluice_native.Model, seed: int, length: int) -> list[int]:
     return tokens
 
 
-@pytest.mark.parametrize("weight_type", TYPES)
-def test_a_shared_prefix_gives_the_same_bits_as_a_prompt_of_ones_own(weight_type: str) -> None:
-    model = model_of("qwen3", weight_type, "auto")
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+def test_a_shared_prefix_gives_the_same_bits_as_a_prompt_of_ones_own(types: tuple[str, str]) -> None:
+    model = model_of("qwen3", types, "auto")
     tokens = tokens_of(model, 0, 50)
     first = Sequence(tokens[:32] + tokens[:9], [5, 9, 2])
     step(model, [(first, 41)])
@@ -94,7 +103,7 @@ def test_a_shared_prefix_gives_the_same_bits_as_a_prompt_of_ones_own(weight_type
 
 def test_what_a_block_held_before_has_no_effect() -> None:
     """A sequence that broke, with values that are no numbers, leaves nothing behind for the next one in its blocks."""
-    model = model_of("qwen3", "float32", "auto")
+    model = model_of("qwen3", ("float32", "auto"), "auto")
     tokens = tokens_of(model, 1, 5)
     expected = step(model, [(Sequence(tokens, [0]), 5)])[0]
     broken = native(reference(CONFIGS["qwen3"]), "float32")

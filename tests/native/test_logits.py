@@ -72,9 +72,9 @@ def some_tokens(model: PreTrainedModel) -> list[int]:
 
 
 def native_logits(
-    model: PreTrainedModel, token_ids: list[int], weight_type: str, instruction_set: str
+    model: PreTrainedModel, token_ids: list[int], weight_type: str, instruction_set: str, cache_type: str = "auto"
 ) -> NDArray[np.float32]:
-    made = native(model, weight_type, instruction_set=instruction_set, num_threads=2)
+    made = native(model, weight_type, cache_type=cache_type, instruction_set=instruction_set, num_threads=2)
     made.allocate(12, 16)
     sequence = Sequence(token_ids, BLOCKS)
     return np.concatenate([step(made, [(sequence, count)])[0] for count in CHUNKS])

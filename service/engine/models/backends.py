@@ -27,7 +27,7 @@ class ModelSpec:
 
     config: Any  # what `read_model_config` gives
     checkpoint: Checkpoint
-    dtype: str  # of the arithmetic and of the cache, by torch's name
+    dtype: str  # of the arithmetic, by torch's name
     device: str  # by torch's name
     max_positions: int  # tokens of the longest sequence
     block_size: int = 16  # tokens a cache block
@@ -38,6 +38,12 @@ class ModelSpec:
     max_sequences: int = 64  # that run at a time
     batch_invariant: bool = False  # its answers must not depend on what else is in a step
     max_graph_bytes: int = 0  # of a device, for recorded decodes
+    kv_cache_dtype: str = AUTO  # of keys and values, by torch's name; AUTO: `dtype`
+
+    @property
+    def cache_dtype(self) -> str:
+        """The type of cached keys and values, by torch's name."""
+        return self.dtype if self.kv_cache_dtype == AUTO else self.kv_cache_dtype
 
 
 # What follows imports late: torch takes a second, transformers' modelling another, most models need neither, and the
@@ -72,8 +78,9 @@ class BackendRow:
     while a model is loaded is a ModelLoadError of `load`. `sampler` makes what samples from the backend's logits.
     `arithmetic` names what decides the logits' bits beside the weights, their type and torch.
     With `is_invariant` a row of its logits has the same bits whatever else is in the step.
-    `quantizations` are those that it has. With `takes_images` it reads a batch's images. `parallel_refusal` says why
-    it can't share the model out to `tensor_parallel` processes.
+    `quantizations` are those that it has. With `takes_cache_dtype` keys and values may have a type other than the
+    model's on a CPU; devices' kernels take one type. With `takes_images` it reads a batch's images.
+    `parallel_refusal` says why it can't share the model out to `tensor_parallel` processes.
     """
 
     name: str
@@ -83,6 +90,7 @@ class BackendRow:
     arithmetic: Callable[[ModelSpec], str] = _torch_arithmetic
     is_invariant: bool = False
     quantizations: frozenset[str] = frozenset()
+    takes_cache_dtype: bool = False
     takes_images: bool = False
     parallel_refusal: Callable[[ModelSpec], str | None] = lambda _: "it has no tensor parallelism"
 
@@ -112,7 +120,15 @@ def _load_decoder(spec: ModelSpec) -> Backend[Any]:
         from service.engine.models.cuda_device import cuda_accelerator  # noqa: PLC0415
 
         accelerator = cuda_accelerator(device, spec.max_sequences, spec.max_positions, spec.max_graph_bytes)
-    return load_decoder(spec.config, spec.checkpoint, dtype, device, spec.max_positions, accelerator=accelerator)
+    return load_decoder(
+        spec.config,
+        spec.checkpoint,
+        dtype,
+        device,
+        spec.max_positions,
+        accelerator=accelerator,
+        cache_dtype=getattr(torch, spec.cache_dtype),
+    )
 
 
 def _modules_refusal(spec: ModelSpec) -> str | None:
@@ -144,16 +160,25 @@ BACKENDS = (
     BackendRow(
         "native",
         lambda spec: native_refusal(spec.config, spec.dtype, spec.device, spec.block_size),
-        lambda spec: load_native(spec.config, spec.checkpoint, spec.dtype, spec.most_threads, spec.quantization),
+        lambda spec: load_native(
+            spec.config,
+            spec.checkpoint,
+            spec.dtype,
+            spec.most_threads,
+            spec.quantization,
+            cache_dtype=spec.kv_cache_dtype,
+        ),
         _native_sampler,
         arithmetic=lambda _: native_arithmetic(),
         quantizations=QUANTIZATIONS,
+        takes_cache_dtype=True,
         is_invariant=True,
     ),
     BackendRow(
         "torch",
         lambda spec: lean_refusal(spec.config),
         _load_decoder,
+        takes_cache_dtype=True,
         parallel_refusal=_parallel_refusal,
     ),
     BackendRow(
@@ -185,6 +210,7 @@ def choose_backend(spec: ModelSpec, name: str = AUTO, table: Sequence[BackendRow
     for row in named:
         refusal = (
             _quantization_refusal(row, spec)
+            or _cache_refusal(row, spec)
             or _refusal_to_share(row, spec)
             or _adapter_refusal(spec)
             or _company_refusal(row, spec)
@@ -217,3 +243,9 @@ def _quantization_refusal(row: BackendRow, spec: ModelSpec) -> str | None:
     if spec.quantization is None or spec.quantization in row.quantizations:
         return None
     return f"it has no {spec.quantization} weights (engine.quantization)"
+
+
+def _cache_refusal(row: BackendRow, spec: ModelSpec) -> str | None:
+    if spec.cache_dtype == spec.dtype or (row.takes_cache_dtype and spec.device == "cpu"):
+        return None
+    return f"it keeps keys and values in {spec.dtype}, not in {spec.cache_dtype} (engine.kv_cache_dtype)"

@@ -54,7 +54,7 @@ class DecoderWeights:
 
 
 class Decoder:
-    """A Backend for Llama-like models; `dtype` is the type of its arithmetic and of its cache."""
+    """A Backend for Llama-like models; `dtype` is the type of its arithmetic and, unless told otherwise, its cache."""
 
     def __init__(
         self,
@@ -62,13 +62,16 @@ class Decoder:
         weights: DecoderWeights,
         dtype: torch.dtype,
         accelerator: Accelerator | None = None,
+        cache_dtype: torch.dtype | None = None,
     ) -> None:
         """With an `accelerator` whose kernel can, attention is one call a layer, and decodes are recorded."""
         self._shape = shape
         self._weights = weights
         self._dtype = dtype
         self._scores = Scores(shape.head_dim**-0.5)
-        self._cache_shape = CacheShape(shape.num_layers, shape.num_kv_heads, shape.head_dim, shape.head_dim, dtype)
+        self._cache_shape = CacheShape(
+            shape.num_layers, shape.num_kv_heads, shape.head_dim, shape.head_dim, dtype, cache_dtype
+        )
         self._cache: KVCache | PageCache | None = None
         self._adapters = LowRankTable()
         self._accelerator = accelerator

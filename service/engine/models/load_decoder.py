@@ -32,10 +32,11 @@ def load_decoder(
     *,
     share: Share = WHOLE,
     accelerator: Accelerator | None = None,
+    cache_dtype: torch.dtype | None = None,
 ) -> Decoder:
     """Build the decoder, or a rank's share of it. Raises ModelLoadError for a missing, unexpected or misshapen tensor.
 
-    The forward of a share needs a process group of all ranks.
+    The forward of a share needs a process group of all ranks. `cache_dtype` None is `dtype`.
     """
     shape = decoder_shape(config)
     reader = _Reader(checkpoint, shape, share, dtype, device)
@@ -56,7 +57,7 @@ def load_decoder(
         head=lay_out(head) if share == WHOLE else GatheredHead(head, share, shape.vocab_size),
         rotation=rotation_table(torch.from_numpy(frequencies), scale, max_positions).to(device),
     )
-    return Decoder(share.shape_of(shape), weights, dtype, accelerator)
+    return Decoder(share.shape_of(shape), weights, dtype, accelerator, cache_dtype)
 
 
 class _Reader:

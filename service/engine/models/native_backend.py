@@ -110,16 +110,26 @@ def native_arithmetic() -> str:
 
 
 def load_native(
-    config: Any, checkpoint: Checkpoint, dtype: str, most_threads: int, quantization: str | None = None
+    config: Any,
+    checkpoint: Checkpoint,
+    dtype: str,
+    most_threads: int,
+    quantization: str | None = None,
+    *,
+    cache_dtype: str = "auto",
 ) -> NativeBackend:
     """Pack a checkpoint's weights, rounded to one of `QUANTIZATIONS` if one is given, else in `dtype`.
 
-    `most_threads` compute long steps. Raises ModelLoadError for a missing, unexpected or wrongly shaped tensor.
+    `most_threads` compute long steps. `cache_dtype` auto is float32 for float32 weights, and bfloat16 for others.
+    Raises ModelLoadError for a missing, unexpected or wrongly shaped tensor.
     """
     import sluice_native  # noqa: PLC0415  it is there only where it was built
 
+    weight_type = quantization or dtype
     try:
-        model = sluice_native.Model(**_shape(config), num_threads=most_threads, weight_type=quantization or dtype)
+        model = sluice_native.Model(
+            **_shape(config), num_threads=most_threads, weight_type=weight_type, cache_type=cache_dtype
+        )
     except ValueError as error:
         raise ModelLoadError(f"{checkpoint.folder}: {error}") from error
     for name, shape in model.tensors().items():

@@ -77,6 +77,7 @@ def load_parallel(spec: ModelSpec) -> ParallelBackend:
         arguments = {
             "folder": folder,
             "dtype": spec.dtype,
+            "kv_cache_dtype": spec.kv_cache_dtype,
             "device": spec.device,
             "max_positions": spec.max_positions,
             "share": Share(rank, spec.tensor_parallel),

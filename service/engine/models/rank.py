@@ -133,15 +133,20 @@ class RankCore:
             raise
 
 
-def make_rank(folder: Path, dtype: str, device: str, max_positions: int, share: Share) -> Made:
+def make_rank(  # noqa: PLR0917
+    folder: Path, dtype: str, kv_cache_dtype: str, device: str, max_positions: int, share: Share
+) -> Made:
     """Load a share of the model of `folder`, as the leader does. Raises ModelLoadError."""
     config = read_model_config(folder)
-    spec = ModelSpec(config, open_checkpoint(folder, config), dtype, device, max_positions)
+    checkpoint = open_checkpoint(folder, config)
+    spec = ModelSpec(config, checkpoint, dtype, device, max_positions, kv_cache_dtype=kv_cache_dtype)
     return Made(RankCore(load_share(spec, share), share, device), None)
 
 
 def load_share(spec: ModelSpec, share: Share) -> Decoder:
     """The part of `share.rank`, on its own device. Raises ModelLoadError."""
     device = torch.device(rank_device(spec.device, share.rank))
-    dtype = getattr(torch, spec.dtype)
-    return load_decoder(spec.config, spec.checkpoint, dtype, device, spec.max_positions, share=share)
+    dtype, cache_dtype = getattr(torch, spec.dtype), getattr(torch, spec.cache_dtype)
+    return load_decoder(
+        spec.config, spec.checkpoint, dtype, device, spec.max_positions, share=share, cache_dtype=cache_dtype
+    )

@@ -31,6 +31,7 @@ class Scores:
         `mask` [queries, slots] is added. The heads of a kv head may stand side by side as its queries, the last first
         to change. `sinks` [all heads] are scores of a place that every query sees and that has no value (gpt-oss).
         """
+        keys, values = keys.to(query.dtype), values.to(query.dtype)  # the cache may have a type of its own
         is_shared = keys.shape[1] != query.shape[1]
         if self.softcap is None and sinks is None:
             return scaled_dot_product_attention(

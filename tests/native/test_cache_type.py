@@ -1,0 +1,64 @@
+"""Keys and values in a type of their own: what it costs in exactness and takes in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sluice_native
+
+from tests.native.decoders import CONFIGS, native, reference, shape_of
+from tests.native.test_logits import SETS, error, logits_of, native_logits, some_tokens
+
+# A number's part that rounding to the type may cost it, and how many times that a model's logits may be off. On sets
+# with products of bfloat16 pairs, queries are rounded too.
+ROUNDING = {"float16": 2**-11, "bfloat16": 2**-8}
+TIMES = 4
+
+
+@pytest.mark.parametrize("instruction_set", SETS)
+@pytest.mark.parametrize("cache_type", ROUNDING)
+@pytest.mark.parametrize("name", ["qwen3", "mistral, window", "llama, one kv head of 20"])
+def test_logits_are_off_by_what_rounding_keys_and_values_costs(
+    name: str, cache_type: str, instruction_set: str
+) -> None:
+    model = reference(CONFIGS[name])
+    token_ids = some_tokens(model)
+    found = native_logits(model, token_ids, "float32", instruction_set, cache_type)
+    assert 0 < error(found, logits_of(model, token_ids)) <= TIMES * ROUNDING[cache_type]
+
+
+@pytest.mark.parametrize("instruction_set", SETS)
+def test_all_sets_round_to_float16_alike(instruction_set: str) -> None:
+    """By code where there is no instruction, denormal numbers too: sets differ by the order of sums alone."""
+    model = reference(CONFIGS["llama"])
+    for name, parameter in model.named_parameters():
+        if name.endswith(("k_proj.weight", "v_proj.weight")):
+            parameter.data *= 1e-5
+    token_ids = some_tokens(model)
+    best, found = (native_logits(model, token_ids, "float32", each, "float16") for each in (SETS[0], instruction_set))
+    assert error(found, best) <= 1e-5
+
+
+@pytest.mark.parametrize("instruction_set", SETS)
+@pytest.mark.parametrize("scale", [1e5, np.nan])
+def test_float16_holds_large_values_as_its_largest_number_and_no_numbers_as_such(
+    scale: float, instruction_set: str
+) -> None:
+    model = reference(CONFIGS["llama"])
+    for name, parameter in model.named_parameters():
+        if name.endswith("v_proj.weight"):
+            parameter.data *= scale
+    found = native_logits(model, some_tokens(model), "float32", instruction_set, "float16")
+    assert np.isnan(found).all() if np.isnan(scale) else np.isfinite(found).all()
+
+
+def test_a_slot_takes_as_many_bytes_as_its_numbers() -> None:
+    """2 kv heads of 48, keys and values, in 3 layers."""
+    numbers = 3 * 2 * 2 * 48
+    made = {each: sluice_native.Model(**shape_of(CONFIGS["qwen3"]), cache_type=each) for each in ("auto", *ROUNDING)}
+    assert {each: model.bytes_per_slot for each, model in made.items()} == {
+        "auto": 4 * numbers,
+        "float16": 2 * numbers,
+        "bfloat16": 2 * numbers,
+    }
+    assert native(reference(CONFIGS["qwen3"]), "int8").bytes_per_slot == 2 * numbers
