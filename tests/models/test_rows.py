@@ -19,6 +19,7 @@ from tests.models.comparison import CONFIG, compare, prompts, reference
 from tests.models.made import made
 
 KINDS = {
+    "bamba": "positions that its cache doesn't count",
     "bloom": "biases by distance in place of positions",
     "falcon": "attention of its own",
     "gptj": "attention of its own",
@@ -27,6 +28,7 @@ KINDS = {
     "mamba2": "a state and nothing else",
     "minimax": "a cache of its own beside keys and values",
     "qwen3_next": "a state whose pieces of prompts go on from it",
+    "rwkv": "a state that is handed on, not written into",
     "xlstm": "a cache of its own and nothing else",
 }
 

@@ -24,7 +24,8 @@ from service.engine.models.text_part import text_config
 from service.engine.models.thread import prepare_thread
 from service.generation.errors import ModelLoadError
 
-_CACHE_NAMES: Final = ("past_key_values", "cache_params")
+_HANDED_ON: Final = "state"  # which comes with the logits and is given with the next tokens
+_CACHE_NAMES: Final = ("past_key_values", "cache_params", _HANDED_ON)
 _TRIAL: Final = 12  # tokens
 _CUTS: Final = (0, 5, 6, 9, 12)  # of them
 _TOLERANCE: Final = {torch.float32: 0.01, torch.float16: 0.2, torch.bfloat16: 0.2}  # of the logits' norm
@@ -42,6 +43,8 @@ class RowsBackend:
         self._takes_rows = "logits_to_keep" in parameters
         self._kept: dict[int, Any] = {}
         self._takes_pieces = True
+        self._takes_positions = "position_ids" in parameters
+        self._tells_positions = False  # most know from their cache how many tokens came before
         self._try()
 
     def bytes_per_block(self, block_size: int) -> int:
@@ -86,25 +89,32 @@ class RowsBackend:
         return torch.cat(found)
 
     def _new_cache(self) -> Any:
+        if self._cache_name == _HANDED_ON:
+            return {_HANDED_ON: None}
         own = _own_cache(self._model)
         return DynamicCache(config=text_config(self._model.config)) if own is None else own
 
     def _go_on(self, cache: Any, token_ids: Tensor, rows: Tensor, start: int) -> Tensor:
         """The logits of some of the tokens, float32, which come after those that `cache` has."""
         if start == 0 or self._takes_pieces or len(token_ids) == 1:
-            return self._run(cache, token_ids, rows)
+            return self._run(cache, token_ids, rows, start)
         nothing = rows[:0]
+        first = torch.zeros_like(rows[:1])
         each = [
-            self._run(cache, token_ids[index : index + 1], torch.zeros_like(rows[:1]) if index in rows else nothing)
+            self._run(cache, token_ids[index : index + 1], first if index in rows else nothing, start + index)
             for index in range(len(token_ids))
         ]
         return torch.cat(each)
 
-    def _run(self, cache: Any, token_ids: Tensor, rows: Tensor) -> Tensor:
-        keep = {"logits_to_keep": rows if len(rows) else 1} if self._takes_rows else {}
-        logits = self._model(
-            input_ids=token_ids[None], use_cache=True, **{str(self._cache_name): cache}, **keep
-        ).logits[0]
+    def _run(self, cache: Any, token_ids: Tensor, rows: Tensor, start: int) -> Tensor:
+        given: dict[str, Any] = {"logits_to_keep": rows if len(rows) else 1} if self._takes_rows else {}
+        if self._tells_positions:
+            given["position_ids"] = torch.arange(start, start + len(token_ids), device=token_ids.device)[None]
+        given |= cache if self._cache_name == _HANDED_ON else {str(self._cache_name): cache}
+        made = self._model(input_ids=token_ids[None], use_cache=True, **given)
+        if self._cache_name == _HANDED_ON:
+            cache[_HANDED_ON] = made[_HANDED_ON]
+        logits = made.logits[0]
         if not self._takes_rows:
             return logits.index_select(0, rows).float()  # type: ignore[no-any-return]
         return logits[: len(rows)].float()  # type: ignore[no-any-return]
@@ -115,20 +125,28 @@ class RowsBackend:
         reason = "it keeps what it has read in a way of its own" if self._cache_name is None else None
         if reason is None:
             try:
-                in_pieces = self._difference_in_pieces()
-                self._takes_pieces = False
-                one_by_one = self._difference()
-                # A recurrence that begins anew in each piece is off by less than a tolerance of rounding allows.
-                rounding = _ROUNDING.get(self._model.dtype, _ROUNDING[torch.bfloat16])
-                self._takes_pieces = in_pieces <= max(2 * one_by_one, rounding)
-                bound = _TOLERANCE.get(self._model.dtype, _TOLERANCE[torch.bfloat16])
-                goes_on = (in_pieces if self._takes_pieces else one_by_one) <= bound
+                goes_on = self._goes_on()
+                if not goes_on and self._takes_positions:
+                    self._tells_positions = True
+                    goes_on = self._goes_on()
                 reason = None if goes_on else "what it keeps of a text does not let it go on with the text"
             except Exception as error:  # noqa: BLE001  whatever foreign code can't do with this call
                 made = type(self._model).__name__
                 reason = f"transformers' {made} can't compute a trial text of tokens: {type(error).__name__}: {error}"
         if reason is not None:
             raise ModelLoadError(f"the architecture {name} can't be served: {reason}")
+
+    def _goes_on(self) -> bool:
+        """Whether a text by parts gets a whole one's logits; notes whether the parts may be more than single tokens."""
+        self._takes_pieces = True
+        in_pieces = self._difference_in_pieces()
+        self._takes_pieces = False
+        one_by_one = self._difference()
+        # A recurrence that begins anew in each piece is off by less than a tolerance of rounding allows.
+        rounding = _ROUNDING.get(self._model.dtype, _ROUNDING[torch.bfloat16])
+        self._takes_pieces = in_pieces <= max(2 * one_by_one, rounding)
+        bound = _TOLERANCE.get(self._model.dtype, _TOLERANCE[torch.bfloat16])
+        return (in_pieces if self._takes_pieces else one_by_one) <= bound
 
     def _difference_in_pieces(self) -> float:
         try:
@@ -142,7 +160,7 @@ class RowsBackend:
         count = text_config(self._model.config).vocab_size
         texts = [(torch.arange(_TRIAL, device=device) * step + 3) % count for step in (1, 2)]
         every = torch.arange(_TRIAL, device=device)
-        whole = [self._run(self._new_cache(), text, every) for text in texts]
+        whole = [self._run(self._new_cache(), text, every, 0) for text in texts]
         caches = [self._new_cache() for _ in texts]
         pieces: list[list[Tensor]] = [[] for _ in texts]
         sizes = []
