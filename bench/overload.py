@@ -1,11 +1,12 @@
 """What comes of more than the server can do: open-loop arrivals at multiples of its capacity, and a polite key beside.
 
-Run as `python -m bench.overload [--model demo|24m|0.5b] [--tokens N] [--seconds S] [--loads 0.5 1 2 4] [--flood N]
-[--set KEY=VALUE …]`; a setting is the service's. The whole product through Envoy, with two keys. An answer is in time
-if it is whole within twice the time that it takes on an idle server (the median of some, one after the other). The
-capacity is how many answers a second a burst has that fills every place and may wait, both by a server that bounds
-neither waits nor the slowdown of decodes. Arrivals are random (Poisson), whatever comes
-of those before; nobody tries again.
+Run as `python -m bench.overload [--model demo|24m|0.5b] [--tokens N] [--lead-in S] [--seconds S] [--loads 0.5 1 2 4]
+[--flood N] [--target S] [--set KEY=VALUE …]`; a setting is the service's. The whole product through Envoy, with two
+keys. An answer is in time if it is whole within `--target` seconds, by default twice the time that it takes on an idle
+server (the median of some, one after the other); how many were within that is told in any case. The capacity is how
+many answers a second a burst has that fills every place and may wait, both by a server that bounds neither waits nor
+the slowdown of decodes. Arrivals are random (Poisson), whatever comes of those before; nobody tries again. Those of the
+lead-in, in which the server finds out that it has too much to do, aren't counted.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections import abc
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -114,24 +116,51 @@ def at_percent(values: list[float], percent: int) -> str:
     return f"{1e3 * statistics.quantiles(values, n=100, method='inclusive')[percent - 1]:.0f}"
 
 
-def overload(bench: Bench, unloaded_s: float, capacity: float, loads: list[float], seconds: float) -> None:
+@dataclass(frozen=True)
+class Load:
+    """Arrivals at a multiple of the capacity, and for how long."""
+
+    multiple: float
+    seconds: float
+    answers: list[dict[str, Any]]
+
+    @property
+    def whole(self) -> list[float]:
+        """The times of whole answers."""
+        return [took(answer) for answer in self.answers if is_whole(answer)]
+
+    def within(self, limit_s: float) -> float:
+        """Whole answers a second that took no longer."""
+        return sum(time <= limit_s for time in self.whole) / self.seconds
+
+    def line(self, unloaded_s: float, target_s: float, peak: float) -> str:
+        """The table's."""
+        refused, whole = refusals(self.answers), self.whole
+        closed = len(self.answers) - len(whole) - len(refused)
+        rates = [len(self.answers) / self.seconds, len(whole) / self.seconds, self.within(LATE * unloaded_s)]
+        rates.append(self.within(target_s))
+        told = [f"{self.multiple:g}", *(f"{rate:.1f}" for rate in rates), f"{self.within(target_s) / peak:.2f}"]
+        told += [f"{closed / self.seconds:.1f}", f"{len(refused) / self.seconds:.1f}"]
+        told += [at_percent(each, percent) for each in (whole, refused) for percent in (50, 95)]
+        return f"| {' | '.join(told)} |"
+
+
+def overload(bench: Bench, unloaded_s: float, capacity: float, options: argparse.Namespace) -> None:
     """Print a line a load."""
-    heads = ["arrivals / capacity", "a second", "whole", "in time", "in time / peak", "closed", "refused"]
+    target_s = options.target or LATE * unloaded_s
+    heads = ["arrivals / capacity", "a second", "whole", f"within {LATE:g} times unloaded", f"within {target_s:.2g} s"]
+    heads += ["of the peak's", "closed", "refused"]
     heads += [f"{what}, {which}, ms" for what in ("whole", "refused") for which in ("median", "95 %")]
     print(f"| {' | '.join(heads)} |\n|{'--:|' * len(heads)}")
-    lines = []
-    for load in loads:
-        answers = bench.send(bench.arrivals(load * capacity, seconds, "flooder"))
-        refused = refusals(answers)
-        times = [took(answer) for answer in answers if is_whole(answer)]
-        in_time = sum(time <= LATE * unloaded_s for time in times) / seconds
-        lines.append((load, len(answers) / seconds, len(times) / seconds, in_time, refused, times))
-    peak = max(in_time for _, _, _, in_time, _, _ in lines)
-    for load, rate, whole, in_time, refused, times in lines:
-        closed = max(0.0, rate - whole - len(refused) / seconds)
-        rates = [f"{load:g}", f"{rate:.1f}", f"{whole:.1f}", f"{in_time:.1f}", f"{in_time / peak:.2f}", f"{closed:.1f}"]
-        percentiles = [at_percent(each, percent) for each in (times, refused) for percent in (50, 95)]
-        print(f"| {' | '.join([*rates, f'{len(refused) / seconds:.1f}', *percentiles])} |")
+    sent = []
+    for multiple in options.loads:
+        requests = bench.arrivals(multiple * capacity, options.lead_in + options.seconds, "flooder")
+        pairs = zip(requests, bench.send(requests), strict=True)
+        counted = [answer for request, answer in pairs if request["at"] >= options.lead_in]
+        sent.append(Load(multiple, options.seconds, counted))
+    peak = max(load.within(target_s) for load in sent)
+    for load in sent:
+        print(load.line(unloaded_s, target_s, peak))
 
 
 def flood(bench: Bench, unloaded_s: float, capacity: float, size: int, seconds: float) -> None:
@@ -164,7 +193,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=MODELS, default="demo")
     parser.add_argument("--tokens", type=int, default=100)
+    parser.add_argument("--lead-in", type=float, default=6)
     parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--target", type=float)
     parser.add_argument("--loads", nargs="*", type=float, default=[0.5, 1, 2, 4])
     parser.add_argument("--burst", type=int, default=64)
     parser.add_argument("--flood", type=int, default=160)
@@ -187,7 +218,7 @@ def main() -> None:
             )
             print(f"unloaded {1e3 * unloaded_s:.0f} ms, capacity {capacity:.1f} answers a second\n", flush=True)
             if options.loads:
-                overload(bench, unloaded_s, capacity, options.loads, options.seconds)
+                overload(bench, unloaded_s, capacity, options)
             if options.flood:
                 flood(bench, unloaded_s, capacity, options.flood, options.seconds)
 

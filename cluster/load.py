@@ -8,13 +8,15 @@ from typing import Self
 from prometheus_client.parser import text_string_to_metric_families
 
 _QUEUE_TIME = "sluice_server_queue_time_seconds"
+_CALLS, _REASON = "rpc_server_call_duration_seconds_count", "sluice_error_reason"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """`running` and `waiting` are sequences now, `free_cache` is the part of the fullest model's cache.
 
-    `started` requests had their first step since the page was read before, after `queue_time_s` on average.
+    `started` requests had their first step since the page was read before, after `queue_time_s` on average, and
+    `refused` calls were refused for want of room.
     """
 
     running: int = 0
@@ -22,17 +24,19 @@ class Load:
     free_cache: float = 1.0
     started: int = 0
     queue_time_s: float = 0.0
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page's numbers, summed over models; those of the queue's times since the service began."""
+    """The page's numbers, summed over models; those of the queue's times and of refusals since the service began."""
 
     running: float = 0.0
     waiting: float = 0.0
     cache_usage: float = 0.0  # of the fullest model's cache
     num_started: float = 0.0
     queue_time_s: float = 0.0
+    num_refused: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -48,6 +52,11 @@ class Page:
             max(values("sluice_engine_kv_cache_usage"), default=0.0),
             sum(values(f"{_QUEUE_TIME}_count")),
             sum(values(f"{_QUEUE_TIME}_sum")),
+            sum(
+                sample.value
+                for sample in samples
+                if sample.name == _CALLS and sample.labels.get(_REASON) == "QUEUE_FULL"
+            ),
         )
 
     def load_since(self, before: Page) -> Load:
@@ -60,4 +69,5 @@ class Page:
             1 - self.cache_usage,
             int(started),
             waited_s / started if started else 0.0,
+            int(self.num_refused - before.num_refused),
         )

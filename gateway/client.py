@@ -26,6 +26,7 @@ from gateway.config import Settings
 from gateway.cost import ASKING, asks_for_cost, note_cost
 from gateway.errors import to_failure
 from gateway.methods import Method, MethodTable
+from gateway.pushback import Asked, Pushback
 from gateway.rate_limits import note_rate_limits
 from gateway.telemetry import Telemetry
 from process.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
@@ -69,6 +70,7 @@ class ServiceClient:
     def __init__(self, channel: grpc.aio.Channel, settings: Settings, telemetry: Telemetry) -> None:
         self._settings = settings
         self._telemetry = telemetry
+        self._pushback = Pushback()
         self.use(channel)
 
     @classmethod
@@ -91,7 +93,7 @@ class ServiceClient:
         `spent_s` is what it has taken already.
         """
         method = self._methods.whole[type(request)]
-        with self._span(method.name) as outcome:
+        with self._asking(method, request, caller, spent_s), self._span(method.name) as outcome:
             metadata = self._metadata(request, caller, affinity)
             call = method.begin(request, timeout=_timeout(method, caller, spent_s), metadata=metadata)
             async with _ending(call, outcome):
@@ -105,11 +107,13 @@ class ServiceClient:
     ) -> AsyncIterator[AsyncIterator[Message]]:
         """The events of the request's streaming RPC. Reading them raises what leaving the block turns into Failure."""
         method = self._methods.stream[type(request)]
-        with self._span(method.name) as outcome:
+        with self._asking(method, request, caller, spent_s) as asked, self._span(method.name) as outcome:
             metadata = self._metadata(request, caller, affinity)
             call = method.begin(request, timeout=_timeout(method, caller, spent_s), metadata=metadata)
             async with _ending(call, outcome):
-                note_rate_limits(await call.initial_metadata())  # it comes with the first event
+                if metadata := await call.initial_metadata():  # it comes with the first event; a refusal has none
+                    asked.begin()
+                    note_rate_limits(metadata)
                 yield aiter(call)
 
     async def list_models(self, caller: Caller) -> list[model_pb2.Model]:
@@ -167,6 +171,14 @@ class ServiceClient:
         if key := affinity_key(request, caller.authorization, affinity):
             metadata.append(("x-sluice-affinity", key))
         return metadata
+
+    def _asking(
+        self, method: Method, request: Any, caller: Caller, spent_s: float
+    ) -> contextlib.AbstractContextManager[Asked]:
+        """Around a call that may be refused for want of room. What was let in once, and broke, is asked for again."""
+        if not method.needs_room or spent_s:
+            return contextlib.nullcontext(Asked(lambda: None))
+        return self._pushback.asking((caller.authorization or "", request.model))
 
     @contextlib.contextmanager
     def _span(self, method: str) -> Iterator[_Outcome]:

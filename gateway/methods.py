@@ -38,11 +38,15 @@ from gateway.config import Settings
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One RPC: its full name, what begins a call of it, and the longest time of one in seconds."""
+    """One RPC: its full name, what begins a call of it, and the longest time of one in seconds.
+
+    `needs_room` tells whether it may have to wait for an engine, or be refused for want of room there.
+    """
 
     name: str
     begin: Any
     deadline_s: float
+    needs_room: bool
 
 
 class MethodTable:
@@ -52,11 +56,16 @@ class MethodTable:
         self.whole: dict[type[Message], Method] = {}
         self.stream: dict[type[Message], Method] = {}
         for request, service, stub, whole, stream in _generations(channel):
-            self.whole[request] = Method(f"{service}/{whole}", getattr(stub, whole), settings.request_deadline_s)
+
+            def generation(name: str, service: str = service, stub: Any = stub) -> Method:
+                return Method(f"{service}/{name}", getattr(stub, name), settings.request_deadline_s, needs_room=True)
+
+            self.whole[request] = generation(whole)
             if stream is not None:
-                self.stream[request] = Method(f"{service}/{stream}", getattr(stub, stream), settings.request_deadline_s)
+                self.stream[request] = generation(stream)
         for request, service, stub, name in _lookups(channel):
-            self.whole[request] = Method(f"{service}/{name}", getattr(stub, name), settings.lookup_deadline_s)
+            begin = getattr(stub, name)
+            self.whole[request] = Method(f"{service}/{name}", begin, settings.lookup_deadline_s, needs_room=False)
 
 
 def _generations(channel: grpc.aio.Channel) -> Iterator[tuple[type[Message], str, Any, str, str | None]]:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from service.engine.adapters import Adapters
 from service.engine.config import EngineConfig
+from service.engine.crowd import Crowd
 from service.engine.errand import Errand
 from service.engine.front import EngineFront
 from service.engine.limits import max_sequence_len
@@ -68,6 +69,7 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         self._ranges = ranges or {}
         self._max_compile_s = max_compile_s
         self._turnover = Turnover()
+        self._crowd = Crowd()
         self._wakes = Wakes()
         self._adapters = Adapters(config, self._ask)
 
@@ -102,14 +104,19 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         if num_begun:
             self._turnover.began(self._clock(), num_begun)
         super().on_report(report)
+        if report.stats:
+            stats = self.stats()
+            self._crowd.stepped(self._clock(), stats.num_running, stats.num_generated_tokens)
 
     def refuse_if_busy(self, caller_id: str, weight: float, deadline: float | None = None) -> None:
         """Raise EngineOverloaded if a request of that key would have to wait too long: before it costs anything."""
         now = self._clock()
-        limit_s = self._config.max_queue_wait_s
+        max_wait_s = limit_s = self._crowd.max_wait_s(now, self._config.max_queue_wait_s)
         if deadline is not None:
             limit_s = min(limit_s, max(_DEADLINE_PART * (deadline - now), 0.0))
         wait_s = self._wait_s(caller_id, weight, now)
+        if wait_s > max_wait_s:
+            self._crowd.refused(now)
         if wait_s > limit_s:
             message = f"the request would wait for about {wait_s:.1f} s to begin; the limit is {limit_s:.1f} s"
             raise EngineOverloaded(message, retry_after_s(wait_s - limit_s))
@@ -195,7 +202,7 @@ class GeneratorFront(EngineFront[OpenGeneration]):
             )
             ages_s += [now - each.began] * each.num_running
         max_running = self._stats.max_running or self._config.max_batch_sequences
-        return self._turnover.wait_s(caller_id, parts, max_running, ages_s)
+        return self._turnover.wait_s(caller_id, parts, self._crowd.max_running(now, max_running), ages_s)
 
     def _add(
         self,

@@ -49,6 +49,8 @@ class Turnover:
     ) -> float:
         """How long one more request of a key would wait, with `parts` of each key that has any.
 
+        Where more run than `max_running`, those have to end as well before another may begin.
+
         `ages_s` are for how long each running sequence has run. Requests count alike, whatever their length. Who finds
         a place waits for the prompts before its own only, and that is known once a few have begun.
         """
@@ -62,7 +64,7 @@ class Turnover:
             if name != caller_id:
                 line += min(part.num_waiting, (mine.num_waiting + 1) * part.weight / mine.weight)
         by_pace = line * self._begun_s / self._begun if self._num_beginnings >= _MIN_BEGINNINGS else math.inf
-        num_places = math.ceil(line) - max(0, max_running - len(ages_s))
+        num_places = math.ceil(line) - (max_running - len(ages_s))
         by_places = self._until_free(num_places, max_running, ages_s) if num_places > 0 else 0.0
         return by_pace if by_places == 0.0 and by_pace < math.inf else min(by_pace, by_places)
 

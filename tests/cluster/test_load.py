@@ -21,13 +21,24 @@ sluice_engine_kv_cache_usage{gen_ai_request_model="b"} 0.5
 sluice_server_queue_time_seconds_bucket{gen_ai_request_model="a",le="+Inf"} 6.0
 sluice_server_queue_time_seconds_count{gen_ai_request_model="a"} 6.0
 sluice_server_queue_time_seconds_sum{gen_ai_request_model="a"} 9.0
+# HELP rpc_server_call_duration_seconds Time of a call.
+# TYPE rpc_server_call_duration_seconds histogram
+rpc_server_call_duration_seconds_bucket{rpc_method="Chat",sluice_error_reason="QUEUE_FULL",le="+Inf"} 7.0
+rpc_server_call_duration_seconds_count{rpc_method="Chat",sluice_error_reason="QUEUE_FULL"} 7.0
+rpc_server_call_duration_seconds_sum{rpc_method="Chat",sluice_error_reason="QUEUE_FULL"} 0.1
+rpc_server_call_duration_seconds_bucket{rpc_method="Chat",sluice_error_reason="INVALID_FIELD",le="+Inf"} 3.0
+rpc_server_call_duration_seconds_count{rpc_method="Chat",sluice_error_reason="INVALID_FIELD"} 3.0
+rpc_server_call_duration_seconds_sum{rpc_method="Chat",sluice_error_reason="INVALID_FIELD"} 0.1
 """
 
 
 def test_models_are_counted_together() -> None:
-    """The fullest cache counts, and those that started since the reading before: 4 of 6, which waited 8 of 9 s."""
-    before = Page(num_started=2, queue_time_s=1)
-    assert Page.parse(TEXT).load_since(before) == Load(4, 5, 0.25, 4, 2.0)
+    """The fullest cache counts, and what came since the reading before.
+
+    4 of 6 have started, which waited 8 of 9 s, and 2 of 7 were refused for want of room.
+    """
+    before = Page(num_started=2, queue_time_s=1, num_refused=5)
+    assert Page.parse(TEXT).load_since(before) == Load(4, 5, 0.25, 4, 2.0, 2)
 
 
 def test_an_empty_page_is_an_idle_replica() -> None:

@@ -56,6 +56,35 @@ async def test_a_deadline_bounds_the_wait_too(start_thread: Starter) -> None:
         engine.refuse_if_busy("", 1.0, clock.now + 12)
 
 
+async def test_once_one_is_refused_the_line_is_kept_short_until_none_was_for_two_seconds(start_thread: Starter) -> None:
+    """Four may wait for two places of ten seconds; the fifth is refused, and so is the next, though one has left."""
+    clock = Clock()
+    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 20.0}
+    async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
+        await fill(engine, clock, stack)
+        for _ in range(3):
+            await stack.enter_async_context(engine.generate(endless()))
+        async with engine.generate(endless()):
+            with pytest.raises(EngineOverloaded, match=r"the limit is 20\.0 s"):
+                engine.refuse_if_busy("", 1.0)
+        with pytest.raises(EngineOverloaded, match=r"the limit is 0\.1 s"):
+            engine.refuse_if_busy("", 1.0)
+        engine.refuse_if_busy("another key", 1.0)
+        clock.now += 2.0
+        await stack.enter_async_context(engine.generate(endless()))
+
+
+async def test_a_deadline_that_is_too_near_makes_no_crowd(start_thread: Starter) -> None:
+    """Who is in a hurry is refused alone: the next with time may wait as long as is set."""
+    clock = Clock()
+    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 30.0}
+    async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
+        await fill(engine, clock, stack)
+        with pytest.raises(EngineOverloaded, match=r"the limit is 1\.0 s"):
+            engine.refuse_if_busy("", 1.0, clock.now + 2)
+        engine.refuse_if_busy("", 1.0)
+
+
 async def test_a_polite_key_is_let_in_beside_a_flood(start_thread: Starter) -> None:
     """One key has both places and is refused more; another's request is let in, and begins."""
     clock = Clock()

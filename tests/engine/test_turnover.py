@@ -101,3 +101,9 @@ def test_a_key_below_its_share_does_not_wait() -> None:
     turnover.came(0.0, 0)
     assert wait_s(turnover, {"a": Part(1, 0, 1), "b": Part(1, 160, 4)}) == 0.0
     assert wait_s(turnover, {"a": Part(1, 0, 2), "b": Part(1, 0, 2)}) == pytest.approx(0.5)
+
+
+def test_where_more_run_than_are_to_run_those_end_before_another_begins() -> None:
+    """Six run where there are four places: three have to end, one every third of a second."""
+    ages_s = [5 / 3, 4 / 3, 1.0, 2 / 3, 1 / 3, 0.0]
+    assert wait_s(settled(), {"a": Part(1, 0, 6)}, ages_s=ages_s) == pytest.approx(1.0)

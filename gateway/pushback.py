@@ -1,0 +1,95 @@
+"""Refusals that need no question: once the service has refused for want of room, few more of that kind are asked.
+
+A refusal by the service costs it, and the way there, more than many tokens of those who are served, and each waits for
+its turn before it is read at all. So the gateway asks for a caller and a model no more than half as many again as were
+lately let in, and a few to find out, and answers the others itself with the service's own words. This is the adaptive
+throttling of clients in Google's "Site Reliability Engineering" (2016), chapter 21, with a bucket instead of chances.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.dialects.seam.failure import Failure, Reason
+
+_ASKED_A_BEGINNING: Final = 1.5  # calls that are asked for each that was let in
+_ASKED_A_SECOND: Final = 10.0  # in any case
+_MOST_AT_ONCE: Final = 32  # as long as the last refusal is remembered
+_MEMORY_S: Final = 2.0  # after the service's last refusal all are asked again
+
+Who = tuple[str, str]  # a caller's credential, and the model that is asked for
+
+
+@dataclass(slots=True)
+class _Crowd:
+    """One caller's calls of one model, of which the service has refused some."""
+
+    refusal: Failure
+    refused_at: float
+    filled_at: float
+    to_ask: float = _MOST_AT_ONCE
+
+
+class Asked:
+    """One call on its way to the service."""
+
+    def __init__(self, begin: Callable[[], None]) -> None:
+        self._begin = begin
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """The service has let it in."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._begin()
+
+
+class Pushback:
+    """Of one gateway. Used by one event loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._crowds: dict[Who, _Crowd] = {}  # in the order of their last refusals
+
+    @contextmanager
+    def asking(self, who: Who) -> Iterator[Asked]:
+        """Around a call: raises the last refusal again if the call isn't worth asking, and learns from how it ends."""
+        self._ask(who)
+        asked = Asked(lambda: self._let_in(who))
+        try:
+            yield asked
+        except Failure as failure:
+            if failure.reason is Reason.QUEUE_FULL:
+                self._note(who, failure)
+            raise
+        asked.begin()
+
+    def _ask(self, who: Who) -> None:
+        crowd = self._crowds.get(who)
+        if crowd is None:
+            return
+        now = self._clock()
+        if now - crowd.refused_at > _MEMORY_S:
+            del self._crowds[who]
+            return
+        crowd.to_ask = min(crowd.to_ask + _ASKED_A_SECOND * (now - crowd.filled_at), _MOST_AT_ONCE)
+        crowd.filled_at = now
+        if crowd.to_ask < 1:
+            raise crowd.refusal.reworded({})  # a copy: what is told is marked with the request's id
+        crowd.to_ask -= 1
+
+    def _let_in(self, who: Who) -> None:
+        if (crowd := self._crowds.get(who)) is not None:
+            crowd.to_ask = min(crowd.to_ask + _ASKED_A_BEGINNING, _MOST_AT_ONCE)
+
+    def _note(self, who: Who, refusal: Failure) -> None:
+        now = self._clock()
+        crowd = self._crowds.pop(who, None) or _Crowd(refusal, now, now)
+        crowd.refusal, crowd.refused_at = refusal, now
+        self._crowds[who] = crowd
+        while now - next(iter(self._crowds.values())).refused_at > _MEMORY_S:
+            del self._crowds[next(iter(self._crowds))]

@@ -1,0 +1,134 @@
+"""Refusals that the gateway repeats: whose, until when, and that callers can't tell them from the service's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.pushback import Pushback
+from tests.gateway import fakes
+from tests.gateway.conftest import Gateway, chat_body
+
+FULL = fakes.Status(
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "the request would wait for about 5.0 s to begin; the limit is 2.0 s",
+    fakes.error_info("QUEUE_FULL"),
+    fakes.retry_info(3),
+)
+WHO = ("Bearer k", "m")
+BUSY = Failure(429, Reason.QUEUE_FULL, "no room", retry_after_s=3)
+WRONG = Failure(400, Reason.INVALID_FIELD, "wrong")
+AT_ONCE = 32  # calls that are asked in a row, though the service refuses
+PATHS = (
+    ("/v1/chat/completions", {}),
+    ("/v1/chat/completions", {"stream": True}),
+    ("/v1/messages", {"max_tokens": 9}),
+    ("/serving-endpoints/m/invocations", {}),
+)
+
+
+class Clock:
+    """Moved by hand."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def ask(pushback: Pushback, refusal: Failure | None, who: tuple[str, str] = WHO) -> bool:
+    """Whether a call comes to the service, which lets it in or refuses it."""
+    was_asked = False
+
+    def serve() -> None:
+        nonlocal was_asked
+        was_asked = True
+        if refusal is not None:
+            raise refusal
+
+    try:
+        with pushback.asking(who):
+            serve()
+    except Failure as told:
+        return was_asked if told is refusal else told.text != BUSY.text
+    return True
+
+
+def num_asked(pushback: Pushback, count: int, refusal: Failure | None, who: tuple[str, str] = WHO) -> int:
+    return sum(ask(pushback, refusal, who) for _ in range(count))
+
+
+def test_until_the_service_refuses_all_are_asked_whatever_else_is_wrong() -> None:
+    pushback = Pushback(Clock())
+    assert num_asked(pushback, 500, None) == num_asked(pushback, 500, WRONG) == 500
+    assert ask(pushback, BUSY)
+    assert ask(pushback, None), "one refusal keeps nobody out"
+
+
+def test_after_a_refusal_few_are_asked() -> None:
+    """So many in a row, then ten a second."""
+    clock = Clock()
+    pushback = Pushback(clock)
+    assert num_asked(pushback, 500, BUSY) == 1 + AT_ONCE
+    clock.now += 1.0
+    assert num_asked(pushback, 500, BUSY) == 10
+
+
+def test_others_and_other_models_are_asked_all() -> None:
+    pushback = Pushback(Clock())
+    num_asked(pushback, 500, BUSY)
+    assert num_asked(pushback, 500, None, ("Bearer polite", "m")) == 500
+    assert num_asked(pushback, 500, None, ("Bearer k", "another")) == 500
+
+
+def test_half_as_many_again_are_asked_as_are_let_in() -> None:
+    """Of what comes in no time one in two is let in, which is room for a few; a second later there is room for all."""
+    clock = Clock()
+    pushback = Pushback(clock)
+    num_asked(pushback, 500, BUSY)
+    clock.now += 1.0  # ten to find out
+    let_in = 0
+    for index in range(1000):
+        refusal = None if index % 2 else BUSY
+        let_in += ask(pushback, refusal) and refusal is None
+    assert 10 < let_in < 40
+    clock.now += 1.0
+    assert num_asked(pushback, 1000, None) == 1000
+
+
+def test_two_seconds_after_the_last_refusal_all_are_asked() -> None:
+    clock = Clock()
+    pushback = Pushback(clock)
+    num_asked(pushback, 500, BUSY)
+    clock.now += 2.1
+    assert num_asked(pushback, 500, None) == 500
+
+
+@pytest.mark.parametrize(("path", "fields"), PATHS)
+async def test_callers_cannot_tell_who_refuses(gateway: Gateway, path: str, fields: dict[str, Any]) -> None:
+    """Status, body and the time to come back are the service's; once it has room, it is asked again."""
+    gateway.service.script = fakes.play([FULL])
+
+    async def post() -> httpx.Response:
+        return await gateway.http.post(path, json=chat_body(**fields))
+
+    def told(answer: httpx.Response) -> tuple[int, str | None, str]:
+        own = answer.headers["x-request-id"]
+        return answer.status_code, answer.headers.get("retry-after"), answer.text.replace(own, "")
+
+    refused = told(await post())
+    assert refused[:2] in {(429, "3"), (529, "3")}
+    num_sent = 1
+    while num_sent == len(gateway.service.requests):
+        answers = await asyncio.gather(*(post() for _ in range(2 * AT_ONCE)))
+        assert {told(answer) for answer in answers} == {refused}
+        num_sent += len(answers)
+    gateway.service.script = fakes.play(fakes.HELLO)
+    async with asyncio.timeout(60):
+        while (await post()).status_code != 200:
+            pass
