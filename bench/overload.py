@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import statistics
 import subprocess
@@ -158,7 +159,7 @@ def overload(bench: Bench, unloaded_s: float, capacity: float, options: argparse
         pairs = zip(requests, bench.send(requests), strict=True)
         counted = [answer for request, answer in pairs if request["at"] >= options.lead_in]
         sent.append(Load(multiple, options.seconds, counted))
-    peak = max(load.within(target_s) for load in sent)
+    peak = max(load.within(target_s) for load in sent) or math.inf
     for load in sent:
         print(load.line(unloaded_s, target_s, peak))
 

@@ -94,8 +94,9 @@ class ServiceClient:
         """
         method = self._methods.whole[type(request)]
         with self._asking(method, request, caller, spent_s), self._span(method.name) as outcome:
-            metadata = self._metadata(request, caller, affinity)
-            call = method.begin(request, timeout=_timeout(method, caller, spent_s), metadata=metadata)
+            timeout_s = _timeout(method, caller, spent_s)
+            metadata = self._metadata(request, caller, affinity, timeout_s)
+            call = method.begin(request, timeout=timeout_s, metadata=metadata)
             async with _ending(call, outcome):
                 answer = await call
                 note_rate_limits(await call.initial_metadata())
@@ -108,8 +109,9 @@ class ServiceClient:
         """The events of the request's streaming RPC. Reading them raises what leaving the block turns into Failure."""
         method = self._methods.stream[type(request)]
         with self._asking(method, request, caller, spent_s) as asked, self._span(method.name) as outcome:
-            metadata = self._metadata(request, caller, affinity)
-            call = method.begin(request, timeout=_timeout(method, caller, spent_s), metadata=metadata)
+            timeout_s = _timeout(method, caller, spent_s)
+            metadata = self._metadata(request, caller, affinity, timeout_s)
+            call = method.begin(request, timeout=timeout_s, metadata=metadata)
             async with _ending(call, outcome):
                 if metadata := await call.initial_metadata():  # it comes with the first event; a refusal has none
                     asked.begin()
@@ -154,7 +156,7 @@ class ServiceClient:
         status: str = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
         return f"the service reports {status}"
 
-    def _metadata(self, request: Message, caller: Caller, affinity: str) -> list[tuple[str, str]]:
+    def _metadata(self, request: Message, caller: Caller, affinity: str, timeout_s: float) -> list[tuple[str, str]]:
         metadata = [("x-request-id", caller.request_id), *self._telemetry.inject().items()]
         if caller.authorization is not None:
             # No key has a backslash: one that metadata can't hold arrives as a wrong one, not as none.
@@ -164,6 +166,8 @@ class ServiceClient:
             metadata.append(("x-sluice-scope", caller.scope))
         if caller.wants_cost:
             metadata.append(ASKING)
+        if timeout_s.is_integer():  # others are rounded on their way, these at most up, by a second
+            metadata.append(("x-sluice-timeout", f"{timeout_s:.0f}S"))
         if self._settings.needs_keys:
             metadata.append(("x-sluice-auth", "required"))
         if model := getattr(request, "model", ""):

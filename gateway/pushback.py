@@ -1,8 +1,8 @@
 """Refusals that need no question: once the service has refused for want of room, few more of that kind are asked.
 
 A refusal by the service costs it, and the way there, more than many tokens of those who are served, and each waits for
-its turn before it is read at all. So the gateway asks for a caller and a model no more than half as many again as were
-lately let in, and a few to find out, and answers the others itself with the service's own words. This is the adaptive
+its turn before it is read at all. So the gateway asks for a caller and a model no more than twice as many as were let
+in lately, and a few to find out, and answers the others itself with the service's own words. This is the adaptive
 throttling of clients in Google's "Site Reliability Engineering" (2016), chapter 21, with a bucket instead of chances.
 """
 
@@ -16,8 +16,8 @@ from typing import Final
 
 from gateway.dialects.seam.failure import Failure, Reason
 
-_ASKED_A_BEGINNING: Final = 1.5  # calls that are asked for each that was let in
-_ASKED_A_SECOND: Final = 10.0  # in any case
+_ASKED_A_BEGINNING: Final = 2.0  # calls that are asked for each that was let in
+_ASKED_A_SECOND: Final = 20.0  # in any case
 _MOST_AT_ONCE: Final = 32  # as long as the last refusal is remembered
 _MEMORY_S: Final = 2.0  # after the service's last refusal all are asked again
 

@@ -35,6 +35,7 @@ class Call:
     wants_cost: bool = False  # whether the caller asks to be told what the call has cost
     cost: str = ""  # as it is told, once it is known
     report_load: Callable[[], tuple[tuple[str, str | bytes], ...]] = tuple  # to be told how busy the service is then
+    waited_s: float | None = None  # from its arrival until this process came to look at it, if that is known
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -78,6 +79,11 @@ def current_request_id() -> str:
 def current_caller() -> Caller:
     """Who calls; outside of a call, a caller without a key."""
     return call.caller if (call := current_call()) else ANONYMOUS
+
+
+def current_wait_s() -> float | None:
+    """For how long the call that this task serves has waited to be looked at; None where that isn't known."""
+    return call.waited_s if (call := current_call()) else None
 
 
 def deadline_of(context: Timed) -> float | None:

@@ -18,7 +18,7 @@ from service.answering.kind import Answer, Kind, Message, Request
 from service.answering.observation import Observation
 from service.answering.part import Part
 from service.answering.rendering import Rendering
-from service.call import current_caller, current_request_id, deadline_of
+from service.call import current_caller, current_request_id, current_wait_s, deadline_of
 from service.generation.errors import InvalidRequest
 from service.quota.charge import Charge
 from service.quota.quota import Quota
@@ -98,7 +98,7 @@ class Answering:
             self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
         ) as observation:
             caller = current_caller()
-            model.engine.refuse_if_busy(caller.id, caller.weight, deadline)
+            model.engine.refuse_if_busy(caller.id, caller.weight, deadline, current_wait_s())
             async with admitted(self._quota, model.name) as charge:
                 bound = charge.bound(asked)
                 prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)

@@ -6,10 +6,12 @@ import math
 
 _LASTS_S = 2.0  # after the last refusal
 _WAIT_S = 0.1  # that a request may expect meanwhile
-_ENOUGH = 0.9  # of the most tokens a second
+_ENOUGH = 0.75  # of the most tokens a second
 _FEW = 4  # answers, which may run whatever is measured
-_MEMORY_S = 1.0  # of which a number of running answers is measured; what is older counts half, and so on
+_MEMORY_S = 2.0  # of which a number of running answers is measured; what is older counts half, and so on
 _MIN_MEASURED_S = 0.1
+_OLD_S = 10.0  # what was measured before says nothing any more
+_LATE_S = 1.0  # for which all that come have to be late until they are refused for it
 
 
 class Crowd:
@@ -17,22 +19,33 @@ class Crowd:
 
     A line that only bridges a burst costs nobody anything. One that stands, since more is asked all the time than can
     be done, makes each answer late and none more: then it is kept short. For the same reason no more answers are let in
-    than are enough for nine tenths of the most tokens a second that were measured with any number of them. Belongs to
-    the event loop; all instants are of one clock, in seconds.
+    than are enough for three quarters of the most tokens a second that were measured with any number of them. What has
+    waited before anybody looked at it counts as its wait. Belongs to the event loop; all instants are of one clock, in
+    seconds.
     """
 
     def __init__(self) -> None:
         self._until = -math.inf
+        self._late_since: float | None = None
         self._at: float | None = None  # the last step, if anything ran after it
         self._num_running = 0  # then
         self._num_tokens = 0  # generated until then
         # Measured, by the bit length of the number of running answers.
         self._tokens: dict[int, float] = {}
         self._seconds: dict[int, float] = {}
+        self._measured: dict[int, float] = {}  # when
 
     def refused(self, now: float) -> None:
         """A request was refused for its wait."""
         self._until = now + _LASTS_S
+
+    def is_late(self, now: float, *, late: bool) -> bool:
+        """Whether this request and all others of the last second were late: one has only been held up somewhere."""
+        if not late:
+            self._late_since = None
+            return False
+        self._late_since = now if self._late_since is None else self._late_since
+        return self.is_there(now) or now - self._late_since >= _LATE_S
 
     def is_there(self, now: float) -> bool:
         """Whether one was refused lately."""
@@ -45,7 +58,7 @@ class Crowd:
             tokens = self._tokens.get(size, 0.0) + num_tokens - self._num_tokens
             seconds = self._seconds.get(size, 0.0) + now - self._at
             part = 0.5 if seconds > _MEMORY_S else 1.0
-            self._tokens[size], self._seconds[size] = part * tokens, part * seconds
+            self._tokens[size], self._seconds[size], self._measured[size] = part * tokens, part * seconds, now
         self._at = now if num_running else None
         self._num_running, self._num_tokens = num_running, num_tokens
 
@@ -55,12 +68,18 @@ class Crowd:
 
     def max_running(self, now: float, max_running: int) -> int:
         """How many answers are to run, where there are places for `max_running`."""
-        return min(max_running, self._enough()) if self.is_there(now) else max_running
+        enough = self._enough(now) if self.is_there(now) else None
+        return max_running if enough is None else min(max_running, enough)
 
-    def _enough(self) -> float:
+    def _enough(self, now: float) -> int | None:
+        """None if nothing was measured."""
         rates = {
-            size: self._tokens[size] / seconds for size, seconds in self._seconds.items() if seconds > _MIN_MEASURED_S
+            size: self._tokens[size] / seconds
+            for size, seconds in self._seconds.items()
+            if seconds > _MIN_MEASURED_S and now - self._measured[size] < _OLD_S
         }
-        most = max(rates.values(), default=0.0)
-        least = min((size for size, rate in rates.items() if rate >= _ENOUGH * most), default=math.inf)
-        return max(2.0**least - 1, _FEW)
+        if not rates:
+            return None
+        most = max(rates.values())
+        least: int = min(size for size, rate in rates.items() if rate >= _ENOUGH * most)
+        return max((1 << least) - 1, _FEW)

@@ -108,13 +108,20 @@ class GeneratorFront(EngineFront[OpenGeneration]):
             stats = self.stats()
             self._crowd.stepped(self._clock(), stats.num_running, stats.num_generated_tokens)
 
-    def refuse_if_busy(self, caller_id: str, weight: float, deadline: float | None = None) -> None:
-        """Raise EngineOverloaded if a request of that key would have to wait too long: before it costs anything."""
+    def refuse_if_busy(
+        self, caller_id: str, weight: float, deadline: float | None = None, waited_s: float | None = None
+    ) -> None:
+        """Raise EngineOverloaded if a request of that key would have to wait too long: before it costs anything.
+
+        `waited_s` is for how long it has waited before anybody looked at it, if that is known.
+        """
         now = self._clock()
         max_wait_s = limit_s = self._crowd.max_wait_s(now, self._config.max_queue_wait_s)
         if deadline is not None:
             limit_s = min(limit_s, max(_DEADLINE_PART * (deadline - now), 0.0))
         wait_s = self._wait_s(caller_id, weight, now)
+        if waited_s is not None and self._crowd.is_late(now, late=waited_s > max_wait_s) and self._has_any(caller_id):
+            wait_s += waited_s
         if wait_s > max_wait_s:
             self._crowd.refused(now)
         if wait_s > limit_s:
@@ -203,6 +210,10 @@ class GeneratorFront(EngineFront[OpenGeneration]):
             ages_s += [now - each.began] * each.num_running
         max_running = self._stats.max_running or self._config.max_batch_sequences
         return self._turnover.wait_s(caller_id, parts, self._crowd.max_running(now, max_running), ages_s)
+
+    def _has_any(self, caller_id: str) -> bool:
+        """Whether requests of that key are open."""
+        return any(each.request.caller_id == caller_id for each in self._requests())
 
     def _add(
         self,

@@ -103,8 +103,13 @@ class Outputs(Protocol):
 class Generator(Engine, Protocol):
     """An engine that generates."""
 
-    def refuse_if_busy(self, caller_id: str, weight: float, deadline: float | None = None) -> None:
-        """Raise EngineOverloaded if a request of that key would have to wait too long: before it costs anything."""
+    def refuse_if_busy(
+        self, caller_id: str, weight: float, deadline: float | None = None, waited_s: float | None = None
+    ) -> None:
+        """Raise EngineOverloaded if a request of that key would have to wait too long: before it costs anything.
+
+        `waited_s` is for how long it has waited before anybody looked at it, if that is known.
+        """
 
     async def load_adapter(self, name: str, folder: Path) -> AdapterLoaded:
         """Hold an adapter for requests that name it.

@@ -9,33 +9,33 @@ import pytest
 from service.engine.crowd import Crowd
 
 PLACES = 64
+NOW = 100.0
 
 
 def measured(**rates: float) -> Crowd:
-    """With so many tokens a second measured for a second of each number of running answers, as `n8=100.0`."""
+    """With so many tokens a second just measured, for a second of each number of running answers, as `n8=100.0`."""
     crowd = Crowd()
-    now, num_tokens = 0.0, 0.0
+    now, num_tokens = NOW - len(rates), 0.0
     for name, rate in rates.items():
         crowd.stepped(now, int(name.removeprefix("n")), int(num_tokens))
         now, num_tokens = now + 1, num_tokens + rate
         crowd.stepped(now, 0, int(num_tokens))
-        now += 100  # of nothing to do, which says nothing
     return crowd
 
 
-def enough(crowd: Crowd) -> float:
-    crowd.refused(1000.0)
-    return crowd.max_running(1000.0, PLACES)
+def enough(crowd: Crowd, now: float = NOW) -> float:
+    crowd.refused(now)
+    return crowd.max_running(now, PLACES)
 
 
 def test_the_settings_count_until_somebody_is_refused_and_again_two_seconds_after_the_last() -> None:
     crowd = measured(n4=100.0, n64=100.0)
-    assert (crowd.max_wait_s(0.0, 2.0), crowd.max_running(0.0, PLACES)) == (2.0, PLACES)
-    for refused in (10.0, 11.0):
+    assert (crowd.max_wait_s(NOW, 2.0), crowd.max_running(NOW, PLACES)) == (2.0, PLACES)
+    for refused in (NOW, NOW + 1):
         crowd.refused(refused)
-    for now in (11.0, 12.9):
+    for now in (NOW + 1, NOW + 2.9):
         assert (crowd.max_wait_s(now, 2.0), crowd.max_running(now, PLACES)) == (0.1, 7)
-    assert (crowd.max_wait_s(13.0, 2.0), crowd.max_running(13.0, PLACES)) == (2.0, PLACES)
+    assert (crowd.max_wait_s(NOW + 3, 2.0), crowd.max_running(NOW + 3, PLACES)) == (2.0, PLACES)
 
 
 @pytest.mark.parametrize("max_wait_s", [0.05, 0.1])
@@ -46,8 +46,8 @@ def test_a_shorter_wait_that_is_set_counts(max_wait_s: float) -> None:
 
 
 def test_as_many_run_as_are_enough_for_most_of_the_speed() -> None:
-    """Numbers count by their bit length: what 8 to 15 do is 95 % of the best, what 4 to 7 do is not enough."""
-    assert enough(measured(n1=100.0, n5=800.0, n9=950.0, n40=1000.0)) == 15
+    """Numbers count by their bit length: what 8 to 15 do is 80 % of the best, what 4 to 7 do is not enough."""
+    assert enough(measured(n1=100.0, n5=700.0, n9=800.0, n40=1000.0)) == 15
 
 
 def test_where_each_further_answer_makes_it_faster_all_places_are_used() -> None:
@@ -59,13 +59,27 @@ def test_a_few_may_run_whatever_was_measured() -> None:
     assert enough(Crowd()) == PLACES, "nothing was measured"
 
 
-def test_what_was_measured_is_forgotten_as_it_is_measured_again() -> None:
-    """Eight answers were as fast as 64; now that other work has a core of the two, they are half as fast."""
+def test_what_was_measured_is_forgotten() -> None:
+    """By what is measured anew, and after ten seconds."""
     crowd = measured(n8=1000.0, n64=1000.0)
     assert enough(crowd) == 15
-    for second in range(20):
-        crowd.stepped(300.0 + second, 8, 2000 + 500 * second)
-    assert enough(crowd) == PLACES
+    for tenth in range(40):
+        crowd.stepped(NOW + tenth / 10, 8, 2000 + 50 * tenth)
+    assert enough(crowd, NOW + 4) == PLACES, "other work has one of the two cores now"
+    assert enough(crowd, NOW + 12) == 15, "nobody knows any more what 64 do"
+    assert enough(crowd, NOW + 30) == PLACES, "nothing is known"
+
+
+def test_the_late_are_refused_after_a_second_of_late_ones_or_where_there_is_a_crowd() -> None:
+    """One that comes in time shows that nothing but a moment was lost."""
+    crowd = Crowd()
+    assert not crowd.is_late(NOW, late=True)
+    assert not crowd.is_late(NOW + 0.9, late=True)
+    assert crowd.is_late(NOW + 1.0, late=True)
+    assert not crowd.is_late(NOW + 1.1, late=False)
+    assert not crowd.is_late(NOW + 1.2, late=True)
+    crowd.refused(NOW + 1.2)
+    assert crowd.is_late(NOW + 1.3, late=True)
 
 
 def test_the_wait_may_be_without_bound_until_then() -> None:

@@ -74,6 +74,23 @@ async def test_once_one_is_refused_the_line_is_kept_short_until_none_was_for_two
         await stack.enter_async_context(engine.generate(endless()))
 
 
+async def test_calls_that_all_waited_long_before_they_were_looked_at_are_refused(start_thread: Starter) -> None:
+    """Though the engine has room; but not whoever has nothing there, and not at once: a moment's halt is no crowd."""
+    clock = Clock()
+    sizes = {**ENDLESS, "max_batch_sequences": 4, "max_queue_wait_s": 2.0}
+    async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
+        await stack.enter_async_context(engine.generate(endless("flooder")))
+        engine.refuse_if_busy("flooder", 1.0, waited_s=2.5)
+        clock.now += 1.0
+        engine.refuse_if_busy("flooder", 1.0)  # nobody knows how long this one has waited
+        with pytest.raises(EngineOverloaded, match=r"for about 2\.5 s to begin; the limit is 2\.0 s"):
+            engine.refuse_if_busy("flooder", 1.0, waited_s=2.5)
+        with pytest.raises(EngineOverloaded, match=r"for about 0\.3 s to begin; the limit is 0\.1 s"):
+            engine.refuse_if_busy("flooder", 1.0, waited_s=0.3)
+        engine.refuse_if_busy("polite", 1.0, waited_s=2.5)
+        engine.refuse_if_busy("flooder", 1.0, waited_s=0.0)
+
+
 async def test_a_deadline_that_is_too_near_makes_no_crowd(start_thread: Starter) -> None:
     """Who is in a hurry is refused alone: the next with time may wait as long as is set."""
     clock = Clock()

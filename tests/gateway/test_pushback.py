@@ -24,7 +24,7 @@ WHO = ("Bearer k", "m")
 BUSY = Failure(429, Reason.QUEUE_FULL, "no room", retry_after_s=3)
 WRONG = Failure(400, Reason.INVALID_FIELD, "wrong")
 AT_ONCE = 32  # calls that are asked in a row, though the service refuses
-PATHS = (
+PATHS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/v1/chat/completions", {}),
     ("/v1/chat/completions", {"stream": True}),
     ("/v1/messages", {"max_tokens": 9}),
@@ -71,12 +71,12 @@ def test_until_the_service_refuses_all_are_asked_whatever_else_is_wrong() -> Non
 
 
 def test_after_a_refusal_few_are_asked() -> None:
-    """So many in a row, then ten a second."""
+    """So many in a row, then twenty a second."""
     clock = Clock()
     pushback = Pushback(clock)
     assert num_asked(pushback, 500, BUSY) == 1 + AT_ONCE
     clock.now += 1.0
-    assert num_asked(pushback, 500, BUSY) == 10
+    assert num_asked(pushback, 500, BUSY) == 20
 
 
 def test_others_and_other_models_are_asked_all() -> None:
@@ -86,17 +86,17 @@ def test_others_and_other_models_are_asked_all() -> None:
     assert num_asked(pushback, 500, None, ("Bearer k", "another")) == 500
 
 
-def test_half_as_many_again_are_asked_as_are_let_in() -> None:
-    """Of what comes in no time one in two is let in, which is room for a few; a second later there is room for all."""
+def test_twice_as_many_are_asked_as_are_let_in() -> None:
+    """Of what comes in no time one in three is let in, which is room for a few; a second later there is for all."""
     clock = Clock()
     pushback = Pushback(clock)
     num_asked(pushback, 500, BUSY)
-    clock.now += 1.0  # ten to find out
+    clock.now += 1.0  # twenty to find out
     let_in = 0
     for index in range(1000):
-        refusal = None if index % 2 else BUSY
+        refusal = BUSY if index % 3 else None
         let_in += ask(pushback, refusal) and refusal is None
-    assert 10 < let_in < 40
+    assert 10 < let_in < 30
     clock.now += 1.0
     assert num_asked(pushback, 1000, None) == 1000
 

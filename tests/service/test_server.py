@@ -82,6 +82,26 @@ async def test_server_refuses_a_message_too_large() -> None:
         assert await run.chat.Chat(request("x"))
 
 
+async def test_server_refuses_calls_that_waited_too_long_for_their_turn() -> None:
+    """By what is left of their time; not one alone, nor a caller who has nothing there: all of them, for a second."""
+    runner = ScriptedRunner("hello")
+    late = (("x-sluice-timeout", "600S"),)  # which says that of ten minutes half have passed
+    async with running(runner, engine={"max_queue_wait_s": 60}) as run:
+        assert await run.chat.Chat(request(), timeout=300, metadata=late)
+        with runner.paused(after=1):
+            first = run.chat.StreamChat(request())
+            await first.read()
+            second = run.chat.StreamChat(request(), timeout=300, metadata=late)
+            await asyncio.sleep(1.1)
+            refusal = await refused(run.chat.Chat(request(), timeout=300, metadata=late))
+            second.cancel()
+        assert kinds_of([event async for event in rest_of(first)])[-1] == "completed"
+        assert await run.chat.Chat(request(), timeout=600, metadata=late)
+    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+    assert refusal.retry_after_s is not None
+    assert "would wait for about" in refusal.text
+
+
 async def test_server_refuses_calls_above_its_limit() -> None:
     """One too many is QUEUE_FULL with the limit; then there is room again. Health and load never count."""
     runner = ScriptedRunner("hello")

@@ -3,12 +3,14 @@
 import json
 import logging
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 from opentelemetry.trace import format_trace_id
 from sluice.v1 import load_pb2, model_pb2
 
 from process.logs import JsonFormatter
+from service.interceptors.request_log import waited_s
 from service.logs import call_context
 from tests.service.fakes import MODEL, refused, request, running
 
@@ -48,6 +50,33 @@ async def test_log_line_tells_how_a_call_ended(lines: list[dict[str, object]]) -
     assert isinstance(line["duration_s"], float)
     assert "tulip" not in json.dumps(lines)
     assert "hello" not in json.dumps(lines)
+
+
+@pytest.mark.parametrize(
+    ("told", "remaining_s", "waited"),
+    [
+        ("600S", 597.5, 2.5),
+        ("1500m", 1.25, 0.25),
+        ("1H", 3600.0, 0.0),
+        ("10S", 10.5, 0.0),  # rounded on its way
+        ("10S", None, None),
+        (None, 10.0, None),
+        ("soon", 10.0, None),
+        ("-10S", 10.0, None),
+        ("123456789S", 10.0, None),
+    ],
+)
+def test_how_long_a_call_has_waited(told: str | None, remaining_s: float | None, waited: float | None) -> None:
+    """What its time was, less what is left of it; unknown without either, or with what gRPC doesn't write."""
+
+    class Context:
+        def time_remaining(self) -> float | None:
+            return remaining_s
+
+        def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+            return (("x-sluice-timeout", told),) if told is not None else ()
+
+    assert waited_s(cast("Any", Context())) == waited
 
 
 async def test_polling_of_the_load_leaves_no_line(lines: list[dict[str, object]]) -> None:
