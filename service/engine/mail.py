@@ -127,12 +127,12 @@ class Report:
     stats: list[EngineStats] = field(default_factory=list)
 
     def __reduce__(self) -> tuple[abc.Callable[..., Report], tuple[Any, ...]]:
-        """What was generated crosses as plain tuples, since these pickle in a third of a named tuple's time."""
+        """What each step has crosses as plain tuples, since these pickle in a third of a named tuple's time."""
         outputs = [
             (serial, _plain(output) if isinstance(output, GenerationOutput) else output)
             for serial, output in self.outputs
         ]
-        return _report_of, (self.started, outputs, self.errors, self.heartbeat, self.stats)
+        return _report_of, (self.started, outputs, self.errors, self.heartbeat, list(map(tuple, self.stats)))
 
 
 _TIMINGS = GenerationOutput._fields.index("timings")
@@ -148,10 +148,16 @@ def _generated(plain: tuple[Any, ...]) -> GenerationOutput:
     return GenerationOutput._make(fields)
 
 
-def _report_of(started: list[int], outputs: list[tuple[int, Any]], *others: Any) -> Report:
+def _report_of(
+    started: list[int],
+    outputs: list[tuple[int, Any]],
+    errors: list[tuple[int, EngineError]],
+    heartbeat: float | None,
+    stats: list[tuple[Any, ...]],
+) -> Report:
     """The report again."""
     made = [(serial, _generated(output) if type(output) is tuple else output) for serial, output in outputs]
-    return Report(started, made, *others)
+    return Report(started, made, errors, heartbeat, list(map(EngineStats._make, stats)))
 
 
 Tell: TypeAlias = abc.Callable[[Report], None]  # any thread may call it
