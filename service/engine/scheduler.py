@@ -42,6 +42,7 @@ class Scheduler:
         self._speculation = speculation
         self._queue = FairQueue()
         self._running: dict[Sequence, None] = {}
+        self._ordered: list[Sequence] | None = None  # those, until others run
         self._room = Room(config, pool, self._queue, self._step_times, self._running.keys())
         # Later choices stay here until the first has computed the prompt, and then find it in the cache.
         self._following: dict[SequenceGroup, list[Sequence]] = {}
@@ -104,7 +105,9 @@ class Scheduler:
         if not self._groups:
             return None
         plan = StepPlan(self._config.max_batch_tokens)
-        running = sorted(self._running, key=_by_order)
+        if self._ordered is None:
+            self._ordered = sorted(self._running, key=_by_order)
+        running = self._ordered
         for sequence in running:
             if len(sequence.token_ids) - sequence.num_computed_tokens == 1:
                 self._continue(sequence, plan)
@@ -212,6 +215,7 @@ class Scheduler:
         self._queue.pop(key)
         key.num_running += 1
         self._running[sequence] = None
+        self._ordered = None
         plan.begun.add(sequence)
         self.pool.hold(found)
         sequence.block_table.extend(found)
@@ -265,6 +269,7 @@ class Scheduler:
 
     def _stop(self, sequence: Sequence) -> None:
         del self._running[sequence]
+        self._ordered = None
         self._queue.of(sequence).num_running -= 1
         self.pool.release(sequence)
         if self._speculation is not None:

@@ -88,8 +88,8 @@ def share_of(sequence: Sequence, num_left: int) -> int:
     begins with is computed though it be larger than the room: it would never fit where steps are kept short.
     """
     num_new = min(len(sequence.token_ids) - sequence.num_computed_tokens, num_left)
-    if sequence.needs_prompt_logprobs:
-        num_new = min(num_new, _MAX_PROMPT_LOGPROBS)
+    if num_new > _MAX_PROMPT_LOGPROBS and sequence.needs_prompt_logprobs:
+        num_new = _MAX_PROMPT_LOGPROBS
     if not sequence.request.images:
         return num_new
     start, end = sequence.num_computed_tokens, sequence.num_computed_tokens + num_new
