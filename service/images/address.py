@@ -53,10 +53,13 @@ def check_url(url: str, field: str, settings: ImageSettings) -> Target:
     if parts.scheme not in _PORTS or (parts.scheme == "http" and not settings.allow_http):
         allowed = "https, http and data" if settings.allow_http else "https and data (images.allow_http)"
         raise InvalidRequest(field, f"the URL's scheme must be one of {allowed}")
-    if not any(_is_meant(host, allowed) for allowed in settings.allowed_hosts):
-        raise InvalidRequest(field, f"images are not fetched from the host {host[:256]!r} (images.allowed_hosts)")
     query = f"?{parts.query}" if parts.query else ""
-    return Target(parts.scheme, host, port or _PORTS[parts.scheme], (parts.path or "/") + query)
+    target = Target(parts.scheme, host, port or _PORTS[parts.scheme], (parts.path or "/") + query)
+    if not any(_is_meant(target, allowed) for allowed in settings.allowed_hosts):
+        raise InvalidRequest(
+            field, f"images are not fetched from the host {target.authority[:256]!r} (images.allowed_hosts)"
+        )
+    return target
 
 
 def is_public(address: str) -> bool:
@@ -88,7 +91,8 @@ def _split(url: str, field: str) -> tuple[SplitResult, str, int | None]:
     return parts, host, port
 
 
-def _is_meant(host: str, allowed: str) -> bool:
-    if allowed.startswith("*."):
-        return host.endswith(allowed[1:])
-    return allowed in {"*", host}
+def _is_meant(target: Target, allowed: str) -> bool:
+    name, _, port = allowed.partition(":")
+    if port and int(port) != target.port:
+        return False
+    return target.host.endswith(name[1:]) if name.startswith("*.") else name in {"*", target.host}

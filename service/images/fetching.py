@@ -14,6 +14,8 @@ from urllib.parse import urljoin
 
 import httpcore
 
+from service.call import current_caller
+from service.generation.caller import ANONYMOUS
 from service.generation.errors import DeadlineExceeded, InvalidRequest
 from service.image_settings import ImageSettings
 from service.images.address import Target, check_url
@@ -54,7 +56,8 @@ class Fetcher:
             max_keepalive_connections=0,
             network_backend=self._network,
         )
-        self._turns: dict[str, _Turns] = {}
+        self._of_hosts: dict[str, _Turns] = {}
+        self._of_keys: dict[str, _Turns] = {}
 
     def close(self) -> None:
         """Nothing may be fetched after. Connections have ended with their fetches."""
@@ -66,7 +69,10 @@ class Fetcher:
         limit_s, left_s = self._settings.max_fetch_s, math.inf if deadline is None else deadline - time.monotonic()
         try:
             async with asyncio.timeout(min(limit_s, left_s)):
-                return await self._follow(url, field)
+                caller = current_caller()
+                most = self._settings.max_fetches if caller is ANONYMOUS else self._settings.max_fetches_per_key
+                async with _turn(self._of_keys, caller.id, most):
+                    return await self._follow(url, field)
         except TimeoutError:
             if left_s < limit_s:
                 raise DeadlineExceeded("the deadline passed before an image was fetched") from None
@@ -81,7 +87,7 @@ class Fetcher:
     async def _follow(self, url: str, field: str) -> Media:
         for _ in range(self._settings.max_redirects + 1):
             target = check_url(url, field, self._settings)
-            async with self._turn(target.host):
+            async with _turn(self._of_hosts, target.host, self._settings.max_fetches_per_host):
                 answer = await self._get(target, field)
             if isinstance(answer, Media):
                 return answer
@@ -114,26 +120,27 @@ class Fetcher:
                 check_size(len(data), field, limit)
             return Media(bytes(data), kind)
 
-    @asynccontextmanager
-    async def _turn(self, host: str) -> AsyncIterator[None]:
-        """Wait until fewer than the most are fetched from a host: one that is slow keeps nobody from the others."""
-        turns = self._turns.setdefault(host, _Turns(self._settings.max_fetches_per_host))
-        turns.num_users += 1
-        try:
-            async with turns.free:
-                yield
-        finally:
-            turns.num_users -= 1
-            if not turns.num_users:
-                del self._turns[host]
-
 
 class _Turns:
-    """Of one host."""
+    """Of one host or key."""
 
     def __init__(self, number: int) -> None:
         self.free = asyncio.Semaphore(number)
         self.num_users = 0  # those that wait, too
+
+
+@asynccontextmanager
+async def _turn(all_turns: dict[str, _Turns], name: str, most: int) -> AsyncIterator[None]:
+    """Wait until fewer than `most` run of that name: a slow host or a busy key keeps nobody from others."""
+    turns = all_turns.setdefault(name, _Turns(most))
+    turns.num_users += 1
+    try:
+        async with turns.free:
+            yield
+    finally:
+        turns.num_users -= 1
+        if not turns.num_users:
+            del all_turns[name]
 
 
 def _failure(field: str, reason: str) -> InvalidRequest:

@@ -85,7 +85,11 @@ def test_what_should_not_be_fetched_is_not(vision: Stack) -> None:
     with PictureServer(files) as server:
         base = f"http://127.0.0.1:{server.port}"
         for model, url, words in (
-            ("fetching", f"http://localhost:{server.port}/cat.png", "the host 'localhost' (images.allowed_hosts)"),
+            (
+                "fetching",
+                f"http://localhost:{server.port}/cat.png",
+                f"the host 'localhost:{server.port}' (images.allowed_hosts)",
+            ),
             ("fetching", f"{base}/redirect?to=http://localhost:{server.port}/cat.png", "(images.allowed_hosts)"),
             ("fetching", f"{base}/redirect?to=file:///etc/passwd", "the URL"),
             ("fetching", f"{base}/redirect?to=/redirect?to=/redirect?to=/redirect?to=/cat.png", "images.max_redirects"),

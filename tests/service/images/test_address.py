@@ -75,7 +75,35 @@ def test_http_needs_a_setting() -> None:
         check_url("http://a.example/", "f", ImageSettings(allowed_hosts=["*"]))
 
 
-@pytest.mark.parametrize("host", ["https://a.example", "a.example/x", "*.", "a b", "", "*a.example"])
+@pytest.mark.parametrize(
+    ("allowed", "url", "may"),
+    [
+        ("a.example:8443", "https://a.example:8443/x", True),
+        ("a.example:8443", "https://a.example/x", False),
+        ("a.example:443", "https://a.example/x", True),
+        ("a.example:443", "http://a.example/x", False),
+        ("A.example:443", "https://a.EXAMPLE./x", True),
+        ("*.b.example:8443", "https://x.b.example:8443/", True),
+        ("*.b.example:8443", "https://x.b.example:22/", False),
+        ("*:443", "https://c.example/", True),
+        ("*:443", "https://c.example:22/", False),
+        ("a.example", "https://a.example:22/", True),
+    ],
+)
+def test_a_port_allows_no_other(allowed: str, url: str, *, may: bool) -> None:
+    """A host without one is allowed at every port."""
+    settings = ImageSettings(allowed_hosts=[allowed], allow_http=True)
+    if may:
+        assert check_url(url, "f", settings)
+        return
+    with pytest.raises(InvalidRequest, match=r"images\.allowed_hosts"):
+        check_url(url, "f", settings)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["https://a.example", "a.example/x", "*.", "a b", "", "*a.example", "a.example:", "a.example:0", "*:65536", "a:b"],
+)
 def test_settings_refuse_what_is_no_host(host: str) -> None:
     with pytest.raises(ValueError, match="is no host's name"):
         ImageSettings(allowed_hosts=[host])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import httpcore
 import pytest
 
+from service.call import Call, enter_call
+from service.generation.caller import ANONYMOUS, Caller
 from service.generation.errors import DeadlineExceeded, InvalidRequest
 from service.image_settings import ImageSettings
 from service.images.fetching import Fetcher
 from tests.e2e.picture_server import PictureServer
+from tests.engine.fakes import until
 
 
 @pytest.fixture
@@ -92,4 +96,26 @@ async def test_a_call_that_ends_before_is_told_of_its_deadline(server: PictureSe
     fetcher = Fetcher(settings(allow_private_addresses=True), NameServer(["127.0.0.1"]))
     with pytest.raises(DeadlineExceeded):
         await fetcher.fetch(f"http://cats.example:{server.port}/slow", "f", time.monotonic() + 0.2)
+    fetcher.close()
+
+
+async def test_a_key_that_fetches_much_keeps_nobody_from_it(server: PictureServer) -> None:
+    """Its own requests wait for each other, those of another key don't, nor do those of callers without keys."""
+    fetcher = Fetcher(
+        settings(allow_private_addresses=True, max_fetches_per_key=2, max_fetches_per_host=64),
+        NameServer(["127.0.0.1"]),
+    )
+
+    async def fetch(key: str, path: str) -> None:
+        caller = Caller(id=key) if key else ANONYMOUS
+        enter_call(Call("sluice.v1.ChatService/Chat", "r", caller=caller))
+        await fetcher.fetch(f"http://cats.example:{server.port}{path}", "f", time.monotonic() + 3)
+
+    slow = [asyncio.create_task(fetch("greedy", "/slow")) for _ in range(6)]
+    await until(lambda: server.asked.count("/slow") == 2)
+    await asyncio.gather(fetch("other", "/cat.png"), *(fetch("", "/cat.png") for _ in range(4)))
+    assert server.asked.count("/slow") == 2
+    for each in slow:
+        each.cancel()
+    await asyncio.gather(*slow, return_exceptions=True)
     fetcher.close()
