@@ -141,9 +141,9 @@ class ServiceClient:
         answer: endpoint_pb2.GetEndpointResponse = await self.call(endpoint_pb2.GetEndpointRequest(name=name), caller)
         return answer.endpoint
 
-    async def delete_endpoint(self, name: str, caller: Caller) -> None:
-        """Remove an endpoint. Raises Failure."""
-        await self.call(endpoint_pb2.DeleteEndpointRequest(name=name), caller)
+    async def delete_endpoint(self, name: str, caller: Caller, version: int | None = None) -> None:
+        """Remove an endpoint, if one is given only in that version. Raises Failure."""
+        await self.call(endpoint_pb2.DeleteEndpointRequest(name=name, config_version=version), caller)
 
     async def unready_reason(self) -> str | None:
         """Why the service can't serve now; None if it can. Makes no trace."""

@@ -24,6 +24,7 @@ _BY_CODE: Final = {
     grpc.StatusCode.PERMISSION_DENIED: (403, Reason.PERMISSION_DENIED, "the credentials do not permit this request"),
     grpc.StatusCode.NOT_FOUND: (404, Reason.MODEL_NOT_FOUND, "the model does not exist"),
     grpc.StatusCode.ALREADY_EXISTS: (409, Reason.ENDPOINT_EXISTS, "the name is already in use"),
+    grpc.StatusCode.ABORTED: (409, Reason.ENDPOINT_CHANGED, "it was changed by somebody else"),
     grpc.StatusCode.RESOURCE_EXHAUSTED: (429, Reason.QUEUE_FULL, "too many requests"),
     grpc.StatusCode.CANCELLED: (499, Reason.CALLER_LEFT, "the request was cancelled"),
     grpc.StatusCode.UNAVAILABLE: (503, Reason.UNAVAILABLE, "the service is not available"),

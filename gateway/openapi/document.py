@@ -72,6 +72,7 @@ def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]
             "200": {"description": "The answer.", "content": content},
             **{str(status): _error(status, error) for status in (*BODY_ERRORS, *surface.statuses) if each.bodies},
             **{str(status): _error(status, error) for status in READ_ERRORS},
+            **({"409": _error(409, error)} if each.method == "DELETE" else {}),
         },
     }
     for status, response in described["responses"].items():

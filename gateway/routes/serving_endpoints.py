@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from gateway.client import Caller
 from gateway.dialects.databricks.answer import DatabricksError, EndpointAnswer, EndpointsAnswer, NothingAnswer
 from gateway.dialects.databricks.endpoint import DELETED, to_endpoint, to_endpoint_list
-from gateway.dialects.databricks.endpoint_body import ConfigBody, EndpointBody
+from gateway.dialects.databricks.endpoint_body import ConfigBody, EndpointBody, meant_version
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.json_body import decode
@@ -28,6 +28,9 @@ _PROVISIONED: Final = f"{_ROOT}/pt"  # provisioned throughput, which is all ther
 _CREATE: Final = msgspec.json.Decoder(EndpointBody)
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
 _MADE: Final = Parameter("name", "path", "The name of an endpoint that was created.", "ab-test")
+_IF_MATCH: Final = Parameter(
+    "if-match", "header", "The config_version that is to be changed, in quotes; another one is left as it is: 409.", "*"
+)
 
 _CONFIG_EXAMPLE: Final[dict[str, Any]] = {
     "served_entities": [{"name": name, "entity_name": MODEL, "entity_version": "1"} for name in ("a", "b")],
@@ -55,7 +58,10 @@ def _parse_new(arrival: Arrival) -> _ParsedChange:
 
 def _parse_config(arrival: Arrival) -> _ParsedChange:
     body = decode(arrival.body, _CONFIG)
-    return _ParsedChange(body.to_update(arrival.path["name"]), body.caller_name)
+    request = body.to_update(arrival.path["name"])
+    if (version := meant_version(arrival.headers)) is not None:
+        request.config_version = version
+    return _ParsedChange(request, body.caller_name)
 
 
 def _tell(answer: Any) -> bytes:
@@ -71,7 +77,7 @@ async def _get(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:
 
 
 async def _delete(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:
-    await upstream.client.delete_endpoint(arrival.path["name"], caller)
+    await upstream.client.delete_endpoint(arrival.path["name"], caller, meant_version(arrival.headers))
     return DELETED
 
 
@@ -82,7 +88,7 @@ def _create(route: str) -> Operation:
 def _update(route: str) -> Operation:
     return Operation(
         "PUT", route, "Updates the models of an endpoint.", Change(_parse_config, _tell), [_CONFIG_BODY],
-        parameters=[_MADE], is_closed=True,
+        parameters=[_MADE, _IF_MATCH], is_closed=True,
     )  # fmt: skip
 
 
@@ -100,6 +106,7 @@ SERVING_ENDPOINTS: Final = Surface(
         Operation(
             "GET", _ONE, "Describes an endpoint.", Lookup(_get), answer=EndpointAnswer, parameters=[ENDPOINT_NAME]
         ),
-        Operation("DELETE", _ONE, "Deletes an endpoint.", Lookup(_delete), answer=NothingAnswer, parameters=[_MADE]),
+        Operation("DELETE", _ONE, "Deletes an endpoint.", Lookup(_delete), answer=NothingAnswer,
+                  parameters=[_MADE, _IF_MATCH]),
     ),
-)
+)  # fmt: skip

@@ -60,6 +60,7 @@ from service.registry.errors import (
     AdapterNotFound,
     ChangesUnavailable,
     DeploymentNotFound,
+    EndpointChanged,
     EndpointExists,
     EndpointNotAllowed,
     EndpointNotFound,
@@ -124,6 +125,7 @@ TABLE = (
     Row(EndpointNotFound, Code.NOT_FOUND, "ENDPOINT_NOT_FOUND"),
     Row(EndpointNotAllowed, Code.PERMISSION_DENIED, "ENDPOINT_NOT_ALLOWED"),
     Row(EndpointExists, Code.ALREADY_EXISTS, "ENDPOINT_EXISTS"),
+    Row(EndpointChanged, Code.ABORTED, "ENDPOINT_CHANGED"),
     Row(EndpointReadOnly, Code.FAILED_PRECONDITION, "ENDPOINT_READ_ONLY"),
     Row(EndpointsUnavailable, Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE"),
     Row(ChangesUnavailable, Code.UNAVAILABLE, "CHANGES_UNAVAILABLE"),
@@ -269,7 +271,7 @@ def _values(error: Exception) -> Iterator[tuple[str, str]]:
             | ModelExists()
         ):
             yield from vars(error).items()
-        case EndpointNotFound() | EndpointNotAllowed() | EndpointExists() | EndpointReadOnly():
+        case EndpointNotFound() | EndpointNotAllowed() | EndpointExists() | EndpointChanged() | EndpointReadOnly():
             yield "endpoint", error.endpoint
         case ScopeMissing():
             yield "scopes", " ".join(error.scopes)

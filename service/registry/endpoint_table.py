@@ -148,9 +148,9 @@ class EndpointTable:
         """
         return await asyncio.shield(self._change(name, make))
 
-    async def remove(self, name: str) -> None:
-        """Remove the endpoint of that name. Raises as `change` does."""
-        await asyncio.shield(self._remove(name))
+    async def remove(self, name: str, check: Callable[[Endpoint], None] = lambda _: None) -> None:
+        """Remove the endpoint of that name. Raises as `change` does, and what `check` of it raises."""
+        await asyncio.shield(self._remove(name, check))
 
     async def follow(self, on_loss: Callable[[bool], Awaitable[None]], look_s: float = _LOOK_S) -> None:
         """Keep up with what others change in the store, until cancelled.
@@ -199,8 +199,12 @@ class EndpointTable:
 
         return await self._keep(changed)
 
-    async def _remove(self, name: str) -> None:
-        await self._keep(lambda: (self._changeable(name), self._without(name)))
+    async def _remove(self, name: str, check: Callable[[Endpoint], None]) -> None:
+        def removed() -> tuple[Endpoint, Mapping[str, Endpoint]]:
+            check(endpoint := self._changeable(name))
+            return endpoint, self._without(name)
+
+        await self._keep(removed)
 
     def _changeable(self, name: str) -> Endpoint:
         endpoint = self.get(name)

@@ -70,6 +70,14 @@ class EndpointExists(RegistryError):
         self.endpoint = endpoint
 
 
+class EndpointChanged(RegistryError):
+    """An endpoint has another version than the one that its caller means to change."""
+
+    def __init__(self, endpoint: str, version: int, meant: int) -> None:
+        super().__init__(f"the endpoint {endpoint!r} has config_version {version}, not {meant}; nothing was changed")
+        self.endpoint = endpoint
+
+
 class EndpointReadOnly(RegistryError):
     """An endpoint is to change that callers can't change; `why` goes on from its name."""
 

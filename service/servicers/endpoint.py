@@ -10,7 +10,7 @@ from sluice.v1 import endpoint_pb2, endpoint_pb2_grpc
 from service.call import current_caller
 from service.contract.model import endpoint_message, to_entities
 from service.registry.description import Endpoint
-from service.registry.errors import EndpointExists, EndpointNotAllowed, EndpointReadOnly
+from service.registry.errors import EndpointChanged, EndpointExists, EndpointNotAllowed, EndpointReadOnly
 from service.registry.models import Registry
 
 _log = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
         entities = to_entities(request.entities)
 
         def make(found: Endpoint) -> Endpoint:
+            _check_version(found, request)
             endpoint = self._registry.new_endpoint(request.name, entities)
             return replace(endpoint, created_ns=found.created_ns, config_version=found.config_version + 1)
 
@@ -79,7 +80,7 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
         context: object,  # noqa: ARG002
     ) -> endpoint_pb2.DeleteEndpointResponse:
         self._check_changeable(request.name)
-        await self._registry.endpoints.remove(request.name)
+        await self._registry.endpoints.remove(request.name, lambda found: _check_version(found, request))
         _log.info("endpoint was removed", extra={"fields": {"endpoint": request.name}})
         return endpoint_pb2.DeleteEndpointResponse()
 
@@ -92,3 +93,11 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
     def _check_changeable(self, name: str) -> None:
         if self._registry.find(name):
             raise EndpointReadOnly(name, "is a served model's own")
+
+
+def _check_version(
+    found: Endpoint, request: endpoint_pb2.UpdateEndpointRequest | endpoint_pb2.DeleteEndpointRequest
+) -> None:
+    """Raise EndpointChanged if the request names a version, and the endpoint has another."""
+    if request.HasField("config_version") and request.config_version != found.config_version:
+        raise EndpointChanged(found.name, found.config_version, request.config_version)

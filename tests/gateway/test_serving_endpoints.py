@@ -100,3 +100,21 @@ async def test_wrong_method_is_told_the_right_ones(gateway: Gateway, path: str, 
     """A path that several routes share is allowed the methods of all of them."""
     answer = await gateway.http.patch(ROOT + path, json={})
     assert (answer.status_code, answer.headers["allow"]) == (405, methods)
+
+
+async def test_a_change_of_another_version_is_refused(gateway: Gateway) -> None:
+    """With the number of the one that there is; nothing is changed, and `*` and no header change any."""
+    http = gateway.http
+    await http.post(ROOT, json={"name": "ab", "config": config(0, 100)})
+    changed = await http.put(f"{ROOT}/ab/config", json=config(100, 0), headers={"if-match": '"1"'})
+    assert changed.json()["config"]["config_version"] == 2
+    late = await http.put(f"{ROOT}/ab/config", json=config(50, 50), headers={"if-match": '"1"'})
+    assert (late.status_code, late.json()["error_code"]) == (409, "ABORTED")
+    assert "has config_version 2, not 1" in late.json()["message"]
+    assert (await http.delete(f"{ROOT}/ab", headers={"if-match": '"1"'})).status_code == 409
+    assert (await http.get(f"{ROOT}/ab")).json() == changed.json()
+    for wrong in ("two", '""', '"0"', 'W/"2"', '"1", "2"', "-1", "9" * 21, str(1 << 64)):
+        refused = await http.delete(f"{ROOT}/ab", headers={"if-match": wrong})
+        assert (refused.status_code, refused.json()["message"][:9]) == (400, "if-match:")
+    assert (await http.put(f"{ROOT}/ab/config", json=config(), headers={"if-match": "*"})).status_code == 200
+    assert (await http.delete(f"{ROOT}/ab", headers={"if-match": "3"})).status_code == 200

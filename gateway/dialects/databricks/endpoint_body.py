@@ -7,6 +7,7 @@ refused.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -33,6 +34,7 @@ _REFUSED_OF_ENDPOINT: Final = {
     "telemetry_config": "telemetry is configured by the operator",
 }
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]")
+_ETAG: Final = re.compile(r'"?([0-9]{1,20})"?')
 _ENTITY: Final = re.compile(r"^entities\.(\d+)(?:\.(\w+))?$")
 
 
@@ -170,6 +172,17 @@ class EndpointBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     def caller_name(self, field: str) -> str:
         """The caller's name of the contract's `field`."""
         return self.config.caller_name(field, "config.")
+
+
+def meant_version(headers: Mapping[str, str]) -> int | None:
+    """The version of an endpoint that is to be changed, by the header `if-match`; None for any. Raises Failure."""
+    given = headers.get("if-match", "*").strip()
+    if given == "*":
+        return None
+    found = _ETAG.fullmatch(given)
+    if found is None or not 0 < int(found[1]) < 1 << 64:
+        raise Failure.of_field("if-match", 'must be * or a config_version in quotes, such as "3"')
+    return int(found[1])
 
 
 def _target(route: RouteBody) -> str | None:

@@ -28,6 +28,7 @@ _BY_STATUS: Final = {
 _BY_REASON: Final = {
     Reason.ROUTE_NOT_FOUND: "ENDPOINT_NOT_FOUND",  # Databricks calls a path of its API so, too
     Reason.METHOD_NOT_ALLOWED: "METHOD_NOT_ALLOWED",
+    Reason.ENDPOINT_CHANGED: "ABORTED",
     Reason.ENDPOINT_READ_ONLY: "INVALID_STATE",
     Reason.CANNOT_RESUME: "INVALID_STATE",
     Reason.TOO_MANY_ENDPOINTS: "INVALID_STATE",

@@ -78,12 +78,14 @@ class CreateEndpointResponse(_message.Message):
     def __init__(self, endpoint: _Optional[_Union[Endpoint, _Mapping]] = ...) -> None: ...
 
 class UpdateEndpointRequest(_message.Message):
-    __slots__ = ("name", "entities")
+    __slots__ = ("name", "entities", "config_version")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_VERSION_FIELD_NUMBER: _ClassVar[int]
     name: str
     entities: _containers.RepeatedCompositeFieldContainer[ServedEntity]
-    def __init__(self, name: _Optional[str] = ..., entities: _Optional[_Iterable[_Union[ServedEntity, _Mapping]]] = ...) -> None: ...
+    config_version: int
+    def __init__(self, name: _Optional[str] = ..., entities: _Optional[_Iterable[_Union[ServedEntity, _Mapping]]] = ..., config_version: _Optional[int] = ...) -> None: ...
 
 class UpdateEndpointResponse(_message.Message):
     __slots__ = ("endpoint",)
@@ -92,10 +94,12 @@ class UpdateEndpointResponse(_message.Message):
     def __init__(self, endpoint: _Optional[_Union[Endpoint, _Mapping]] = ...) -> None: ...
 
 class DeleteEndpointRequest(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "config_version")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_VERSION_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    config_version: int
+    def __init__(self, name: _Optional[str] = ..., config_version: _Optional[int] = ...) -> None: ...
 
 class DeleteEndpointResponse(_message.Message):
     __slots__ = ()

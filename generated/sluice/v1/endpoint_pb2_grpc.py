@@ -30,7 +30,7 @@ class EndpointServiceStub:
     service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
     Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
     don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
-    1,000 of them).
+    1,000 of them), ABORTED (somebody else has changed it).
     """
 
     def __init__(self, channel):
@@ -71,7 +71,7 @@ class EndpointServiceServicer:
     service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
     Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
     don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
-    1,000 of them).
+    1,000 of them), ABORTED (somebody else has changed it).
     """
 
     def ListEndpoints(self, request, context):
@@ -150,7 +150,7 @@ class EndpointService:
     service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
     Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
     don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
-    1,000 of them).
+    1,000 of them), ABORTED (somebody else has changed it).
     """
 
     @staticmethod

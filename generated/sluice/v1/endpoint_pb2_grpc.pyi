@@ -31,7 +31,7 @@ class EndpointServiceStub:
     service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
     Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
     don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
-    1,000 of them).
+    1,000 of them), ABORTED (somebody else has changed it).
     """
 
     @_typing.overload
@@ -55,7 +55,7 @@ class EndpointServiceAsyncStub(EndpointServiceStub):
     service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
     Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
     don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
-    1,000 of them).
+    1,000 of them), ABORTED (somebody else has changed it).
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -75,7 +75,7 @@ class EndpointServiceServicer(metaclass=_abc_1.ABCMeta):
     service's settings, can't be changed or deleted. Changes are kept over a restart if the service has a file for them.
     Errors: NOT_FOUND (unknown endpoint or model), ALREADY_EXISTS (the name is taken), INVALID_ARGUMENT (percentages that
     don't add up to 100, models of different tasks), FAILED_PRECONDITION (an endpoint that can't be changed, or more than
-    1,000 of them).
+    1,000 of them), ABORTED (somebody else has changed it).
     """
 
     @_abc_1.abstractmethod

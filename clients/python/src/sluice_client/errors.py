@@ -75,6 +75,10 @@ class AlreadyExistsError(SluiceError):
     """The name is in use (ALREADY_EXISTS)."""
 
 
+class ConflictError(SluiceError):
+    """Somebody else has changed what was to be changed (ABORTED)."""
+
+
 class OverloadedError(SluiceError):
     """The queue is full or a limit is reached (RESOURCE_EXHAUSTED); `retry_delay` says when to come back."""
 
@@ -103,6 +107,7 @@ _BY_CODE: Final[dict[grpc.StatusCode, type[SluiceError]]] = {
     grpc.StatusCode.PERMISSION_DENIED: PermissionDeniedError,
     grpc.StatusCode.NOT_FOUND: NotFoundError,
     grpc.StatusCode.ALREADY_EXISTS: AlreadyExistsError,
+    grpc.StatusCode.ABORTED: ConflictError,
     grpc.StatusCode.RESOURCE_EXHAUSTED: OverloadedError,
     grpc.StatusCode.UNAVAILABLE: UnavailableError,
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceededError,

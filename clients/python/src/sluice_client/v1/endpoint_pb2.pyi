@@ -255,8 +255,13 @@ class UpdateEndpointRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     ENTITIES_FIELD_NUMBER: _builtins.int
+    CONFIG_VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, 1 to 256 characters. Required."""
+    config_version: _builtins.int
+    """The `config_version` that is to be changed: if the endpoint has another by now, nothing is changed, and the call is
+    ABORTED. At least 1. Default: whichever it has.
+    """
     @_builtins.property
     def entities(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServedEntity]:
         """All that is to be behind it, 1 to 16. Required."""
@@ -266,12 +271,15 @@ class UpdateEndpointRequest(_message.Message):
         *,
         name: _builtins.str = ...,
         entities: _abc.Iterable[Global___ServedEntity] | None = ...,
+        config_version: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_config_version", b"_config_version", "config_version", b"config_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entities", b"entities", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_version", b"_config_version", "config_version", b"config_version", "entities", b"entities", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__config_version: _TypeAlias = _typing.Literal["config_version"]  # noqa: Y015
+    _WhichOneofArgType__config_version: _TypeAlias = _typing.Literal["_config_version", b"_config_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__config_version) -> _WhichOneofReturnType__config_version | None: ...
 
 Global___UpdateEndpointRequest: _TypeAlias = UpdateEndpointRequest  # noqa: Y015
 
@@ -306,18 +314,26 @@ class DeleteEndpointRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    CONFIG_VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, 1 to 256 characters. Required."""
+    config_version: _builtins.int
+    """The `config_version` that is to be removed: if the endpoint has another by now, nothing is removed, and the call is
+    ABORTED. At least 1. Default: whichever it has.
+    """
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        config_version: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_config_version", b"_config_version", "config_version", b"config_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_version", b"_config_version", "config_version", b"config_version", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__config_version: _TypeAlias = _typing.Literal["config_version"]  # noqa: Y015
+    _WhichOneofArgType__config_version: _TypeAlias = _typing.Literal["_config_version", b"_config_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__config_version) -> _WhichOneofReturnType__config_version | None: ...
 
 Global___DeleteEndpointRequest: _TypeAlias = DeleteEndpointRequest  # noqa: Y015
 
