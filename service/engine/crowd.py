@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 _LASTS_S = 2.0  # after the last refusal
 _WAIT_S = 0.1  # that a request may expect meanwhile
@@ -14,14 +15,22 @@ _OLD_S = 10.0  # what was measured before says nothing any more
 _LATE_S = 1.0  # for which all that come have to be late until they are refused for it
 
 
+class _Pace(NamedTuple):
+    """Tokens in so many seconds, until `measured`."""
+
+    tokens: float
+    seconds: float
+    measured: float
+
+
 class Crowd:
     """Of one engine, from the first request that is refused until none was refused for two seconds.
 
     A line that only bridges a burst costs nobody anything. One that stands, since more is asked all the time than can
     be done, makes each answer late and none more: then it is kept short. For the same reason no more answers are let in
     than are enough for three quarters of the most tokens a second that were measured with any number of them. What has
-    waited before anybody looked at it counts as its wait. Belongs to the event loop; all instants are of one clock, in
-    seconds.
+    waited before anybody looked at it counts as its wait. Belongs to the event loop, but for `max_running`, which
+    any thread may ask; all instants are of one clock, in seconds.
     """
 
     def __init__(self) -> None:
@@ -30,10 +39,7 @@ class Crowd:
         self._at: float | None = None  # the last step, if anything ran after it
         self._num_running = 0  # then
         self._num_tokens = 0  # generated until then
-        # Measured, by the bit length of the number of running answers.
-        self._tokens: dict[int, float] = {}
-        self._seconds: dict[int, float] = {}
-        self._measured: dict[int, float] = {}  # when
+        self._paces: dict[int, _Pace] = {}  # by the bit length of the number of running answers
 
     def refused(self, now: float) -> None:
         """A request was refused for its wait."""
@@ -55,10 +61,10 @@ class Crowd:
         """After a step: so many answers run, and so many tokens have been generated since the start."""
         if self._at is not None:
             size = self._num_running.bit_length()
-            tokens = self._tokens.get(size, 0.0) + num_tokens - self._num_tokens
-            seconds = self._seconds.get(size, 0.0) + now - self._at
+            known = self._paces.get(size, _Pace(0.0, 0.0, now))
+            tokens, seconds = known.tokens + num_tokens - self._num_tokens, known.seconds + now - self._at
             part = 0.5 if seconds > _MEMORY_S else 1.0
-            self._tokens[size], self._seconds[size], self._measured[size] = part * tokens, part * seconds, now
+            self._paces[size] = _Pace(part * tokens, part * seconds, now)
         self._at = now if num_running else None
         self._num_running, self._num_tokens = num_running, num_tokens
 
@@ -74,9 +80,9 @@ class Crowd:
     def _enough(self, now: float) -> int | None:
         """None if nothing was measured."""
         rates = {
-            size: self._tokens[size] / seconds
-            for size, seconds in self._seconds.items()
-            if seconds > _MIN_MEASURED_S and now - self._measured[size] < _OLD_S
+            size: pace.tokens / pace.seconds
+            for size, pace in list(self._paces.items())  # a copy: metrics are read in another thread
+            if pace.seconds > _MIN_MEASURED_S and now - pace.measured < _OLD_S
         }
         if not rates:
             return None

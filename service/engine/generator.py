@@ -37,6 +37,7 @@ from service.generation.errors import (
 )
 from service.generation.parameters import Ranges
 from service.generation.request import GenerationRequest
+from service.generation.stats import EngineStats
 
 MAX_COMPILE_S = 5.0
 _Brought = TypeVar("_Brought")
@@ -98,6 +99,11 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         super().on_return()
         self._adapters.load_again()
 
+    def stats(self) -> EngineStats:
+        """The state after the last step; in a crowd no more may run than are let in then."""
+        max_running = self._crowd.max_running(self._clock(), self._stats.max_running)
+        return self._stats._replace(max_running=max_running)
+
     def on_report(self, report: Report) -> None:
         """As for any engine; how fast requests begin is learnt beside."""
         num_begun = sum(isinstance(self._opened.get(serial), OpenGeneration) for serial in report.started)
@@ -105,8 +111,7 @@ class GeneratorFront(EngineFront[OpenGeneration]):
             self._turnover.began(self._clock(), num_begun)
         super().on_report(report)
         if report.stats:
-            stats = self.stats()
-            self._crowd.stepped(self._clock(), stats.num_running, stats.num_generated_tokens)
+            self._crowd.stepped(self._clock(), self._stats.num_running, self._stats.num_generated_tokens)
 
     def refuse_if_busy(
         self, caller_id: str, weight: float, deadline: float | None = None, waited_s: float | None = None
