@@ -43,7 +43,7 @@ def kill_service(stack: Stack) -> None:
 def until_ready(stack: Stack) -> None:
     """Wait until the service that was killed is back."""
     for _ in range(600):
-        if httpx.get(f"{stack.door}/readyz").is_success:
+        if httpx.get(f"{stack.door}/readyz", timeout=60).is_success:
             return
         time.sleep(0.1)
     raise AssertionError(stack.output)

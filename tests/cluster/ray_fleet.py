@@ -91,7 +91,7 @@ class RayFleet:
         process = self._processes.pop(name)
         process.send_signal(number)
         try:
-            return process.wait(20)
+            return process.wait(60)
         finally:
             process.kill()
             process.wait()

@@ -99,7 +99,9 @@ class Door:
 
     def stat(self, name: str) -> int:
         """A counter or gauge of its own, 0 if it has none of that name."""
-        page = httpx.get(f"http://127.0.0.1:{self.admin_port}/stats", params={"filter": f"^{re.escape(name)}$"}).text
+        page = httpx.get(
+            f"http://127.0.0.1:{self.admin_port}/stats", params={"filter": f"^{re.escape(name)}$"}, timeout=10
+        ).text
         return int(page.rpartition(": ")[2] or 0)
 
     def until_healthy(self, *clusters: str) -> None:

@@ -68,7 +68,7 @@ class Run(NamedTuple):
             self.unload(name)
 
     def ids(self) -> list[str]:
-        return [each["id"] for each in httpx.get(f"{self.stack.door}/v1/models").json()["data"]]
+        return [each["id"] for each in httpx.get(f"{self.stack.door}/v1/models", timeout=60).json()["data"]]
 
     def text(self, model: str, told: str = "", **values: Any) -> str:
         """`told` is the model that the answer names, if not this one."""
@@ -144,11 +144,11 @@ def test_a_constraint_holds_for_an_adapter(run: Run) -> None:
 
 
 def test_models_list_adapters_with_their_parents(run: Run) -> None:
-    models = {each["id"]: each for each in httpx.get(f"{run.stack.door}/v1/models").json()["data"]}
+    models = {each["id"]: each for each in httpx.get(f"{run.stack.door}/v1/models", timeout=60).json()["data"]}
     assert models["demo:french"]["parent"] == "demo"
     assert models["demo:french"]["root"] == "demo"
     assert "parent" not in models["demo"]
-    found = httpx.get(f"{run.stack.door}/v1/models/demo:french")
+    found = httpx.get(f"{run.stack.door}/v1/models/demo:french", timeout=60)
     assert found.json()["id"] == "demo:french"
 
 
@@ -164,7 +164,7 @@ def test_an_adapter_is_served_from_its_load_to_its_unload(run: Run) -> None:
         listed = stub.ListAdapters(adapter_pb2.ListAdaptersRequest(model="demo")).adapters
         assert [each.name for each in listed] == ["french", "terse"]
     assert run.ids() == before
-    gone = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "demo:terse", "prompt": "a"})
+    gone = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "demo:terse", "prompt": "a"}, timeout=60)
     assert gone.status_code == 404
     assert "demo:terse" in gone.json()["error"]["message"]
 
@@ -277,7 +277,7 @@ def test_adapters_sleep_and_wake_with_their_model(run: Run) -> None:
     models: Any = model_pb2_grpc.ModelServiceStub(run.channel)
     with run.loaded("terse"):
         models.SleepModel(model_pb2.SleepModelRequest(model="demo"))
-        asleep = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "french", "prompt": "a"})
+        asleep = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "french", "prompt": "a"}, timeout=60)
         assert asleep.status_code == 503
         models.WakeModel(model_pb2.WakeModelRequest(model="demo"))
         assert run.text("terse") == run.expected["terse"]
@@ -293,7 +293,7 @@ def test_an_adapter_may_go_while_its_model_sleeps(run: Run) -> None:
         run.unload("dreaming")
     finally:
         models.WakeModel(model_pb2.WakeModelRequest(model="demo"), timeout=60)
-    gone = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "dreaming", "prompt": "a"})
+    gone = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "dreaming", "prompt": "a"}, timeout=60)
     assert gone.status_code == 404
     assert run.text("french") == run.expected["french"]
 
@@ -330,6 +330,6 @@ def test_endpoints_may_have_adapters(run: Run) -> None:
             "traffic_config": {"routes": [{"served_model_name": "only", "traffic_percentage": 100}]},
         },
     }
-    made = httpx.post(f"{run.stack.door}/api/2.0/serving-endpoints", json=body)
+    made = httpx.post(f"{run.stack.door}/api/2.0/serving-endpoints", json=body, timeout=60)
     assert made.status_code == 200, made.text
     assert run.text("writers", told="demo:french") == run.expected["french"]

@@ -130,9 +130,9 @@ def test_ranges_are_the_contracts() -> None:
 @pytest.mark.parametrize("path", ["/", "/page/app.js"])
 def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
     """By a policy that lets nothing in from elsewhere; what has not changed isn't sent again."""
-    first = httpx.get(f"{stack.door}{path}")
+    first = httpx.get(f"{stack.door}{path}", timeout=60)
     assert first.status_code == 200
     assert "default-src 'none'" in first.headers["content-security-policy"]
     assert "frame-ancestors 'none'" in first.headers["content-security-policy"]
-    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]})
+    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=60)
     assert (again.status_code, again.content) == (304, b"")

@@ -23,7 +23,7 @@ MODEL = "sluice-demo"
 @pytest.fixture(scope="module")
 def served(stack: Stack) -> bytes:
     """What the front door serves as the contract."""
-    answer = httpx.get(f"{stack.door}/sluice.binpb")
+    answer = httpx.get(f"{stack.door}/sluice.binpb", timeout=60)
     assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, "application/x-protobuf")
     return answer.content
 

@@ -175,9 +175,9 @@ def test_a_page_of_another_origin_is_refused(door: Door) -> None:
 
 def test_without_a_setting_every_page_is_refused(stack: Stack, origin: str) -> None:
     """By default nothing is allowed, whatever is asked for."""
-    answer = httpx.options(stack.door + REST, headers={**PREFLIGHT, "origin": origin})
+    answer = httpx.options(stack.door + REST, headers={**PREFLIGHT, "origin": origin}, timeout=60)
     assert [name for name in answer.headers if name.startswith("access-control-")] == []
-    whole = httpx.get(f"{stack.door}/v1/models", headers={"origin": origin})
+    whole = httpx.get(f"{stack.door}/v1/models", headers={"origin": origin}, timeout=60)
     assert (whole.status_code, "access-control-allow-origin" in whole.headers) == (200, False)
 
 
@@ -186,13 +186,13 @@ def test_a_preflight_is_envoys_and_needs_no_key(origin: str) -> None:
     gateway_port, service_port = free_ports(2)
     with Door(gateway_port, service_port, cors_origins=(origin,), healthy=False) as door:
         for path in (REST, STREAM, "/serving-endpoints/m/invocations", "/v2/models/m/generate"):
-            answer = httpx.options(door.url + path, headers={**PREFLIGHT, "origin": origin})
+            answer = httpx.options(door.url + path, headers={**PREFLIGHT, "origin": origin}, timeout=60)
             assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin)
             assert "authorization" in answer.headers["access-control-allow-headers"]
             assert "access-control-allow-credentials" not in answer.headers  # keys are no cookies
-            refused = httpx.post(door.url + path, json={}, headers={"origin": origin})
+            refused = httpx.post(door.url + path, json={}, headers={"origin": origin}, timeout=60)
             assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (503, origin)
-            other = httpx.options(door.url + path, headers={**PREFLIGHT, "origin": f"{origin}0"})
+            other = httpx.options(door.url + path, headers={**PREFLIGHT, "origin": f"{origin}0"}, timeout=60)
             assert "access-control-allow-origin" not in other.headers
 
 
@@ -201,5 +201,5 @@ def test_all_origins() -> None:
     gateway_port, service_port = free_ports(2)
     with Door(gateway_port, service_port, cors_origins=("*",), healthy=False) as door:
         for origin in ("https://chat.example.com", "null"):
-            answer = httpx.options(door.url + REST, headers={**PREFLIGHT, "origin": origin})
+            answer = httpx.options(door.url + REST, headers={**PREFLIGHT, "origin": origin}, timeout=60)
             assert answer.headers["access-control-allow-origin"] == origin

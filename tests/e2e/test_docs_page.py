@@ -72,7 +72,7 @@ def test_anybody_can_use_it(stack: Stack) -> None:
 @pytest.mark.parametrize("path", ["/docs", "/page/explorer.js", "/page/swagger-ui.css"])
 def test_files_allow_nothing_from_elsewhere(stack: Stack, path: str) -> None:
     """No script and no style within the page, and no frame around it."""
-    answer = httpx.get(f"{stack.door}{path}")
+    answer = httpx.get(f"{stack.door}{path}", timeout=60)
     assert answer.status_code == 200
     if path == "/docs":
         assert "'unsafe" not in answer.headers["content-security-policy"]

@@ -37,7 +37,7 @@ def test_every_page_is_in_the_navigation(stack: Stack) -> None:
     found = seen(stack, "pages")
     named = {url.removeprefix(f"{stack.door}/docs/") for url in found["pages"]}
     assert {place.replace(".md", ".html") for place in pages().values()} <= named
-    assert [url for url in found["pages"] if httpx.get(url).status_code != 200] == []
+    assert [url for url in found["pages"] if httpx.get(url, timeout=60).status_code != 200] == []
     assert len(found["headings"]) > 5
     assert all(found["headings"].values())
     assert found["errors"] == []
@@ -61,22 +61,22 @@ def test_anybody_can_read_it(stack: Stack) -> None:
 @pytest.mark.parametrize("path", ["/docs/", "/docs/api/openai.html", "/docs/assets/site.js"])
 def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
     """As the chat page's are."""
-    first = httpx.get(f"{stack.door}{path}")
+    first = httpx.get(f"{stack.door}{path}", timeout=60)
     assert first.status_code == 200
     assert "default-src 'none'; script-src 'self';" in first.headers["content-security-policy"]
-    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]})
+    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=60)
     assert (again.status_code, again.content) == (304, b"")
 
 
 def test_a_lost_page_says_where_the_others_are(stack: Stack) -> None:
     """As a page, for who reads; no path leads out of the site."""
     for path in ("/docs/nothing.html", "/docs/..%2froutes.py", "/docs/%2e%2e/routes.py"):
-        answer = httpx.get(f"{stack.door}{path}")
+        answer = httpx.get(f"{stack.door}{path}", timeout=60)
         assert answer.status_code == 404, path
-    assert 'href="/docs/"' in httpx.get(f"{stack.door}/docs/nothing.html").text
+    assert 'href="/docs/"' in httpx.get(f"{stack.door}/docs/nothing.html", timeout=60).text
 
 
 def test_both_docs_are_there(stack: Stack) -> None:
     """Without a slash the API's description, as SDKs' users know it; with one the documentation."""
-    assert "API" in httpx.get(f"{stack.door}/docs").text
-    assert "What it is" in httpx.get(f"{stack.door}/docs/").text
+    assert "API" in httpx.get(f"{stack.door}/docs", timeout=60).text
+    assert "What it is" in httpx.get(f"{stack.door}/docs/", timeout=60).text

@@ -26,7 +26,7 @@ def test_a_download_shows_bytes_and_speed_and_is_served(tmp_path: Path) -> None:
             assert lines
             assert 0 < float(lines[0][0]) < float(lines[0][1]) <= 51
             asked = {"model": "slow", "messages": [{"role": "user", "content": "Hello!"}]}
-            assert httpx.post(f"{stack.door}/v1/chat/completions", json=asked).status_code == 200
+            assert httpx.post(f"{stack.door}/v1/chat/completions", json=asked, timeout=60).status_code == 200
         finally:
             assert stack.stop() == 0
 

@@ -18,6 +18,9 @@ from tests.e2e.stack import Stack
 from tests.e2e.test_run import chat_request, until_served
 from tests.soak.load import AWAY, DONE, Load
 
+# Those of half of the replicas have less room: beside other tests, which slow them, callers wait for it.
+PATIENT = ("--engine.max-queue-wait-s=60",)
+
 
 @asynccontextmanager
 async def under(load: Load) -> AsyncIterator[None]:
@@ -66,7 +69,7 @@ async def test_replicas_are_restarted_without_a_loss(num_rounds: int) -> None:
 
     None is refused either but for want of room: half of the replicas have less.
     """
-    with Replicas() as replicas:
+    with Replicas(options=PATIENT) as replicas:
         load = Load(replicas.door, num_callers=8)
         async with under(load):
             for pair in (("gateway-1", "service-1"), ("gateway-2", "service-2")) * num_rounds:
@@ -79,7 +82,7 @@ async def test_replicas_are_restarted_without_a_loss(num_rounds: int) -> None:
 @pytest.mark.timeout(600)
 async def test_everything_is_restarted_without_a_loss() -> None:
     """Each of three services, two gateways and Envoy is replaced under load, one after the other; nothing is lost."""
-    with Replicas(num_services=3) as replicas:
+    with Replicas(num_services=3, options=PATIENT) as replicas:
         load = Load(replicas.door, num_callers=12)
         async with under(load):
             for name in (*replicas.services, *replicas.gateways):
@@ -108,7 +111,7 @@ async def test_envoy_alone_is_drained() -> None:
             for stream in streams:
                 await anext(stream)
             os.kill(stack.children()["envoy"], signal.SIGTERM)
-            async with httpx.AsyncClient(base_url=stack.door) as caller:
+            async with httpx.AsyncClient(base_url=stack.door, timeout=60) as caller:
                 ready = await caller.get("/readyz")
                 while ready.status_code == 200:
                     ready = await caller.get("/readyz")

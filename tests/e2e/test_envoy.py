@@ -14,19 +14,21 @@ from tests.e2e.stack import Stack
 def test_readyz_needs_no_trace_and_no_service_path(stack: Stack) -> None:
     """The front door answers health, readiness and metrics of the gateway."""
     for path in ("healthz", "readyz", "metrics"):
-        assert httpx.get(f"{stack.door}/{path}").status_code == 200
+        assert httpx.get(f"{stack.door}/{path}", timeout=60).status_code == 200
 
 
 def test_admin_listens_on_loopback_only(stack: Stack) -> None:
     """Envoy's own pages are reachable here and bound to 127.0.0.1."""
-    listening = httpx.get(f"http://127.0.0.1:{stack.ports['envoy_admin']}/config_dump?resource=&mask=bootstrap").text
+    listening = httpx.get(
+        f"http://127.0.0.1:{stack.ports['envoy_admin']}/config_dump?resource=&mask=bootstrap", timeout=60
+    ).text
     assert '"address": "127.0.0.1"' in listening
     assert "0.0.0.0" not in listening  # noqa: S104 the address that must not be there
 
 
 def test_unknown_route_and_method(stack: Stack) -> None:
     """A wrong path is 404 and a wrong gRPC method UNIMPLEMENTED, through Envoy."""
-    assert httpx.get(f"{stack.door}/v1/nothing").status_code == 404
+    assert httpx.get(f"{stack.door}/v1/nothing", timeout=60).status_code == 404
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
         call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/sluice.v1.ModelService/Nothing")
         with pytest.raises(grpc.RpcError) as caught:
@@ -38,7 +40,7 @@ def test_clusters_are_health_checked(stack: Stack) -> None:
     """Both clusters' hosts are healthy, by gRPC health and by /healthz."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        page = httpx.get(f"http://127.0.0.1:{stack.ports['envoy_admin']}/clusters").text
+        page = httpx.get(f"http://127.0.0.1:{stack.ports['envoy_admin']}/clusters", timeout=60).text
         flags = {line.split("::")[0] for line in page.splitlines() if line.endswith("::health_flags::healthy")}
         if {"service", "gateway"} <= flags:
             break

@@ -77,7 +77,7 @@ def with_id(body: bytes, answer: httpx.Response) -> dict[str, Any]:
 @pytest.mark.parametrize("path", PATHS)
 def test_its_errors_are_the_dialects(closed_door: Door, path: str) -> None:
     """503 has the body that the gateway would have sent, and says when to come back."""
-    answer = httpx.post(closed_door.url + path, json={})
+    answer = httpx.post(closed_door.url + path, json={}, timeout=60)
     expected = told(path, answer, Failure(503, Reason.UNAVAILABLE, "the service is not available"))
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.headers["content-type"] == "application/json"
@@ -95,7 +95,7 @@ def test_each_surface_is_tried() -> None:
 @pytest.mark.parametrize("path", PATHS)
 def test_a_body_that_is_too_large_for_it(stack: Stack, path: str) -> None:
     """413 is the dialect's too: the gateway would have refused it with the same words but for the limit."""
-    answer = httpx.post(stack.door + path, content=TOO_LARGE)
+    answer = httpx.post(stack.door + path, content=TOO_LARGE, timeout=60)
     expected = told(path, answer, Failure(413, Reason.BODY_TOO_LARGE, "the request exceeds the limit of 21 MiB"))
     assert answer.status_code == 413
     assert answer.json() == with_id(expected.body, answer)
@@ -180,21 +180,25 @@ def test_a_deadline_of_milliseconds_blames_nobody(stack: Stack, method: str) -> 
 
 def test_ready_means_both_ways(stack: Stack) -> None:
     """/readyz is 503 while gRPC through Envoy has no upstream, whatever the gateway says, and 200 once it has one."""
-    assert httpx.get(f"{stack.door}/readyz").json() == {"status": "ready"}
+    assert httpx.get(f"{stack.door}/readyz", timeout=60).json() == {"status": "ready"}
     with Door(stack.ports["gateway"], free_ports(1)[0], healthy=False) as door:
         door.until_healthy("gateway")
-        assert httpx.get(f"{stack.gateway}/readyz").status_code == 200
-        answer = httpx.get(f"{door.url}/readyz")
+        assert httpx.get(f"{stack.gateway}/readyz", timeout=60).status_code == 200
+        answer = httpx.get(f"{door.url}/readyz", timeout=60)
         assert (answer.status_code, answer.json()["status"]) == (503, "unready")
         assert health(door.target) == "UNAVAILABLE"
-        assert httpx.get(f"{door.url}/healthz").status_code == 200
+        assert httpx.get(f"{door.url}/healthz", timeout=60).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/nothing"])
 def test_logs_and_spans_have_no_query(stack: Stack, collector: Collector, path: str) -> None:
     """A key in the query, as some clients write it, is in no log line and on no span."""
     trace_id = uuid.uuid4().hex
-    httpx.get(f"{stack.door}{path}?api-key=tulip-key", headers={"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"})
+    httpx.get(
+        f"{stack.door}{path}?api-key=tulip-key",
+        headers={"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"},
+        timeout=60,
+    )
     stack.wait_for("envoy", trace_id)
     stack.wait_for("gateway", trace_id)
     assert "tulip-key" not in stack.output
@@ -213,7 +217,7 @@ def test_a_callers_request_id_stays_as_it_is(
     trace_id = uuid.uuid4().hex
     if sampled:
         headers["traceparent"] = f"00-{trace_id}-b7ad6b7169203331-01"
-    answer = httpx.get(f"{stack.door}/v1/models", headers=headers)
+    answer = httpx.get(f"{stack.door}/v1/models", headers=headers, timeout=60)
     assert answer.headers["x-request-id"] == request_id
     stack.wait_for("envoy", f'"request_id":"{request_id}"')
     if not sampled:
@@ -233,5 +237,5 @@ def test_grpc_web_is_logged_by_its_status(stack: Stack, content_type: str, metho
     request_id = f"{content_type} {method}"
     body = EMPTY_FRAME if content_type.endswith("proto") else b"AAAAAAA="
     headers = {"content-type": content_type, "x-request-id": request_id}
-    httpx.post(f"{stack.door}/sluice.v1.{method}", content=body, headers=headers).raise_for_status()
+    httpx.post(f"{stack.door}/sluice.v1.{method}", content=body, headers=headers, timeout=60).raise_for_status()
     stack.wait_for("envoy", f'"request_id":"{request_id}"', f'"grpc_status":"{status}"')

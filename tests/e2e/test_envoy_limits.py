@@ -48,13 +48,13 @@ def test_connections_are_limited_by_address(stack: Stack) -> None:
             for _ in range(2):  # what is closed is counted no more
                 with connections(door, 30) as refused:
                     assert all(is_closed(each) for each in refused)
-                with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2")) as other:
+                with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=60) as other:
                     assert other.get(f"{door.url}/v1/models").status_code == 200
                 opened[0].sendall(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n")
                 assert list_of_models(opened[0]).startswith(b"HTTP/1.1 200 ")
             opened.pop().close()
             door.until(lambda: door.stat("http.front_door.downstream_cx_active") == 9)
-            assert httpx.get(f"{door.url}/v1/models").status_code == 200
+            assert httpx.get(f"{door.url}/v1/models", timeout=60).status_code == 200
 
 
 def test_a_connection_of_calls_that_are_left_is_closed(stack: Stack) -> None:
@@ -183,12 +183,12 @@ def test_requests_are_limited_by_address(stack: Stack) -> None:
         descriptor["token_bucket"] = {"max_tokens": 3, "tokens_per_fill": 1, "fill_interval": "3600s"}
 
     with door_with(stack, change) as door:
-        answers = [httpx.get(f"{door.url}/v1/models") for _ in range(4)]
+        answers = [httpx.get(f"{door.url}/v1/models", timeout=60) for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
         assert answers[3].headers["retry-after"] == "1"
         assert answers[3].json()["error"]["code"] == "rate_limit_exceeded"
         assert health(door) == "RESOURCE_EXHAUSTED"
-        with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2")) as other:
+        with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=60) as other:
             assert other.get(f"{door.url}/v1/models").status_code == 200
 
 
@@ -205,10 +205,10 @@ def test_a_callers_word_about_its_address_is_not_believed(stack: Stack) -> None:
 
     headers = [{"x-forwarded-for": f"203.0.113.{number}"} for number in range(4)]
     with door_with(stack, change) as door:
-        codes = [httpx.get(f"{door.url}/v1/models", headers=each).status_code for each in headers]
+        codes = [httpx.get(f"{door.url}/v1/models", headers=each, timeout=60).status_code for each in headers]
     assert codes == [200, 200, 429, 429]
     with door_with(stack, trusting) as door:
-        codes = [httpx.get(f"{door.url}/v1/models", headers=each).status_code for each in headers]
+        codes = [httpx.get(f"{door.url}/v1/models", headers=each, timeout=60).status_code for each in headers]
     assert codes == [200] * 4
 
 
@@ -224,7 +224,7 @@ def test_more_streams_than_may_be_are_refused(stack: Stack) -> None:
         with ThreadPoolExecutor(8) as pool:
             answers = [pool.submit(httpx.get, f"{door.url}/v1/slow", timeout=60) for _ in range(8)]
             door.until(lambda: door.stat("cluster.gateway.upstream_rq_pending_overflow") == 5)
-            assert httpx.get(f"{door.url}/healthz").status_code == 200
+            assert httpx.get(f"{door.url}/healthz", timeout=60).status_code == 200
             upstream.release.set()
             codes = sorted(answer.result().status_code for answer in answers)
         assert codes == [200] * 3 + [503] * 5
@@ -244,7 +244,7 @@ def test_what_no_upstream_has_seen_is_tried_again(stack: Stack) -> None:
                 )
 
     with door_with(stack, change) as door:
-        assert {httpx.get(f"{door.url}/v1/models").status_code for _ in range(20)} == {200}
+        assert {httpx.get(f"{door.url}/v1/models", timeout=60).status_code for _ in range(20)} == {200}
         assert door.stat("cluster.gateway.upstream_rq_retry_success") > 0
 
 

@@ -28,7 +28,7 @@ def test_a_full_heap_stops_requests(stack: Stack) -> None:
     """503 with when to come back, over gRPC UNAVAILABLE."""
     with Door(stack.ports["gateway"], stack.ports["service"], only("stop_accepting_requests"), healthy=False) as door:
         door.until(lambda: door.stat("overload.envoy.overload_actions.stop_accepting_requests.active") == 1)
-        answer = httpx.get(f"{door.url}/v1/models")
+        answer = httpx.get(f"{door.url}/v1/models", timeout=60)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert answer.json()["error"]["type"] == "server_error"
         assert health(door) == "UNAVAILABLE"
@@ -49,7 +49,7 @@ def test_a_full_heap_ends_keep_alive(stack: Stack) -> None:
     """Connections end with their answer."""
     with door_with(stack, only("disable_http_keepalive")) as door:
         door.until(lambda: door.stat("overload.envoy.overload_actions.disable_http_keepalive.active") == 1)
-        assert httpx.get(f"{door.url}/v1/models").headers["connection"] == "close"
+        assert httpx.get(f"{door.url}/v1/models", timeout=60).headers["connection"] == "close"
 
 
 def test_a_full_heap_shortens_idle_times(stack: Stack) -> None:

@@ -292,9 +292,11 @@ def test_tokens_of_texts(client: Any, stack: Stack) -> None:
     for base in (stack.door, f"{stack.door}/v1"):
         for model in (MODEL, "all-minilm-l6-v2"):
             body = {"model": model, "prompt": "Hello!", "return_token_strs": True}
-            told = httpx.post(f"{base}/tokenize", json=body).json()
+            told = httpx.post(f"{base}/tokenize", json=body, timeout=60).json()
             assert told["count"] == len(told["tokens"]) == len(told["token_strs"]) > 0
-            joined = httpx.post(f"{base}/detokenize", json={"model": model, "tokens": told["tokens"]}).json()
+            joined = httpx.post(
+                f"{base}/detokenize", json={"model": model, "tokens": told["tokens"]}, timeout=60
+            ).json()
             assert "hello" in joined["prompt"].lower()
     with pytest.raises(openai.BadRequestError) as caught:
         client.post("/detokenize", cast_to=httpx.Response, body={"model": MODEL, "tokens": [5, 70_000]})

@@ -40,7 +40,7 @@ def test_a_failed_model_is_left_out(settings: dict[str, str]) -> None:
         assert httpx.post(f"{stack.door}/v1/completions", json=asked, timeout=60).status_code == 200
         refused = httpx.post(f"{stack.door}/v1/completions", json=asked | {"model": "bad"}, timeout=60)
         assert (refused.status_code, "'bad' could not be loaded" in refused.json()["error"]["message"]) == (503, True)
-        assert [each["id"] for each in httpx.get(f"{stack.door}/v1/models").json()["data"]] == ["good"]
+        assert [each["id"] for each in httpx.get(f"{stack.door}/v1/models", timeout=60).json()["data"]] == ["good"]
         with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
             listed = model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest())
             assert [each.name for each in listed.models] == ["good"]

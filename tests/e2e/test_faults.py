@@ -128,13 +128,13 @@ def test_a_full_disk_changes_no_endpoint(quick: Stack) -> None:
     }
     resource.prlimit(service, resource.RLIMIT_FSIZE, (10, limits[1]))
     try:
-        refused = httpx.post(f"{quick.door}/api/2.0/serving-endpoints", json=body)
+        refused = httpx.post(f"{quick.door}/api/2.0/serving-endpoints", json=body, timeout=60)
         assert refused.status_code == 500, refused.text
         assert "File too large" not in refused.text
         assert status_of(quick, "/api/2.0/serving-endpoints/both") == 404
     finally:
         resource.prlimit(service, resource.RLIMIT_FSIZE, limits)
-    assert httpx.post(f"{quick.door}/api/2.0/serving-endpoints", json=body).status_code == 200
+    assert httpx.post(f"{quick.door}/api/2.0/serving-endpoints", json=body, timeout=60).status_code == 200
     assert status_of(quick, "/api/2.0/serving-endpoints/both") == 200
     assert [each.name for each in quick.endpoints_file.parent.iterdir()] == [quick.endpoints_file.name]
 
@@ -176,7 +176,7 @@ def test_nobody_reads_the_log_and_the_collector_hangs(tmp_path: Path) -> None:
         ) as run:
             try:
                 until(lambda: is_ready(door))
-                with httpx.Client(base_url=door) as caller:
+                with httpx.Client(base_url=door, timeout=60) as caller:
                     codes = {caller.get(f"/nowhere/{'x' * 900}").status_code for _ in range(300)}  # 600 KB of log
                     assert codes == {404}
                     assert caller.post("/v1/chat/completions", json=BODY, timeout=30).status_code == 200

@@ -29,7 +29,7 @@ def listening(process: subprocess.Popen[str]) -> None:
 def test_metrics_need_their_scope_where_callers_are(guarded: Guarded) -> None:
     """Through Envoy they are an operator's only, by the gateway's word after the service's."""
     for path in ("/metrics", "/status.json"):
-        assert httpx.get(f"{guarded.base}{path}").status_code == 401
+        assert httpx.get(f"{guarded.base}{path}", timeout=60).status_code == 401
         refused = guarded.get(path, guarded.keys["team"])
         assert (refused.status_code, refused.json()["error"]["message"]) == (403, "the key lacks the scope metrics")
         assert 'scope="metrics"' in refused.headers["www-authenticate"]
@@ -38,7 +38,7 @@ def test_metrics_need_their_scope_where_callers_are(guarded: Guarded) -> None:
 
 def test_metrics_need_nothing_where_nobody_needs_a_key(stack: Stack) -> None:
     """As before."""
-    assert httpx.get(f"http://127.0.0.1:{stack.ports['gateway']}/metrics").status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{stack.ports['gateway']}/metrics", timeout=60).status_code == 200
 
 
 def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
@@ -51,7 +51,9 @@ def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
 
         def status(method: str, port: int, path: str) -> int:
             url = f"http://127.0.0.1:{port}{path}"
-            return httpx.request(method, url, headers=headers, json={} if method == "POST" else None).status_code
+            return httpx.request(
+                method, url, headers=headers, json={} if method == "POST" else None, timeout=60
+            ).status_code
 
         endpoints = "/api/2.0/serving-endpoints"
         for path in ("/metrics", "/status", "/status.json", "/docs", "/openapi.json", "/sluice.binpb"):
@@ -61,11 +63,13 @@ def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
         assert status("DELETE", operators, f"{endpoints}/nobodys") == 404
         assert (status("GET", callers, endpoints), status("GET", operators, endpoints)) == (200, 200)
         assert (status("GET", callers, "/healthz"), status("GET", operators, "/healthz")) == (200, 200)
-        assert httpx.get(f"http://127.0.0.1:{operators}/metrics").status_code == 200
-        told = httpx.get(f"http://127.0.0.1:{operators}/status.json").json()  # the gateway has no key of its own
+        assert httpx.get(f"http://127.0.0.1:{operators}/metrics", timeout=60).status_code == 200
+        told = httpx.get(
+            f"http://127.0.0.1:{operators}/status.json", timeout=60
+        ).json()  # the gateway has no key of its own
         assert told["service"] is None
         assert told["problem"].startswith("a key is required")
-        told = httpx.get(f"http://127.0.0.1:{operators}/status.json", headers=headers).json()
+        told = httpx.get(f"http://127.0.0.1:{operators}/status.json", headers=headers, timeout=60).json()
         assert MODEL in [each["model"] for each in told["service"]["models"]]
     finally:
         process.terminate()

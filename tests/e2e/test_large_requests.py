@@ -23,7 +23,7 @@ def test_a_large_answer_is_written_and_envoy_keeps_the_gateway(stack: Stack) -> 
     assert len(choices) == LARGEST["n"]
     assert len(tokens) > 6_000
     assert {len(token["top_logprobs"]) for token in tokens} == {LARGEST["top_logprobs"]}
-    assert httpx.get(f"{stack.door}/healthz").is_success
+    assert httpx.get(f"{stack.door}/healthz", timeout=60).is_success
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,7 @@ def test_metrics_tell_keys_apart(guarded: Guarded) -> None:
     """Tokens and refusals by key."""
     assert guarded.post("sizes", "/v1/chat/completions", CHAT).status_code == 200
     assert guarded.post("sizes", "/v1/chat/completions", {**CHAT, "n": 3}).status_code == 400
-    page = httpx.get(f"http://127.0.0.1:{guarded.stack.ports['service_metrics']}/metrics").text
+    page = httpx.get(f"http://127.0.0.1:{guarded.stack.ports['service_metrics']}/metrics", timeout=60).text
     lines = [line for line in page.splitlines() if line.startswith("sluice_quota_") and 'sluice_key="sizes"' in line]
     kinds = [line for line in lines if line.startswith("sluice_quota_tokens")]
     assert len(kinds) == 2

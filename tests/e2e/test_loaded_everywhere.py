@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,9 +61,7 @@ class Fleet(NamedTuple):
 
 @pytest.fixture
 def fleet(tmp_path: Path, redis: RedisServer) -> Iterator[Fleet]:
-    (tmp_path / "writer").mkdir()
-    for file in DEMO.iterdir():
-        os.link(file, tmp_path / "writer" / file.name)
+    shutil.copytree(DEMO, tmp_path / "writer")
     peft_adapters.save_adapter(DEMO, tmp_path / "french", seed=1, std=0.13)
     options = [f"--model=demo={DEMO}", f"--models-root={tmp_path}", f"--adapters-root={tmp_path}"]
     options.append(f"--store.redis-url={redis.url}")

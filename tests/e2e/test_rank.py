@@ -114,7 +114,7 @@ def test_cross_encoder_is_served(others: tuple[Stack, Path, Any]) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
         answer = rank_pb2_grpc.RankServiceStub(channel).Rank(rank_pb2.RankRequest(**body, top_n=2), timeout=60)
     assert [each.index for each in answer.results] == [each["index"] for each in usual[:2]]
-    endpoints = httpx.get(f"{stack.door}/api/2.0/serving-endpoints").json()["endpoints"]
+    endpoints = httpx.get(f"{stack.door}/api/2.0/serving-endpoints", timeout=60).json()["endpoints"]
     assert {each["name"]: each["task"] for each in endpoints}["cross"] == "llm/v1/rerank"
     for path, asked in (
         ("/v1/embeddings", {"model": "cross", "input": "a"}),

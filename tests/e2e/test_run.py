@@ -47,7 +47,9 @@ def test_run_starts_again_what_dies_while_the_others_go_on() -> None:
             first = next(call)
             os.kill(before["gateway"], signal.SIGKILL)
             stack.wait_for("run: gateway exited with code -9; it is started again in 0.5 s")
-            assert httpx.get(f"{stack.door}/readyz").status_code == 503  # and it can't be the gateway who says so
+            assert (
+                httpx.get(f"{stack.door}/readyz", timeout=60).status_code == 503
+            )  # and it can't be the gateway who says so
             rest = list(call)
         assert first.HasField("started")
         assert rest[-1].HasField("completed")
@@ -182,7 +184,7 @@ def test_run_refuses_a_port_in_use(stack: Stack) -> None:
     assert second.wait() == 1
     assert second.output.count("\n") == 1
     assert re.search(r"run: cannot listen on 127\.0\.0\.1:\d+ .*SLUICE_\w+_PORT", second.output)
-    assert httpx.get(f"{stack.door}/readyz").status_code == 200
+    assert httpx.get(f"{stack.door}/readyz", timeout=60).status_code == 200
 
 
 def test_run_refuses_a_missing_folder(tmp_path: Path) -> None:

@@ -97,14 +97,14 @@ def test_shares_are_those_that_came_about(stack: Stack) -> None:
     entity = {"name": "only", "entity_name": "sluice-demo", "entity_version": "1"}
     routes = {"routes": [{"served_model_name": "only", "traffic_percentage": 100}]}
     body = {"name": "shared", "config": {"served_entities": [entity], "traffic_config": routes}}
-    assert httpx.post(url, json=body).status_code == 200
+    assert httpx.post(url, json=body, timeout=60).status_code == 200
     try:
         chat = {"model": "shared", "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
         for _ in range(3):
             assert httpx.post(f"{stack.door}/v1/chat/completions", json=chat, timeout=60).status_code == 200
         found = seen(stack.door, "shares")
     finally:
-        httpx.delete(f"{url}/shared")
+        httpx.delete(f"{url}/shared", timeout=60)
     assert found["shares"] == ["shared", "only", "sluice-demo", "100 %", "100 %", "3"]
     assert found["errors"] == []
 
@@ -140,8 +140,8 @@ def test_anybody_can_use_it(stack: Stack) -> None:
 @pytest.mark.parametrize("path", ["/status", "/page/status.js"])
 def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
     """As the other page's are."""
-    first = httpx.get(f"{stack.door}{path}")
+    first = httpx.get(f"{stack.door}{path}", timeout=60)
     assert first.status_code == 200
     assert "default-src 'none'" in first.headers["content-security-policy"]
-    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]})
+    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=60)
     assert (again.status_code, again.content) == (304, b"")

@@ -92,9 +92,9 @@ def test_who_has_no_certificate_gets_nothing(secure: Stack, certificates: Develo
     """Neither plain text nor TLS without a certificate of the authority is answered."""
     port = secure.ports[name]
     with pytest.raises(httpx.TransportError):
-        httpx.get(f"http://127.0.0.1:{port}/healthz").raise_for_status()
+        httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=60).raise_for_status()
     stranger = ssl.create_default_context(cafile=certificates.folder / "ca.pem")
-    with pytest.raises(httpx.TransportError), httpx.Client(verify=stranger) as outsider:
+    with pytest.raises(httpx.TransportError), httpx.Client(verify=stranger, timeout=60) as outsider:
         outsider.get(f"https://127.0.0.1:{port}/healthz")
 
 
