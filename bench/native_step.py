@@ -46,6 +46,12 @@ SHAPES: dict[str, dict[str, Any]] = {
     | {"is_tied": True, "has_qkv_bias": True},
     "5m": _shape(hidden=256, inner=640, layers=6, heads=4, kv_heads=2, vocabulary=2_048) | {"has_head_norm": True},
 }
+# Whose adapter each of 16 sequences has.
+ADAPTED = {
+    "batch 16, no adapter": [-1] * 16,
+    "batch 16, 4 of each adapter and 8 of none": [-1, 0, -1, 1] * 4,
+    "batch 16, 8 of each adapter": [0, 1] * 8,
+}
 TYPES = {"0.5b": ["bfloat16"], "5m": ["float32"]}
 
 
@@ -71,6 +77,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="*", default=BATCH_SIZES)
     parser.add_argument("--contexts", type=int, nargs="*", default=CONTEXTS)
     parser.add_argument("--set", default="auto", help="instruction set")
+    parser.add_argument("--rank", type=int, default=0, help="also with two adapters of this rank on every matrix")
     options = parser.parse_args()
     for name in options.shapes:
         for weight_type, cache_type in product(options.types or TYPES[name], options.cache):
@@ -84,6 +91,10 @@ def main() -> None:
                 for batch in options.batches:
                     timed = decode(model, batch, context)
                     print(f"  batch {batch:2}, context {context:3}: {timed}", flush=True)
+            if options.rank:
+                put_adapters(model, options.rank)
+                for label, places in ADAPTED.items():
+                    print(f"  {label}: {decode(model, len(places), CONTEXTS[0], places)}", flush=True)
             print(f"  prefill of {PREFILL}: {PREFILL / prefill(model):8.0f} tokens/s", flush=True)
 
 
@@ -101,11 +112,29 @@ def blocks_of(context: int) -> int:
     return -(-context // BLOCK_SIZE)
 
 
-def decode(model: sluice_native.Model, batch: int, context: int) -> Timed:
-    """One new token for each of `batch` sequences of `context` tokens."""
+def put_adapters(model: sluice_native.Model, rank: int) -> None:
+    """Two, at the places 0 and 1, which change every matrix of the layers."""
+    random = np.random.default_rng(0)
+    for place in (0, 1):
+        modules = [
+            (
+                name.removesuffix(".weight"),
+                random.standard_normal((rank, shape[1]), dtype=np.float32) * np.float32(0.02),
+                random.standard_normal((shape[0], rank), dtype=np.float32) * np.float32(0.02),
+            )
+            for name, shape in model.tensors().items()
+            if len(shape) > 1 and name.startswith("model.layers.")
+        ]
+        model.put_adapter(place, modules)
+
+
+def decode(model: sluice_native.Model, batch: int, context: int, places: list[int] | None = None) -> Timed:
+    """One new token for each of `batch` sequences of `context` tokens, with the adapters at `places`."""
     arrays = step_arrays(batch, 1, context)
     logits = np.empty((batch, vocab_size(model)), dtype=np.float32)
-    return timed(model, lambda: model.step(*arrays, np.arange(batch, dtype=np.int32), logits))
+    rows = np.arange(batch, dtype=np.int32)
+    adapters = None if places is None else np.array(places, dtype=np.int32)
+    return timed(model, lambda: model.step(*arrays, rows, logits, adapters=adapters))
 
 
 def prefill(model: sluice_native.Model) -> float:

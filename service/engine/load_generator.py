@@ -232,9 +232,9 @@ def _adapter_table(backend: Backend[Any], config: EngineConfig) -> AdapterTable 
 
 
 def _adapter_bytes(checkpoint: Checkpoint, config: EngineConfig) -> int:
-    """What as many adapters as there may be take at most, as float32 on every matrix."""
+    """What as many adapters as there may be take at most: float32 on every matrix, ranks filled up to 16."""
     sides = sum(sum(shape) for _, shape, _ in checkpoint.describe() if len(shape) == 2)
-    return 4 * sides * config.max_adapter_rank * (config.max_adapters or 0)
+    return 4 * sides * -(-config.max_adapter_rank // 16) * 16 * (config.max_adapters or 0)
 
 
 def _output_interval_s(config: EngineConfig, device: str) -> float:
