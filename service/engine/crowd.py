@@ -35,7 +35,7 @@ class Crowd:
 
     def __init__(self) -> None:
         self._until = -math.inf
-        self._late_since: float | None = None
+        self._late_since = self._late_at = -math.inf  # of those that came late without one in time between, or a pause
         self._at: float | None = None  # the last step, if anything ran after it
         self._num_running = 0  # then
         self._num_tokens = 0  # generated until then
@@ -48,9 +48,11 @@ class Crowd:
     def is_late(self, now: float, *, late: bool) -> bool:
         """Whether this request and all others of the last second were late: one has only been held up somewhere."""
         if not late:
-            self._late_since = None
+            self._late_at = -math.inf
             return False
-        self._late_since = now if self._late_since is None else self._late_since
+        if now - self._late_at > _LASTS_S:
+            self._late_since = now
+        self._late_at = now
         return self.is_there(now) or now - self._late_since >= _LATE_S
 
     def is_there(self, now: float) -> bool:

@@ -78,8 +78,9 @@ def test_the_late_are_refused_after_a_second_of_late_ones_or_where_there_is_a_cr
     assert crowd.is_late(NOW + 1.0, late=True)
     assert not crowd.is_late(NOW + 1.1, late=False)
     assert not crowd.is_late(NOW + 1.2, late=True)
-    crowd.refused(NOW + 1.2)
-    assert crowd.is_late(NOW + 1.3, late=True)
+    assert not crowd.is_late(NOW + 3.3, late=True), "after a pause"
+    crowd.refused(NOW + 3.4)
+    assert crowd.is_late(NOW + 3.5, late=True)
 
 
 def test_the_wait_may_be_without_bound_until_then() -> None:
