@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from service.engine.batch import Batch
+from service.engine.transfer import to_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,7 @@ class LowRankTable:
 
     def for_batch(self, batch: Batch, device: torch.device) -> AddedSums:
         """What is added in one step."""
-        return AddedSums(
-            [(self._held[place], torch.from_numpy(rows).to(device)) for place, rows in batch.adapter_rows.items()]
-        )
+        return AddedSums([(self._held[place], to_device(rows, device)) for place, rows in batch.adapter_rows.items()])
 
 
 class AddedSums:

@@ -16,8 +16,8 @@ _CHANGES = np.where(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=
 _CHANGES = _CHANGES.astype(np.float32)
 
 
-def constraint_changes(constraint: ConstraintState, vocab_size: int) -> NDArray[np.float32]:
-    """What to add to each logit [vocabulary]: 0 or, where the token isn't allowed, minus infinity.
+def constraint_words(constraint: ConstraintState, vocab_size: int) -> NDArray[np.int32]:
+    """Which tokens are allowed, as `ConstraintState.fill_mask` has them.
 
     Raises ConstraintFailed for whatever the constraint raises: it is foreign code, which may even panic.
     """
@@ -26,6 +26,15 @@ def constraint_changes(constraint: ConstraintState, vocab_size: int) -> NDArray[
         constraint.fill_mask(words)
     except BaseException as error:
         raise ConstraintFailed("the output constraint failed") from error
+    return words
+
+
+def constraint_changes(constraint: ConstraintState, vocab_size: int) -> NDArray[np.float32]:
+    """What to add to each logit [vocabulary]: 0 or, where the token isn't allowed, minus infinity.
+
+    Raises ConstraintFailed as `constraint_words`.
+    """
+    words = constraint_words(constraint, vocab_size)
     changes: NDArray[np.float32] = _CHANGES.take(words.view(np.uint8), axis=0).reshape(-1)[:vocab_size]
     return changes
 

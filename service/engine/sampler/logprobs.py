@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import abc
+from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from service.engine.sequence import Sequence
+from service.engine.transfer import to_device, to_host
 from service.generation.output import TokenLogprob
 from service.generation.parameters import LogprobsOptions
 
@@ -19,39 +22,78 @@ class Logprobs:
         wanted = [sequence.request.logprobs for sequence in sequences]
         self._options = {row: options for row, options in enumerate(wanted) if options is not None}
         if self._options:
-            index = torch.tensor(list(self._options), device=logits.device)
-            self._rows = logits.index_select(0, index).log_softmax(dim=-1)
+            self._index = to_device(np.array(list(self._options)), logits.device)
+            rows = logits.index_select(0, self._index).log_softmax(dim=-1)
+            self._description = _Description(rows, list(self._options.values()))
 
-    def of(self, token_ids: abc.Sequence[int]) -> dict[int, TokenLogprob]:
-        """By row, the log-probability of the row's sampled token and its candidates, most likely first."""
+    def tensors(self, chosen: Tensor) -> list[Tensor]:
+        """What is to be brought to the host to tell of the tokens `chosen` [all rows]."""
+        return self._description.tensors(chosen.index_select(0, self._index)) if self._options else []
+
+    def of(
+        self, drawn: abc.Sequence[int], taken: abc.Sequence[int], told: list[NDArray[Any]]
+    ) -> dict[int, TokenLogprob]:
+        """By row, the log-probability of the token that was taken and the candidates, most likely first.
+
+        `told` is what `tensors` gave for the tokens `drawn`; a row whose token is another is asked for once more.
+        """
         if not self._options:
             return {}
-        chosen = [token_ids[row] for row in self._options]
-        described = _describe(self._rows, chosen, list(self._options.values()))
-        return dict(zip(self._options, described, strict=True))
+        own = [taken[row] for row in self._options]
+        if any(drawn[row] != taken[row] for row in self._options):
+            told = to_host([self._description.of_tokens(own)]) + told[1:]
+        return dict(zip(self._options, self._description.read(own, told), strict=True))
 
 
 def logprobs_of(logits: Tensor, token_ids: abc.Sequence[int], options: LogprobsOptions) -> list[TokenLogprob]:
     """The log-probability of a given token, and the candidates, for each row of `logits` [rows, vocabulary]."""
-    return _describe(logits.log_softmax(dim=-1), token_ids, [options] * len(token_ids))
+    description = _Description(logits.log_softmax(dim=-1), [options] * len(token_ids))
+    chosen = to_device(np.array(token_ids), logits.device)
+    return description.read(token_ids, to_host(description.tensors(chosen)))
 
 
-def _describe(rows: Tensor, token_ids: abc.Sequence[int], options: abc.Sequence[LogprobsOptions]) -> list[TokenLogprob]:
-    num_candidates = [each.top_logprobs for each in options]
-    logprobs = rows.gather(1, torch.tensor(token_ids, device=rows.device)[:, None])[:, 0].tolist()
-    candidates: list[tuple[tuple[int, float], ...]] = [()] * len(token_ids)
-    # Rows of one number at a time: which of two equal ones is picked first depends on how many are.
-    for count in set(num_candidates) - {0}:
-        mine = [row for row, wanted in enumerate(num_candidates) if wanted == count]
-        part = rows if len(mine) == len(rows) else rows[torch.tensor(mine, device=rows.device)]
-        top_logprobs, top_ids = (found.tolist() for found in part.topk(min(count, rows.shape[1]), dim=-1))
-        for row, values, ids in zip(mine, top_logprobs, top_ids, strict=True):
-            candidates[row] = tuple(zip(ids, values, strict=True))
-    for row, wanted in enumerate(options):
-        if wanted.token_ids:
-            named = rows[row, list(wanted.token_ids)].tolist()
-            candidates[row] += tuple(zip(wanted.token_ids, named, strict=True))
-    return [
-        TokenLogprob(token_id, logprob, top)
-        for token_id, logprob, top in zip(token_ids, logprobs, candidates, strict=True)
-    ]
+class _Description:
+    """What is told of some rows [rows, vocabulary] of log-probabilities, each with options of its own."""
+
+    def __init__(self, rows: Tensor, options: list[LogprobsOptions]) -> None:
+        self._rows = rows
+        self._named = [each.token_ids for each in options]
+        # Rows of one number at a time: which of two equal ones is picked first depends on how many are.
+        self._by_count: dict[int, list[int]] = {}
+        for row, each in enumerate(options):
+            if each.top_logprobs:
+                self._by_count.setdefault(each.top_logprobs, []).append(row)
+
+    def tensors(self, chosen: Tensor) -> list[Tensor]:
+        """What `read` wants of the device: the chosen tokens', the largest with their ids, those of named tokens."""
+        rows = self._rows
+        found = [rows.gather(1, chosen[:, None])[:, 0]]
+        for count, mine in self._by_count.items():
+            part = rows if len(mine) == len(rows) else rows.index_select(0, to_device(np.array(mine), rows.device))
+            found.extend(part.topk(min(count, rows.shape[1]), dim=-1))
+        if any(self._named):
+            row_index = np.repeat(np.arange(len(self._named)), [len(ids) for ids in self._named])
+            ids = np.array([token_id for ids in self._named for token_id in ids], np.int64)
+            found.append(rows[to_device(row_index, rows.device), to_device(ids, rows.device)])
+        return found
+
+    def of_tokens(self, token_ids: abc.Sequence[int]) -> Tensor:
+        """The log-probability of one token of each row."""
+        return self._rows.gather(1, to_device(np.array(token_ids), self._rows.device)[:, None])[:, 0]
+
+    def read(self, token_ids: abc.Sequence[int], told: list[NDArray[Any]]) -> list[TokenLogprob]:
+        """From what came of `tensors`."""
+        parts = iter(told)
+        logprobs = next(parts).tolist()
+        candidates: list[tuple[tuple[int, float], ...]] = [()] * len(token_ids)
+        for mine in self._by_count.values():
+            for row, values, ids in zip(mine, next(parts).tolist(), next(parts).tolist(), strict=True):
+                candidates[row] = tuple(zip(ids, values, strict=True))
+        if any(self._named):
+            named = iter(next(parts).tolist())
+            for row, ids in enumerate(self._named):
+                candidates[row] += tuple((token_id, next(named)) for token_id in ids)
+        return [
+            TokenLogprob(token_id, logprob, top)
+            for token_id, logprob, top in zip(token_ids, logprobs, candidates, strict=True)
+        ]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from service.engine.sampler.token_counts import TokenCountsTable, has_penalty
 from service.engine.sequence import Sequence
+from service.engine.transfer import to_device
 
 
 class Penalties:
@@ -33,11 +34,11 @@ class Penalties:
         params = [sequences[row].request.sampling for row in rows]
 
         def spread(values: list[float]) -> Tensor:
-            return torch.from_numpy(np.repeat(np.array(values, dtype=np.float32), lengths)).to(logits.device)
+            return to_device(np.repeat(np.array(values, dtype=np.float32), lengths), logits.device)
 
-        row_index = torch.from_numpy(np.repeat(np.array(rows), lengths)).to(logits.device)
-        token_ids = torch.from_numpy(np.concatenate([table.ids for table in tables])).to(logits.device)
-        counts = torch.from_numpy(np.concatenate([table.counts for table in tables])).to(logits.device)
+        row_index = to_device(np.repeat(np.array(rows), lengths), logits.device)
+        token_ids = to_device(np.concatenate([table.ids for table in tables]), logits.device)
+        counts = to_device(np.concatenate([table.counts for table in tables]), logits.device)
         used = logits[row_index, token_ids]
         repetition = spread([each.repetition_penalty for each in params])
         used = torch.where(used > 0, used / repetition, used * repetition)

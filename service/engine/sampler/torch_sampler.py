@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import abc
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +22,7 @@ from service.engine.sampler.penalties import Penalties
 from service.engine.sampler.truncation import truncate
 from service.engine.sampler.watermark import add_watermark
 from service.engine.sequence import Sequence
+from service.engine.transfer import to_device, to_host
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
 from service.generation.output import TokenLogprob
@@ -48,7 +50,7 @@ class TorchSampler:
         logits are not finite; the other rows are not touched by it.
         """
         if rows is not None:
-            logits = logits.index_select(0, torch.tensor(rows, device=logits.device))
+            logits = logits.index_select(0, to_device(np.array(rows), logits.device))
         logprobs = Logprobs(logits, sequences)
         self._penalties.apply(logits, sequences)
         self._masks.add_bias(logits, sequences)
@@ -56,17 +58,18 @@ class TorchSampler:
         self._masks.forbid_early_end(logits, sequences)
         failures: dict[int, SequenceError] = {**apply_constraints(logits, sequences)}
         largest, chosen = logits.max(dim=-1)
-        for row, is_finite in enumerate(largest.isfinite().tolist()):
-            if not is_finite:
-                failures.setdefault(row, no_token(sequences[row]))
-        drawn = [row for row, sequence in enumerate(sequences) if sequence.request.sampling.temperature > 0]
-        if drawn:
-            index = torch.tensor(drawn, device=logits.device)
-            own = logits if len(drawn) == len(sequences) else logits.index_select(0, index)
-            chosen[index] = _draw(own, largest[index], [sequences[row] for row in drawn])
-        token_ids = chosen.tolist()
+        random = [row for row, sequence in enumerate(sequences) if sequence.request.sampling.temperature > 0]
+        if random:
+            index = to_device(np.array(random), logits.device)
+            own = logits if len(random) == len(sequences) else logits.index_select(0, index)
+            chosen[index] = _draw(own, largest[index], [sequences[row] for row in random])
+        # The one place where a step waits for its device.
+        is_finite, drawn, *told = to_host([largest.isfinite(), chosen, *logprobs.tensors(chosen)])
+        for row in np.flatnonzero(~is_finite).tolist():
+            failures.setdefault(row, no_token(sequences[row]))
+        token_ids = drawn.tolist()
         failures |= settle(sequences, token_ids, failures)
-        token_logprobs = logprobs.of(token_ids)
+        token_logprobs = logprobs.of(drawn.tolist(), token_ids, told)
         return [
             failures.get(row) or SampledToken(token_ids[row], token_logprobs.get(row)) for row in range(len(sequences))
         ]
@@ -87,12 +90,11 @@ def _draw(logits: Tensor, largest: Tensor, sequences: abc.Sequence[Sequence]) ->
     """Draw a token for each row. The largest logit is taken off first, so that no temperature makes a row overflow."""
     params = [sequence.request.sampling for sequence in sequences]
     bounds = torch.finfo(torch.float32)
-    temperatures = torch.tensor(
-        [each.temperature for each in params], dtype=torch.float32, device=logits.device
-    ).clamp_(bounds.tiny, bounds.max)
+    wanted = np.array([each.temperature for each in params]).clip(bounds.tiny, bounds.max).astype(np.float32)
+    temperatures = to_device(wanted, logits.device)
     logits = logits.sub_(largest[:, None]).div_(temperatures[:, None])
     truncate(logits, params)
     numbers = uniforms(
         [sequence.seed for sequence in sequences], [sequence.num_generated_tokens for sequence in sequences]
     )
-    return draw(logits.softmax(dim=-1), torch.from_numpy(numbers).to(logits.device))
+    return draw(logits.softmax(dim=-1), to_device(numbers, logits.device))

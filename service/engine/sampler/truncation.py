@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from service.engine.transfer import to_device
 from service.generation.parameters import SamplingParams
 
 _FEW = 512  # up to here the largest logits are picked, beyond it rows are sorted whole
@@ -48,19 +50,20 @@ def _apply(
     if len(rows) == len(params):
         logits.masked_fill_(dropped(logits, params), -torch.inf)
     elif rows:
-        index = torch.tensor(rows, device=logits.device)
+        index = to_device(np.array(rows), logits.device)
         part = logits.index_select(0, index)
         logits.index_copy_(0, index, part.masked_fill_(dropped(part, [params[row] for row in rows]), -torch.inf))
 
 
-def _column(values: Sequence[float], like: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.tensor(values, dtype=dtype, device=like.device)[:, None]
+def _column(values: Sequence[float], like: Tensor, dtype: type[np.number[Any]] = np.float64) -> Tensor:
+    return to_device(np.array(values, dtype), like.device)[:, None]
 
 
 def _below_top_k_and_top_p(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
     vocab_size = logits.shape[1]
-    counts = _column([min(each.top_k or vocab_size, vocab_size) for each in params], logits, torch.int64)
-    falling = _largest_falling(logits, int(counts.max()))
+    wanted = [min(each.top_k or vocab_size, vocab_size) for each in params]
+    counts = _column(wanted, logits, np.int64)
+    falling = _largest_falling(logits, max(wanted))
     border = falling.gather(1, counts - 1)
     if any(each.top_p < 1 for each in params):
         mass = _column([each.top_p for each in params], logits)
@@ -81,7 +84,7 @@ def _largest_falling(logits: Tensor, count: int) -> Tensor:
 
 
 def _below_min_p(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:
-    return logits < _column([math.log(each.min_p) for each in params], logits, torch.float32)
+    return logits < _column([math.log(each.min_p) for each in params], logits, np.float32)
 
 
 def _untypical(logits: Tensor, params: Sequence[SamplingParams]) -> Tensor:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import abc
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from service.engine.sequence import Sequence
+from service.engine.transfer import to_device
 from service.engine.watermark import Watermark
 
 
@@ -23,4 +23,4 @@ def add_watermark(logits: Tensor, sequences: abc.Sequence[Sequence], watermark: 
     token_ids = np.arange(logits.shape[1], dtype=np.uint32)
     for row in rows:
         greens = watermark.greens(sequences[row].token_ids[-1:], token_ids)[0]
-        logits[row].add_(torch.from_numpy(greens).to(logits.device), alpha=watermark.delta)
+        logits[row].add_(to_device(greens, logits.device), alpha=watermark.delta)
