@@ -1,15 +1,13 @@
-"""Makes the README's pictures anew: a terminal from start to conversation, as SVG, and the page to chat on, as PNG.
+"""Makes the README's pictures anew: a terminal from start to conversation, as SVG that plays, and the page to chat on.
 
-Usage: python -m tools.pictures [FOLDER], docs/assets otherwise. What is shown is what the product wrote into a
-pseudo-terminal, on its usual ports, which must be free; the page is what Chromium draws.
+Usage: make pictures, or python -m tools.pictures [FOLDER], docs/assets otherwise. What is shown is what the product
+wrote into a pseudo-terminal, when it did, on its usual ports, which must be free; the page is what Chromium draws.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import pty
-import re
 import select
 import shutil
 import signal
@@ -19,12 +17,14 @@ import time
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
 from rich.text import Text
+
+from tools.recording import Line, lines_of, played
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 COLUMNS: Final = 112
 TIMEOUT_S: Final = 60
+READING_S: Final = 1.4  # before each question, as somebody would who reads the answers
 QUESTIONS: Final = ("Hello! Who are you?", "What is the capital of France?")
 
 
@@ -40,6 +40,7 @@ class Screen:
         os.close(slave)
         self._master = master
         self.text = ""
+        self.moments: list[tuple[float, int]] = []  # and how many characters had come by then
 
     def until(self, text: str, times: int = 1) -> None:
         """Wait until it has written `text` so often. Exits if it doesn't."""
@@ -47,21 +48,19 @@ class Screen:
         while self.text.count(text) < times:
             if not select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 sys.exit(f"{text!r} is not in {self.text!r}")
-            self.text += os.read(self._master, 1 << 16).decode().replace("\r\n", "\n")
+            self.text += os.read(self._master, 1 << 16).decode().replace("\r\n", "\n").replace(f"{ROOT}/", "")
+            self.moments.append((time.monotonic(), len(self.text)))
+
+    def lines(self, command: str) -> list[Line]:
+        """All that it wrote, below the command that started it, without this machine's paths."""
+        shown = lines_of(self.text, self.moments)
+        while shown and not shown[-1].text.plain:
+            shown.pop()
+        return [Line(Text(f"$ {command}", style="bold green"), self.moments[0][0]), *shown]
 
     def type(self, text: str) -> None:
         """Press these keys."""
         os.write(self._master, text.encode())
-
-
-def terminal(start: str, conversation: str) -> str:
-    """Both, one below the other, as SVG."""
-    console = Console(record=True, width=COLUMNS, force_terminal=True, file=io.StringIO())
-    for typed, shown in (("make run", start), (".venv/bin/sluice chat --set temperature=0", conversation)):
-        console.print(Text(f"$ {typed}", style="bold green"))
-        console.print(Text.from_ansi(shown.strip("\n")))
-    drawn = console.export_svg(title="sluice", unique_id="sluice")
-    return re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)  # nobody else is asked for a font
 
 
 def main() -> None:
@@ -70,15 +69,17 @@ def main() -> None:
     serve = Screen("-m", "cli", "serve")
     try:
         serve.until("Ctrl-C stops everything.")
-        start = serve.text.replace(f"{ROOT}/", "")
+        started = serve.lines("make run")
         chat = Screen("-m", "cli", "chat", "--set", "temperature=0")
         for number, question in enumerate(QUESTIONS, 1):
             chat.until("> ", number)
+            time.sleep(READING_S)
             chat.type(f"{question}\n")
             chat.until("first after", number)
         chat.until("> ", len(QUESTIONS) + 1)
         chat.process.kill()
-        (folder / "terminal.svg").write_text(terminal(start, chat.text))
+        talked = chat.lines(".venv/bin/sluice chat --set temperature=0")
+        (folder / "terminal.svg").write_text(played([*started, *talked], COLUMNS))
         page = [
             "node",
             "tests/e2e/chat_page.mjs",
