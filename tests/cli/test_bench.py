@@ -21,6 +21,7 @@ from tests.e2e.stack import Stack
 
 SMALL = ["--requests", "6", "--concurrency", "3", "--prompt-tokens", "60", "--max-tokens", "9", "--warm-up", "1"]
 PAUSE_S = 0.03
+TOKENS = "sluice_engine_generated_tokens_total"
 
 
 @pytest.mark.parametrize("way", Way)
@@ -181,9 +182,12 @@ def test_a_server_that_isnt_there_is_named(words: list[str]) -> None:
 def test_ctrl_c_shows_what_was_measured(stack: Stack, way: str) -> None:
     """The server is left alone, and the exit code says it."""
     words = ["--requests", "9999", "--max-tokens", "20", "--concurrency", "2", "--dialect", way]
+    before = stack.metric(TOKENS)
     with Terminal("bench", *words, env={"SLUICE_URL": stack.door, "COLUMNS": "100"}) as terminal:
         terminal.until("━")  # the bar
-        time.sleep(1)  # some answers
+        # Those of two answers at a time, each of 20 at most: some have been read.
+        while stack.metric(TOKENS) < before + 400:
+            time.sleep(0.05)
         terminal.type("\x03")
         shown = terminal.until("request latency")
         assert "ended by Ctrl-C" in shown

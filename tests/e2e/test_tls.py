@@ -5,6 +5,7 @@ import re
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,8 @@ def network_stream(answer: httpx.Response) -> object:
 
 def changed(stack: Stack, certificates: DevelopmentTls, before: dict[str, bytes]) -> dict[str, bytes]:
     """What each listener shows once it shows another certificate."""
-    for _ in range(1000):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
         after = {name: certificate_at(stack.ports[name], certificates) for name in LISTENERS}
         if all(after[name] != before[name] for name in LISTENERS):
             return after
