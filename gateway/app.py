@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -73,6 +74,9 @@ def build_app(
             return JSONResponse({"status": "ready"})
         return JSONResponse({"status": "unready", "reason": reason}, status_code=503)
 
+    async def own_version(request: Request) -> Response:  # noqa: ARG001  the framework's signature
+        return JSONResponse({"version": version("sluice")})
+
     async def unrouted(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101  it is registered for nothing else
         reason = Reason.METHOD_NOT_ALLOWED if error.status_code == 405 else Reason.ROUTE_NOT_FOUND
@@ -89,7 +93,8 @@ def build_app(
             Route("/livez", livez),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
-            Route("/health", readyz),  # where clients of other servers ask
+            *(Route(path, readyz) for path in ("/health", "/ping")),  # where clients of other servers ask
+            Route("/version", own_version),
             *page_routes(),
             *([] if side is Side.CALLERS else operator_routes(status, telemetry, refuse, gate)),
         ],

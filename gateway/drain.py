@@ -17,7 +17,7 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.refusal import Refusal
 from gateway.reply import send_refusal
 
-OPERATORS_PATHS: Final = frozenset({"/livez", "/healthz", "/readyz", "/health", "/metrics", "/status.json"})
+OPERATORS_PATHS: Final = frozenset({"/livez", "/healthz", "/readyz", "/health", "/ping", "/metrics", "/status.json"})
 RETRY_AFTER_S: Final = 1.0
 
 

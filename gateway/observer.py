@@ -32,7 +32,7 @@ CALLER_LEFT_STATUS: Final = 499  # never sent; for the log and the metrics
 
 _LOGGER = logging.getLogger(__name__)
 _QUIET: Final = frozenset(
-    {"/livez", "/healthz", "/readyz", "/health", "/metrics", "/status.json"}
+    {"/livez", "/healthz", "/readyz", "/health", "/ping", "/metrics", "/status.json"}
 )  # asked every second, and worth no trace
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"})
 _MAX_REQUEST_ID_LENGTH: Final = 128

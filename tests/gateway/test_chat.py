@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from importlib.metadata import version
 
 import httpx
 import pytest
@@ -93,7 +94,7 @@ async def test_models(gateway: Gateway) -> None:
 
 
 async def test_probes(gateway: Gateway) -> None:
-    """/healthz tells of the process alone, /readyz and /health of the service, and none makes a span."""
+    """/healthz tells of the process alone, /readyz, /health and /ping of the service, and none makes a span."""
     assert (await gateway.http.get("/readyz")).status_code == 200
     assert (await gateway.http.get("/health")).status_code == 200
     gateway.service.health = HealthCheckResponse.NOT_SERVING
@@ -102,8 +103,13 @@ async def test_probes(gateway: Gateway) -> None:
     assert "NOT_SERVING" in unready.json()["reason"]
     health = await gateway.http.get("/health")
     assert (health.status_code, health.json()) == (503, unready.json())
+    assert (await gateway.http.get("/ping")).status_code == 503
     assert (await gateway.http.get("/healthz")).status_code == 200
     assert gateway.spans.get_finished_spans() == ()
+
+
+async def test_version_is_the_distributions(gateway: Gateway) -> None:
+    assert (await gateway.http.get("/version")).json() == {"version": version("sluice")}
 
 
 @pytest.mark.parametrize("is_large", [False, True])

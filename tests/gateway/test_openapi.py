@@ -24,7 +24,7 @@ from tests.gateway.conftest import Gateway
 
 # for operators and browsers
 UNDOCUMENTED = re.compile(
-    r"/(|page/[a-z.-]+|livez|healthz?|readyz|metrics|status(\.json)?|openapi\.json|sluice\.binpb|docs(/.*)?)"
+    r"/(|page/[a-z.-]+|livez|healthz?|ping|version|readyz|metrics|status(\.json)?|openapi\.json|sluice\.binpb|docs(/.*)?)"
 )
 GOLDEN = Path(__file__).parent / "golden" / "exchanges"
 BODIES = [(each, body) for each in OPERATIONS for body in each.bodies]
