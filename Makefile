@@ -4,7 +4,7 @@ BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 MINUTES ?= 30
 
-.PHONY: help run test test-fast test-deploy test-cluster test-ray test-clients test-languages test-examples models soak fuzz check docs sanitize generate pictures pins audit envoy-filter release-contract bench dist clean
+.PHONY: help run test test-fast test-deploy test-cluster test-ray test-clients test-languages test-examples models soak fuzz check docs sanitize generate pictures pins audit envoy-filter release-contract bench bench-gpu dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
@@ -43,6 +43,8 @@ release-contract:  ## keep the contract of this version, which later ones must n
 	@tools/install.sh dev npm validate && tools/release_contract.sh
 bench:  ## measure against llama.cpp's server and transformers serve, then the parts; see bench/README.md
 	@tools/install.sh bench native llama redis && for part in serving engine_step step_overhead long_prompt native_step speculation start quantization load_memory sampler_rows engine_worker gateway_stream way_out client quota overload private_prefix affinity inner_hop; do $(PY) -m bench.$$part || exit; done
+bench-gpu:  ## measure on the CUDA device here, beside transformers serve where both fit; see docs/gpu.md
+	@tools/install.sh bench native && for run in "0.5b 8b --servers sluice:engine.device_memory=0.45 transformers" "32b --servers sluice"; do $(PY) -m bench.serving chats prefix --device cuda --prompts 128 2048 --streams 1 16 64 256 --results .cache/bench/gpu.json --models $$run || exit; done
 pictures:  ## make the README's pictures anew: a terminal's recording, and the page to chat on
 	@tools/install.sh dev native npm browser && $(PY) -m tools.pictures
 pins:  ## make constraints.txt, the clients' and npm's pins anew; versions that fit stay

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, PreTrainedConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
 
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo" / "model"
@@ -62,6 +62,45 @@ QWEN3_5M = Qwen3Config(
 )
 
 
+LLAMA_3_1_8B = LlamaConfig(
+    vocab_size=128_256,
+    hidden_size=4_096,
+    intermediate_size=14_336,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    max_position_embeddings=131_072,
+    rms_norm_eps=1e-5,
+    rope_parameters={
+        "rope_type": "llama3",
+        "rope_theta": 500_000.0,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8_192,
+    },
+    tie_word_embeddings=False,
+    bos_token_id=None,
+    eos_token_id=128_255,
+    pad_token_id=128_254,
+)
+
+QWEN2_5_32B = Qwen2Config(
+    vocab_size=152_064,
+    hidden_size=5_120,
+    intermediate_size=27_648,
+    num_hidden_layers=64,
+    num_attention_heads=40,
+    num_key_value_heads=8,
+    max_position_embeddings=32_768,
+    rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
+    tie_word_embeddings=False,
+    bos_token_id=None,
+    eos_token_id=152_063,
+    pad_token_id=152_062,
+)
+
+
 def qwen3_5m() -> Path:
     """A folder with random fp32 weights of the bundled model's width, with six layers."""
     return _random_weights("qwen3-5m-random", QWEN3_5M, torch.float32)
@@ -72,6 +111,16 @@ def qwen2_5_0_5b() -> Path:
     return _random_weights("qwen2.5-0.5b-random", QWEN2_5_0_5B)
 
 
+def llama_3_1_8b() -> Path:
+    """A folder with random bf16 weights of Llama 3.1 8B's shape: 16 GB of disk, and of memory while it is made."""
+    return _random_weights("llama-3.1-8b-random", LLAMA_3_1_8B)
+
+
+def qwen2_5_32b() -> Path:
+    """A folder with random bf16 weights of Qwen2.5-32B's shape: 66 GB of disk, and of memory while it is made."""
+    return _random_weights("qwen2.5-32b-random", QWEN2_5_32B)
+
+
 def long_24m() -> Path:
     """A folder with random bf16 weights of a small model with a context of 16,384 tokens."""
     return _random_weights("long-24m-random", LONG_24M)
@@ -80,7 +129,7 @@ def long_24m() -> Path:
 def _random_weights(name: str, config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16) -> Path:
     """A folder with random weights of that shape; its tokenizer is the bundled one, filled up."""
     folder = ROOT / ".cache" / "bench" / name
-    if (folder / "model.safetensors").is_file():
+    if folder.is_dir():  # it gets its name when it is whole
         return folder
     building = folder.with_suffix(".building")
     shutil.rmtree(building, ignore_errors=True)

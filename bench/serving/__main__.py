@@ -1,7 +1,7 @@
 """Asks this server, llama.cpp's and `transformers serve` the same, on the same weights, in turns.
 
 Usage: python -m bench.serving [chats arrivals prefix schema memory] [--models 5m 0.5b] [--prompts 32 512]
-[--streams 1 4 16] [--servers sluice llama.cpp transformers] [--rounds 3] [--results FILE]
+[--streams 1 4 16] [--servers sluice llama.cpp transformers] [--rounds 3] [--results FILE] [--device cuda]
 
 The whole product is measured, at its front door: Envoy, gateway, gRPC, engine. All servers are up; only the one whose
 turn it is runs. A round measures every server in every case, one after the other, and then the time to read the
@@ -9,6 +9,9 @@ weights; ratios are those within a round, to the first server. What other work t
 measurement: those beside which it took more than a twentieth are left out of the tables, and counted. Rounds are added
 to those that the file has. A server may have settings: `sluice:engine.speculation=false,engine.max_slowdown=4`,
 `llama.cpp:type=Q8_0`. Greedy answers of random weights repeat themselves, so speculation looks better there than it is.
+
+With `--device cuda` the models are 0.5b, 8b and 32b, and llama.cpp's server is left out. Servers that are paused keep
+their part of the device's memory: give this one less of it, `sluice:engine.device_memory=0.45`, beside another.
 
     chats      chats that arrive at once: tokens a second with the wait for the first one, and gaps between tokens
     arrivals   chats that arrive at random moments, of mixed prompts: how many are served within a latency target
@@ -28,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import shapes
-from bench.serving.floor import floor_s
+from bench.serving.floor import device_floor_s, floor_s
 from bench.serving.report import tables
 from bench.serving.requests import Load
 from bench.serving.scenarios import SCENARIOS, SIZES
@@ -38,16 +41,25 @@ MODELS = {
     "5m": shapes.qwen3_5m,
     "0.5b": shapes.qwen2_5_0_5b,
     "demo": shapes.demo,
+    "8b": shapes.llama_3_1_8b,
+    "32b": shapes.qwen2_5_32b,
 }  # demo: for `schema`, it ends answers
+DEFAULT_MODELS = {"cpu": ["5m", "0.5b", "demo"], "cuda": ["0.5b", "8b", "32b"]}
 
 
 class Fleet:
     """The servers of one model, started when they are first needed and paused when they are not."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, device: str) -> None:
         self._folder = folder
+        self._device = device
         self._stack = stack
         self._servers: dict[tuple[str, int], Server] = {}
+
+    @property
+    def folder(self) -> Path:
+        """The model's."""
+        return self._folder
 
     def turn(self, name: str, streams: int) -> Server:
         """That server, ready and alone."""
@@ -55,7 +67,9 @@ class Fleet:
         key = (name, streams if name.startswith("llama.cpp") else 0)
         self.pause()
         if key not in self._servers:
-            self._servers[key] = self._stack.enter_context(serving(command_of(name, self._folder, streams)))
+            self._servers[key] = self._stack.enter_context(
+                serving(command_of(name, self._folder, streams, self._device))
+            )
         self._servers[key].resume()
         return self._servers[key]
 
@@ -89,7 +103,7 @@ def measure_round(fleet: Fleet, model: str, turn: int, options: argparse.Namespa
                 records.append({**record, "numbers": numbers})
                 print(record, {name: round(value, 4) for name, value in numbers.items()}, flush=True)
     fleet.pause()
-    weights_s = floor_s("5m" if model == "demo" else model)
+    weights_s = floor_s("5m" if model == "demo" else model) if options.device == "cpu" else device_floor_s(fleet.folder)
     print(f"{model}: the weights were read in {1e3 * weights_s:.2f} ms")
     return [{**record, "weights_s": weights_s} for record in records]
 
@@ -97,23 +111,26 @@ def measure_round(fleet: Fleet, model: str, turn: int, options: argparse.Namespa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", choices=[*SCENARIOS, []], help="default: all")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--models", nargs="+", choices=MODELS)
     parser.add_argument("--prompts", nargs="+", type=int, default=[32, 512])
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 4, 16])
     parser.add_argument("--rates", nargs="+", type=float, default=[], help="arrivals a second")
-    parser.add_argument("--servers", nargs="+", default=installed())
+    parser.add_argument("--device", choices=DEFAULT_MODELS, default="cpu")
+    parser.add_argument("--servers", nargs="+")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--results", type=Path)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and with it the servers
     options.scenarios = options.scenarios or list(SCENARIOS)
+    options.models = options.models or DEFAULT_MODELS[options.device]
+    options.servers = options.servers or installed(options.device)
     records: list[dict[str, Any]] = []
     if options.results and options.results.is_file():
         records = json.loads(options.results.read_text())
     first_round = 1 + max((record["round"] for record in records), default=-1)
     for model in options.models:
         with ExitStack() as stack:
-            fleet = Fleet(MODELS[model](), stack)
+            fleet = Fleet(MODELS[model](), stack, options.device)
             for turn in range(first_round, first_round + options.rounds):
                 records += measure_round(fleet, model, turn, options)
                 if options.results:

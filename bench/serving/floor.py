@@ -1,6 +1,7 @@
 """How long reading a model's weights takes, which no decode of one stream can beat.
 
-`python -m bench.serving.floor MODEL` prints the median in seconds: in a process of its own, whose memory is then free.
+`python -m bench.serving.floor MODEL`, or on a CUDA device `--bytes N`, prints the median in seconds: in a process of
+its own, whose memory is then free.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import sluice_native
 
 from bench.native_step import SHAPES, TYPES
+
+DEVICE_BYTES = 4 << 30  # read at a time
 
 
 def floor_s(model: str) -> float:
@@ -21,7 +25,35 @@ def floor_s(model: str) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+def device_floor_s(folder: Path) -> float:
+    """Seconds that a CUDA device takes to read a folder's weights, by a sum over as many bytes or a part of them."""
+    num_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    command = [sys.executable, "-m", "bench.serving.floor", "--bytes", str(num_bytes)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def read_on_device(num_bytes: int) -> float:
+    """Seconds, the median of 20 reads. It has not run yet: it needs a device."""
+    import torch  # noqa: PLC0415  the other floor needs none
+
+    part = min(num_bytes, DEVICE_BYTES)
+    values = torch.zeros(part // 4, dtype=torch.int32, device="cuda")
+    times: list[float] = []
+    for _ in range(20):
+        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        began.record()
+        values.max()
+        ended.record()
+        ended.synchronize()
+        times.append(float(began.elapsed_time(ended)) / 1e3)
+    return statistics.median(times) * num_bytes / part
+
+
 def main() -> None:
+    if sys.argv[1] == "--bytes":
+        print(read_on_device(int(sys.argv[2])))
+        return
+
     name = sys.argv[1]
     model = sluice_native.Model(**SHAPES[name], weight_type=TYPES[name][0], num_threads=2)
     for tensor, shape in model.tensors().items():

@@ -43,6 +43,7 @@ class Size:
 
 SIZES = {"5m": Size(128, (8, 12, 16, 20), 10, 0.25, 0.025), "0.5b": Size(32, (1, 2, 3), 20, 2.0, 0.15)}
 SIZES["demo"] = SIZES["5m"]
+SIZES["8b"] = SIZES["32b"] = Size(128, (4, 8, 16), 20, 1.0, 0.05)
 
 
 def at_once(load: Load, size: Size, case: Case) -> Numbers:

@@ -27,6 +27,7 @@ ROOT = shapes.ROOT
 LLAMA_SERVER = ROOT / ".cache" / "llama.cpp" / "llama-server"
 START_TIMEOUT_S = 180
 THREADS = 2
+DEVICE_STREAMS = 256  # the most that are measured on a device
 
 
 @dataclass(frozen=True)
@@ -51,26 +52,29 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def command_of(server: str, folder: Path, streams: int) -> Command:
+def command_of(server: str, folder: Path, streams: int, device: str = "cpu") -> Command:
     """The command of `sluice`, `llama.cpp` or `transformers`, or of one with settings, as `sluice:KEY=VALUE,KEY=VALUE`.
 
-    They are the service's, or for llama.cpp the type of its weights (`type=Q8_0`).
+    They are the service's, or for llama.cpp the type of its weights (`type=Q8_0`). `device` is a torch device.
     """
     name, _, settings = server.partition(":")
     pairs = (setting.split("=") for setting in settings.split(",") if setting)
-    return _COMMANDS[name](folder, streams, dict(pairs))
+    return _COMMANDS[name](folder, streams, dict(pairs), device)
 
 
-def _sluice(folder: Path, _streams: int, settings: dict[str, str]) -> Command:
-    """This server as `make run` starts it."""
+def _sluice(folder: Path, _streams: int, settings: dict[str, str], device: str) -> Command:
+    """This server as `make run` starts it; on a device with places for as many sequences as are measured there."""
     ports = {name: free_port() for name in ("envoy", "envoy-admin", "gateway", "service", "service-metrics")}
     flags = [f"--{name}-port={port}" for name, port in ports.items()]
     command = [sys.executable, "-m", "runner", *flags, f"--model=bench={folder}"]
+    if device != "cpu":
+        settings = {"engine.max_batch_sequences": str(DEVICE_STREAMS), **settings}
+    settings = {"device": device, **settings}
     environment = {f"SLUICE_SERVICE_{key.upper().replace('.', '__')}": value for key, value in settings.items()}
     return Command(command, ports["envoy"], "/readyz", "bench", {}, environment)
 
 
-def _llama(folder: Path, streams: int, settings: dict[str, str]) -> Command:
+def _llama(folder: Path, streams: int, settings: dict[str, str], _device: str) -> Command:
     """llama.cpp's server, with a slot for each stream."""
     port = free_port()
     file = gguf_file(folder, settings.get("type", ""))
@@ -80,18 +84,20 @@ def _llama(folder: Path, streams: int, settings: dict[str, str]) -> Command:
     return Command(command, port, "/health", "bench", {"ignore_eos": True}, {})
 
 
-def _transformers(folder: Path, _streams: int, _settings: dict[str, str]) -> Command:
+def _transformers(folder: Path, _streams: int, _settings: dict[str, str], device: str) -> Command:
     """`transformers serve` with continuous batching."""
     port = free_port()
     command = [str(Path(sys.executable).with_name("transformers")), "serve", str(folder), "--continuous-batching"]
-    return Command([*command, "--device", "cpu", "--port", str(port)], port, "/health", str(folder), {}, {})
+    return Command([*command, "--device", device, "--port", str(port)], port, "/health", str(folder), {}, {})
 
 
 _COMMANDS = {"sluice": _sluice, "llama.cpp": _llama, "transformers": _transformers}
 
 
-def installed() -> list[str]:
-    """The servers that are here; a line on standard error if llama.cpp's isn't."""
+def installed(device: str = "cpu") -> list[str]:
+    """The servers that are here; a line on standard error if llama.cpp's isn't, which is built for CPUs."""
+    if device != "cpu":
+        return [name for name in _COMMANDS if name != "llama.cpp"]
     if LLAMA_SERVER.is_file():
         return list(_COMMANDS)
     print("llama.cpp's server is left out: `tools/install.sh llama` builds it", file=sys.stderr)
