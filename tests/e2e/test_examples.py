@@ -18,7 +18,7 @@ from tests.e2e.stack import ROOT, Stack
 
 DOOR = "http://127.0.0.1:8080"  # as the documents have it
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "clients/python/README.md"]
-COMMAND = re.compile(r"(\.venv/bin/)?sluice (chat [\"']|complete|embed|models|endpoints|status|bench)")
+COMMAND = re.compile(r"(\.venv/bin/)?sluice (chat [\"']|complete|embed|models(?! load)|endpoints|status|bench)")
 BLOCK = re.compile(r"^```(sh|python|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TRIES = int(os.environ.get("EXAMPLE_TRIES", "2"))
 LONGEST_S = 110 + 2 * TRIES  # that all tries of an example may take
