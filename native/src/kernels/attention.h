@@ -291,7 +291,7 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
 
   const Head head = head_of(step, layer, piece.sequence, kv_head);
   int base = span.earliest / kKeys * kKeys;
-  Slots slots = slots_of(head, base, span.earliest, span.last), next;
+  Slots slots = slots_of(head, base, span.earliest, span.last), next = slots;
   for (; base <= span.last; base += kKeys) {
     const bool is_last = base + kKeys > span.last;
     if (!is_last) {
