@@ -105,6 +105,12 @@ class Model:
     def read_weights(self, num_threads: int = 0) -> float:
         """Seconds to read all weights once: no decode step takes less."""
 
+    def multiply_rate(self, num_threads: int = 0) -> float:
+        """Products of two numbers a second, added up in registers, of the type that the layers' weights take.
+
+        No step of many tokens does more; int4's products are those of bfloat16.
+        """
+
     @property
     def bytes_per_slot(self) -> int:
         """Bytes of cache for one token, in all layers."""

@@ -1,6 +1,7 @@
 // A decoder: its packed weights, its cache, its buffers. One step at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -73,12 +74,18 @@ class Model {
   // Seconds to read all packed weights once: what a decode step takes at least.
   double read_weights(int num_threads);
 
+  // How many products of two numbers a second the threads add up, of the type that the layers' weights take, where
+  // registers hold all of them: what a step of many tokens does at most.
+  double multiply_rate(int num_threads);
+
   const Options& options() const { return options_; }
   size_t bytes_per_slot() const;
   size_t weight_bytes() const { return weight_memory_.size() + row_memory_.size(); }
   size_t adapter_bytes();
 
  private:
+  // Seconds that the threads take for body(0) … body(count - 1).
+  double time_chunks(int num_threads, int count, const std::function<void(int)>& body);
   Place find(const std::string& name);
   void reserve(const Batch& batch, int num_threads);
   void cut_into_pieces(const Batch& batch);

@@ -283,6 +283,7 @@ NB_MODULE(_native, module) {
       .def("put_adapter", &put_adapter, "place"_a, "modules"_a)
       .def("drop_adapter", &Model::drop_adapter, "place"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("read_weights", &Model::read_weights, "num_threads"_a = 0, nb::call_guard<nb::gil_scoped_release>())
+      .def("multiply_rate", &Model::multiply_rate, "num_threads"_a = 0, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("bytes_per_slot", &Model::bytes_per_slot)
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("adapter_bytes", &Model::adapter_bytes, nb::call_guard<nb::gil_scoped_release>())

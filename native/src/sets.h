@@ -12,6 +12,7 @@ struct InstructionSet {
   const char* name;
   StepFunction run;
   ReadFunction read;
+  MultiplyFunction multiply;
   LargestFunction largest;
   WeighFunction weigh;
   PartFunction part_above;

@@ -69,13 +69,6 @@ constexpr TileRow kTiles[] = {
     {8, {kTile<F, 8, 1>, kTile<F, 8, 2>, nullptr, nullptr}},
     {12, {kTile<F, 12, 1>, kTile<F, 12, 2>, nullptr, nullptr}},
 };
-template <>  // twice as many sums
-constexpr TileRow kTiles<Int4Format>[] = {
-    {1, {kTile<Int4Format, 1, 1>, kTile<Int4Format, 1, 2>, kTile<Int4Format, 1, 4>, kTile<Int4Format, 1, 8>}},
-    {2, {kTile<Int4Format, 2, 1>, kTile<Int4Format, 2, 2>, kTile<Int4Format, 2, 4>, nullptr}},
-    {4, {kTile<Int4Format, 4, 1>, kTile<Int4Format, 4, 2>, nullptr, nullptr}},
-    {6, {kTile<Int4Format, 6, 1>, kTile<Int4Format, 6, 2>, nullptr, nullptr}},
-};
 #elif defined(SLUICE_SET_avx2)
 template <class F>
 constexpr TileRow kTiles[] = {

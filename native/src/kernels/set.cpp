@@ -41,5 +41,40 @@ uint64_t read_memory(const uint8_t* from, size_t bytes) {
   return result;
 }
 
+namespace {
+
+// Sums begin differently and the input changes, or compilers would compute less than they are told.
+template <class Format>
+uint64_t multiply_many(const uint8_t* numbers, int rounds, float* sum) {
+  constexpr int kSums = kRegisters == 1 ? 16 : kRegisters == 2 ? 5 : 2;  // enough to hide how long one addition takes
+  const auto weight = Format::load(reinterpret_cast<const typename Format::Weight*>(numbers));
+  Lanes sums[kSums];
+  unroll<kSums>([&](auto n) __attribute__((always_inline)) {
+    sums[n] = load16(reinterpret_cast<const float*>(numbers) + n * 16);
+  });
+  for (int round = 0; round < rounds; ++round) {
+    const auto input = Format::broadcast(reinterpret_cast<const typename Format::Input*>(numbers + round % 8 * 64));
+    unroll<kSums>([&](auto n) __attribute__((always_inline)) { Format::add(sums[n], weight, input); });
+  }
+  *sum = 0;
+  unroll<kSums>([&](auto n) __attribute__((always_inline)) { *sum += sum_of(sums[n]); });
+  return static_cast<uint64_t>(rounds) * kSums * 16 * Format::kColumns;
+}
+
+}  // namespace
+
+uint64_t multiply_registers(Type type, const uint8_t* numbers, int rounds, float* sum) {
+  switch (type) {
+    case Type::Float32:
+      return multiply_many<Float32Format>(numbers, rounds, sum);
+    case Type::BFloat16:
+    case Type::Int4:  // whose products are those of bf16
+      return multiply_many<BFloat16Format>(numbers, rounds, sum);
+    case Type::Int8:
+      return multiply_many<Int8Format>(numbers, rounds, sum);
+  }
+  return 0;
+}
+
 }  // namespace SLUICE_SET
 }  // namespace sluice

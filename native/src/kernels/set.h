@@ -12,6 +12,10 @@ void end_phase(Phases& phases, uint32_t index, int count, int done);
 using StepFunction = void (*)(const Step& step, int thread);
 // Reads memory and returns something that depends on all of it: how fast a step could be at best.
 using ReadFunction = uint64_t (*)(const uint8_t* from, size_t bytes);
+constexpr int kNumbers = 1024;
+// Multiplies kNumbers bytes of numbers in registers, as products with weights of that type do, adds the products up and
+// tells how many there were: how fast a step is at best where memory holds nothing up. `sum` depends on all of them.
+using MultiplyFunction = uint64_t (*)(Type type, const uint8_t* numbers, int rounds, float* sum);
 
 // The largest of `count` logits, and where it lies first; not a number if one of them isn't.
 struct Largest {
@@ -42,6 +46,7 @@ using CollectFunction = int (*)(const float* scaled, int count, float low, float
   namespace name {                                                                                   \
   void run_step(const Step& step, int thread);                                                       \
   uint64_t read_memory(const uint8_t* from, size_t bytes);                                           \
+  uint64_t multiply_registers(Type type, const uint8_t* numbers, int rounds, float* sum);            \
   Largest largest_logit(const float* logits, int count);                                             \
   void weigh_logits(const float* logits, int count, Scale scale, float* scaled, float* weights,      \
                     double* block_sums);                                                             \
