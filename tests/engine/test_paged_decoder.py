@@ -7,6 +7,7 @@ itself is tried by the tests marked `cuda`.
 from __future__ import annotations
 
 import inspect
+import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,24 @@ import torch
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
+from service.engine.block_pool import BlockPool
+from service.engine.config import EngineConfig
+from service.engine.core import EngineCore
 from service.engine.kv_cache import CacheShape, KVCache
+from service.engine.model_runner import ModelRunner
 from service.engine.models.accelerator import Accelerator, make_cache
 from service.engine.models.adapter_files import read_adapter
 from service.engine.models.decode_graphs import sizes
 from service.engine.models.decoder import Decoder
 from service.engine.models.load_decoder import load_decoder
 from service.engine.models.page_cache import PageCache
+from service.engine.sampler.torch_sampler import TorchSampler
+from service.engine.scheduler import Scheduler
+from service.generation.parameters import SamplingParams, StopParams
+from service.generation.request import GenerationRequest
 from tests.engine.accelerator_double import REFERENCE, RunAgain, accelerator, varlen_reference
+from tests.engine.driving import drive
+from tests.engine.fakes import group_of
 from tests.engine.peft_adapters import save_adapter
 from tests.engine.tiny_models import (
     BLOCK_SIZE,
@@ -241,3 +252,19 @@ def test_without_pages_nothing_is_recorded(qwen: tuple[Any, Path]) -> None:
     ids = tokens(LENGTH)
     assert_close(run(decoder, [Part(ids, 0, LENGTH, SCATTERED)])[0], reference(qwen[0], ids))
     assert decoder.num_replays == 0
+
+
+def test_replays_are_counted_in_the_engines_numbers(qwen: tuple[Any, Path]) -> None:
+    """A prompt of one step and four decodes, of which all were replayed."""
+    source = spec(qwen[1])
+    decoder = load_decoder(
+        source.config, source.checkpoint, torch.float32, CPU, MAX_POSITIONS, accelerator=accelerator()
+    )
+    config = EngineConfig(block_size=4, num_blocks=16, max_model_len=MAX_POSITIONS, max_queue_wait_s=math.inf)
+    core = EngineCore(Scheduler(config, BlockPool(16, 4)), ModelRunner(decoder, TorchSampler(), 16, 4))
+    request = GenerationRequest("r", [5, 6, 7], SamplingParams(temperature=0), StopParams(max_tokens=5))
+    outputs, errors = drive(core, [group_of(request, max_model_len=MAX_POSITIONS)])
+    assert not errors
+    assert sum(len(output.token_ids) for output in outputs[0]) == 5
+    stats = core.stats()
+    assert (stats.num_steps, stats.num_replays) == (5, 4)
