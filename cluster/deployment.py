@@ -57,6 +57,11 @@ class PoolDeployment(BaseModel):
         return self
 
     @property
+    def service_settings(self) -> dict[str, Any]:
+        """What a replica starts with. By its name the pool has models of its own in a store that others use, too."""
+        return {**self.settings, "store": {"pool": self.name, **self.settings.get("store", {})}}
+
+    @property
     def fingerprint(self) -> str:
         """The same for what needs no replica to be replaced."""
         text = json.dumps([self.settings, self.resources, self.revision], sort_keys=True, default=str)

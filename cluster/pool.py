@@ -122,7 +122,7 @@ class PoolKeeper:
             for _ in range(step.num_starts):
                 name = f"{self._deployment.name}/{secrets.token_hex(4)}"
                 self._members[name] = _Member(revision)
-                self._places.start(name, revision, self._deployment.settings, self._deployment.resources)
+                self._places.start(name, revision, self._deployment.service_settings, self._deployment.resources)
                 self._say(f"{name} starts")
 
     def _say(self, text: str) -> None:

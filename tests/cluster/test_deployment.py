@@ -35,7 +35,7 @@ def test_the_example_is_right() -> None:
     }
     assert {pool.name for pool in deployment.pools} == {pool.name for pool in fleet.services}
     for pool in deployment.pools:
-        ServiceSettings.model_validate(pool.settings)
+        ServiceSettings.model_validate(pool.service_settings)
 
 
 @pytest.mark.parametrize(
@@ -102,3 +102,17 @@ def test_counts_replace_no_replica() -> None:
     assert pool.fingerprint == PoolDeployment(min_replicas=0, max_replicas=9, surge=False).fingerprint
     changes: list[dict[str, Any]] = [{"settings": {"dtype": "float32"}}, {"resources": {"CPU": 2}}, {"revision": "2"}]
     assert len({pool.fingerprint, *(PoolDeployment.model_validate(each).fingerprint for each in changes)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("store", "pool"),
+    [
+        ({}, "large"),
+        ({"store": {"redis_url": "redis://localhost"}}, "large"),
+        ({"store": {"redis_url": "redis://localhost", "pool": "other"}}, "other"),
+    ],
+)
+def test_pools_of_one_store_load_models_of_their_own(store: dict[str, Any], pool: str) -> None:
+    """By their names, unless the settings have another."""
+    found = ServiceSettings.model_validate(PoolDeployment(name="large", settings=store).service_settings).store
+    assert (found.pool, found.redis_url) == (pool, store.get("store", {}).get("redis_url"))

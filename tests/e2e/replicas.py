@@ -57,15 +57,22 @@ class Replicas:
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="sluice-replicas-")
-        for name in (*self.services, *self.gateways, "envoy"):
-            self.start(name)
-        for name in (*self.services, *self.gateways):
-            self.until_healthy(name)
+        try:
+            for name in (*self.services, *self.gateways, "envoy"):
+                self.start(name)
+            for name in (*self.services, *self.gateways):
+                self.until_healthy(name)
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         for process in reversed(self._processes.values()):
             process.send_signal(signal.SIGINT)
         for process in self._processes.values():
