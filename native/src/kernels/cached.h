@@ -1,0 +1,91 @@
+// Where the cache's keys and values lie, and the writing of new ones.
+#pragma once
+
+#include "formats.h"
+
+namespace sluice {
+namespace SLUICE_SET {
+
+constexpr int kKeys = 64, kParts = kKeys / 16;
+
+// Where 16 slots of one head lie, of the sequence whose blocks `table` lists.
+struct Head {
+  const Cache* cache;
+  const int32_t* table;
+  size_t offset;  // of this layer and kv head in a block's place
+
+  uint8_t* keys(int part) const {
+    const int slot = part * 16, block = table[slot / cache->block_size];
+    return cache->data + offset + static_cast<size_t>(block) * block_stride +
+           static_cast<size_t>(slot % cache->block_size / 16) * cache->part_bytes;
+  }
+  uint8_t* values(int part) const { return keys(part) + cache->head_bytes / 2; }
+
+  size_t block_stride;
+};
+
+inline Head head_of(const Step& step, int layer, int sequence, int kv_head) {
+  const Cache& cache = *step.cache;
+  return {&cache, step.batch.block_tables + static_cast<size_t>(sequence) * step.batch.max_blocks,
+          layer * cache.layer_bytes + kv_head * cache.head_bytes, cache.head_bytes * step.shape->num_kv_heads};
+}
+
+// 16 numbers, or the first `count` of them and zeros.
+SLUICE_INLINE Lanes load_some(const float* p, int count) {
+  if (count >= 16) return load16(p);
+  alignas(64) float some[16] = {};
+  for (int i = 0; i < count; ++i) some[i] = p[i];
+  return load16(some);
+}
+
+template <class Format>
+SLUICE_INLINE void store_cached(typename Format::Weight* p, const Lanes& x) {
+  if constexpr (std::is_same_v<Format, Float16Format>)
+    store16_half(p, x);
+  else
+    store_input(p, x);
+}
+
+// Put one token's key and value [head_dim] of a head at its slot; with `clears`, zero the values of the slots after it.
+// A slot that holds nothing yet must hold a number, since its weight of zero is multiplied with it.
+template <class Format>
+void write_slot(const Head& head, int slot, const float* key, const float* value, int head_dim, bool clears) {
+  constexpr int pair = Format::kColumns;
+  using Number = typename Format::Weight;
+  auto* keys = reinterpret_cast<Number*>(head.keys(slot / 16));
+  auto* values = reinterpret_cast<Number*>(head.values(slot / 16));
+  const int place = slot % 16, end = clears ? 16 : place + 1;
+  for (int d = 0; d < head_dim; d += 16) {
+    const int count = head_dim - d < 16 ? head_dim - d : 16;
+    alignas(64) Number numbers[16];
+    store_cached<Format>(numbers, load_some(key + d, count));
+    for (int i = 0; i < count; ++i) keys[(d + i) / pair * 16 * pair + place * pair + (d + i) % pair] = numbers[i];
+    store_cached<Format>(numbers, load_some(value + d, count));
+    for (int s = place; s < end; ++s)
+      for (int i = 0; i < count; ++i)
+        values[d / 16 * 256 + s / pair * 16 * pair + i * pair + s % pair] = s == place ? numbers[i] : Number{0};
+  }
+}
+
+// Keys and values of 64 slots of a head, in parts of 16.
+struct Slots {
+  const uint8_t *keys[kParts], *values[kParts];
+  int begin, end;  // the parts that hold something to see
+};
+
+// Those from `base` on, of which the slots [earliest, last] are to be seen. Another part stands for those outside: its
+// scores are masked.
+inline Slots slots_of(const Head& head, int base, int earliest, int last) {
+  Slots slots;
+  slots.begin = earliest > base ? (earliest - base) / 16 : 0;
+  slots.end = last - base >= kKeys ? kParts : (last - base) / 16 + 1;
+  for (int part = 0; part < kParts; ++part) {
+    const int used = part < slots.begin ? slots.begin : part < slots.end ? part : slots.end - 1;
+    slots.keys[part] = head.keys(base / 16 + used);
+    slots.values[part] = head.values(base / 16 + used);
+  }
+  return slots;
+}
+
+}  // namespace SLUICE_SET
+}  // namespace sluice
