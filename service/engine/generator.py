@@ -24,7 +24,7 @@ from service.engine.output_stream import OutputStream
 from service.engine.port import Outputs, StepObserver
 from service.engine.request_check import check_limit, check_request
 from service.engine.retry import retry_after_s
-from service.engine.turnover import Part, Turnover
+from service.engine.turnover import Part, Turnover, has_little
 from service.engine.wakes import Wakes
 from service.generation.adapter import AdapterLoaded
 from service.generation.constraint import Constraint
@@ -121,11 +121,18 @@ class GeneratorFront(EngineFront[OpenGeneration]):
         `waited_s` is for how long it has waited before anybody looked at it, if that is known.
         """
         now = self._clock()
-        max_wait_s = limit_s = self._crowd.max_wait_s(now, self._config.max_queue_wait_s)
+        parts, ages_s = self._parts(caller_id, weight, now)
+        crowd_wait_s = self._crowd.max_wait_s(now, self._config.max_queue_wait_s)
+        max_wait_s = limit_s = self._config.max_queue_wait_s if has_little(caller_id, parts) else crowd_wait_s
         if deadline is not None:
             limit_s = min(limit_s, max(_DEADLINE_PART * (deadline - now), 0.0))
-        wait_s = self._wait_s(caller_id, weight, now)
-        if waited_s is not None and self._crowd.is_late(now, late=waited_s > max_wait_s) and self._has_any(caller_id):
+        max_running = self._crowd.max_running(now, self._stats.max_running or self._config.max_batch_sequences)
+        wait_s = self._turnover.wait_s(caller_id, parts, max_running, ages_s)
+        if (
+            waited_s is not None
+            and self._crowd.is_late(now, late=waited_s > crowd_wait_s)
+            and parts[caller_id].num_open
+        ):
             wait_s += waited_s
         if wait_s > max_wait_s:
             self._crowd.refused(now)
@@ -202,8 +209,8 @@ class GeneratorFront(EngineFront[OpenGeneration]):
             return
         raise EngineOverloaded(message, retry_after_s(self._clock() - waiting[0].arrived))
 
-    def _wait_s(self, caller_id: str, weight: float, now: float) -> float:
-        """How long one more request of a key would wait for its beginning."""
+    def _parts(self, caller_id: str, weight: float, now: float) -> tuple[dict[str, Part], list[float]]:
+        """What each key has here, that one among them, and for how long each sequence has run."""
         parts = {caller_id: Part(weight, 0, 0)}
         ages_s: list[float] = []
         for each in self._requests():
@@ -213,12 +220,7 @@ class GeneratorFront(EngineFront[OpenGeneration]):
                 before.weight, before.num_waiting + each.is_waiting, before.num_running + each.num_running
             )
             ages_s += [now - each.began] * each.num_running
-        max_running = self._stats.max_running or self._config.max_batch_sequences
-        return self._turnover.wait_s(caller_id, parts, self._crowd.max_running(now, max_running), ages_s)
-
-    def _has_any(self, caller_id: str) -> bool:
-        """Whether requests of that key are open."""
-        return any(each.request.caller_id == caller_id for each in self._requests())
+        return parts, ages_s
 
     def _add(
         self,

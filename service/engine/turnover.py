@@ -17,6 +17,11 @@ class Part(NamedTuple):
     num_waiting: int  # requests
     num_running: int  # sequences
 
+    @property
+    def num_open(self) -> int:
+        """Both."""
+        return self.num_waiting + self.num_running
+
 
 class Turnover:
     """Of one engine. Belongs to the event loop; all instants are of one clock, in seconds."""
@@ -78,6 +83,12 @@ class Turnover:
         left_s = sorted(max(stay_s - age_s, stay_s / max_running) for age_s in ages_s)
         rounds, index = divmod(num_places - 1, max(len(left_s), 1))
         return rounds * stay_s + (left_s[index] if left_s else 0.0)
+
+
+def has_little(caller_id: str, parts: abc.Mapping[str, Part]) -> bool:
+    """Whether a key has less than half of what the one with the most has, each by its weight: it makes no crowd."""
+    most = max(part.num_open / part.weight for part in parts.values())
+    return parts[caller_id].num_open / parts[caller_id].weight < most / 2
 
 
 def _has_share(caller_id: str, parts: abc.Mapping[str, Part], max_running: int, *, is_full: bool) -> bool:

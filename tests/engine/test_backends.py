@@ -45,10 +45,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda: config("recurrent_gemma", **{**_SMALL, "num_hidden_layers": 3}, lru_width=32, num_key_value_heads=1),
         "does not let it go on with the text",
     ),
-    "rwkv": (
-        lambda: config("rwkv", vocab_size=VOCAB_SIZE, hidden_size=32, num_hidden_layers=2),
-        "in a way of its own",
-    ),
 }
 
 

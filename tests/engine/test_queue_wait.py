@@ -74,6 +74,24 @@ async def test_once_one_is_refused_the_line_is_kept_short_until_none_was_for_two
         await stack.enter_async_context(engine.generate(endless()))
 
 
+async def test_a_crowd_shortens_the_line_for_those_who_make_it(start_thread: Starter) -> None:
+    """A key that has less than half of what the largest has open may wait as long as is set."""
+    clock = Clock()
+    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 30.0}
+    async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
+        await fill(engine, clock, stack, "flooder")
+        for _ in range(6):
+            await stack.enter_async_context(engine.generate(endless("flooder")))
+        with pytest.raises(EngineOverloaded, match=r"the limit is 30\.0 s"):
+            engine.refuse_if_busy("flooder", 1.0)
+        for _ in range(3):
+            await stack.enter_async_context(engine.generate(endless("polite")))
+        with pytest.raises(EngineOverloaded, match=r"the limit is 30\.0 s"):
+            engine.refuse_if_busy("polite", 1.0)
+        with pytest.raises(EngineOverloaded, match=r"the limit is 0\.1 s"):
+            engine.refuse_if_busy("flooder", 1.0)
+
+
 async def test_calls_that_all_waited_long_before_they_were_looked_at_are_refused(start_thread: Starter) -> None:
     """Though the engine has room; but not whoever has nothing there, and not at once: a moment's halt is no crowd."""
     clock = Clock()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.engine.turnover import Part, Turnover
+from service.engine.turnover import Part, Turnover, has_little
 
 PLACES = 4
 
@@ -107,3 +107,19 @@ def test_where_more_run_than_are_to_run_those_end_before_another_begins() -> Non
     """Six run where there are four places: three have to end, one every third of a second."""
     ages_s = [5 / 3, 4 / 3, 1.0, 2 / 3, 1 / 3, 0.0]
     assert wait_s(settled(), {"a": Part(1, 0, 6)}, ages_s=ages_s) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("mine", "most", "little"),
+    [
+        (Part(1.0, 0, 0), Part(1.0, 0, 1), True),
+        (Part(1.0, 1, 1), Part(1.0, 3, 2), True),
+        (Part(1.0, 1, 1), Part(1.0, 2, 2), False),  # just half
+        (Part(2.0, 1, 1), Part(1.0, 2, 1), True),  # it counts by weight
+        (Part(1.0, 1, 1), Part(2.0, 3, 2), False),
+    ],
+)
+def test_who_has_less_than_half_of_the_largest_has_little(mine: Part, most: Part, little: bool) -> None:  # noqa: FBT001
+    """Of all keys, and nobody has where there is one alone."""
+    assert has_little("mine", {"mine": mine, "most": most, "one": Part(1.0, 0, 1)}) is little
+    assert not has_little("mine", {"mine": mine})
