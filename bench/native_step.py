@@ -87,7 +87,8 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.shapes:
         for weight_type, cache_type in product(options.types or TYPES[name], options.cache):
-            blocks = max(max(options.batches) * blocks_of(max(options.contexts)), blocks_of(max(options.prefills)))
+            rows = max(*options.batches, 16 if options.rank else 0)
+            blocks = max(rows * blocks_of(max(options.contexts)), blocks_of(max(options.prefills)))
             types = {"weight_type": weight_type, "cache_type": cache_type}
             most = max(options.threads)
             model = random_model(name, blocks * BLOCK_SIZE, **types, num_threads=most, instruction_set=options.set)

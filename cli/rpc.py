@@ -60,5 +60,5 @@ def _reason(url: str, error: Any) -> str:
     if any(name == "x-sluice-reason" for name, _ in error.trailing_metadata() or ()):
         return f"{text}; {KEY_HINT}" if error.code().name == "UNAUTHENTICATED" else text
     if error.code().name == "UNAVAILABLE":
-        return f"no server at {url} ({text}); `sluice serve` starts one here"
+        return f"no gRPC at {url} ({text}): a gateway's port has none, and `sluice serve` starts a server here"
     return f"{url} does not take this call ({error.code().name}: {text}); is it a server of this project?"

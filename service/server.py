@@ -36,7 +36,6 @@ from service.interceptors.tracing import Tracing
 from service.interceptors.validation import Validation
 from service.listener import StartError, check_free, connection_options, listen
 from service.model_settings import ModelSettings
-from service.pool import Pool
 from service.prompts.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, ServedEntity
 from service.registry.endpoint_file import EndpointFile
@@ -45,6 +44,7 @@ from service.registry.errors import RegistryError
 from service.registry.models import Registry
 from service.registry.shared_endpoints import SharedEndpoints
 from service.services import REQUESTS, SERVICES, add_services
+from service.shared_deployment import SharedDeployment
 from service.shared_file import SharedFileError
 from service.shared_text import SharedTextLost
 from service.stores import authenticator, change_store, endpoint_store
@@ -75,7 +75,7 @@ class Server:
         self.readers = Workers(WorkerLimits(max_work_s=_MAX_READING_S))
         self.deployment = Deployment(settings, self.registry, EngineMetrics(telemetry))
         self._change_store = change_store(settings)
-        self.pool = Pool(self.deployment, self.registry, settings.engine, self._change_store)
+        self.shared = SharedDeployment(self.deployment, self.registry, settings.engine, self._change_store)
         self._authenticator = authenticator(settings)
         self._watching: asyncio.Task[None] | None = None
         self._following: list[asyncio.Task[None]] = []
@@ -109,7 +109,7 @@ class Server:
             health=self.health,
             answering=answering,
             registry=self.registry,
-            pool=self.pool,
+            shared=self.shared,
             readers=self.readers,
             quota=self.quota,
             telemetry=telemetry,
@@ -144,7 +144,7 @@ class Server:
         except SharedTextLost as error:
             raise StartError(f"store.redis_url: {error}") from error
         try:
-            models = await self.pool.begin(models)
+            models = await self.shared.begin(models)
         except SharedFileError as error:
             raise StartError(f"loaded_models_file: {error}") from error
         except SharedTextLost as error:
@@ -158,13 +158,13 @@ class Server:
                     raise
                 self.registry.leave_out(model.name, str(error))
                 _log.error("model could not be loaded: %s", error, extra={"fields": {"model": model.name}})
-        await self.pool.catch_up()
+        await self.shared.catch_up()
         configured = [_configured(self.registry, endpoint) for endpoint in self._settings.endpoints]
         self.registry.endpoints = EndpointTable(configured, made, store)
         if store is not None:
             self._follow(self.registry.endpoints.follow(partial(self.health.set_store_lost, "endpoints")))
         if self._change_store is not None:
-            self._follow(self.pool.follow(partial(self.health.set_store_lost, "models")))
+            self._follow(self.shared.follow(partial(self.health.set_store_lost, "models")))
         await self.health.set_models(self.registry.loads)
         await self.health.enter(Phase.SERVING)
 

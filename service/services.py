@@ -32,7 +32,6 @@ from sluice.v1 import (
 
 from service.answering.generation import Answering
 from service.health import Health
-from service.pool import Pool
 from service.prompts.workers import Workers
 from service.quota.quota import Quota
 from service.registry.models import Registry
@@ -48,6 +47,7 @@ from service.servicers.response import ResponseServicer
 from service.servicers.text_generation import TextGenerationServicer
 from service.servicers.token import TokenServicer
 from service.servicers.watermark import WatermarkServicer
+from service.shared_deployment import SharedDeployment
 from service.telemetry import Telemetry
 
 SERVICES = tuple(
@@ -105,7 +105,7 @@ def add_services(
     health: Health,
     answering: Answering,
     registry: Registry,
-    pool: Pool,
+    shared: SharedDeployment,
     readers: Workers,
     quota: Quota,
     telemetry: Telemetry,
@@ -115,10 +115,10 @@ def add_services(
     completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
     response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering), server)
     text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
-    adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(pool), server)
+    adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(shared), server)
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry, quota), server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry), server)
-    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, pool, telemetry), server)
+    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, shared, telemetry), server)
     rank_pb2_grpc.add_RankServiceServicer_to_server(RankServicer(registry, telemetry, quota), server)
     token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, quota), server)
     watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers, quota), server)

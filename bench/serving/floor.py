@@ -33,7 +33,7 @@ def device_floor_s(folder: Path) -> float:
 
 
 def read_on_device(num_bytes: int) -> float:
-    """Seconds, the median of 20 reads. It has not run yet: it needs a device."""
+    """Seconds, the median of 20 reads."""
     import torch  # noqa: PLC0415  the other floor needs none
 
     part = min(num_bytes, DEVICE_BYTES)

@@ -6,14 +6,14 @@ from sluice.v1 import adapter_pb2, adapter_pb2_grpc
 
 from service.changes import LoadedAdapter
 from service.contract.model import adapter_message
-from service.pool import Pool
+from service.shared_deployment import SharedDeployment
 
 
 class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
     """Loads, unloads and lists adapters."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, shared: SharedDeployment) -> None:
+        self._shared = shared
 
     async def LoadAdapter(  # noqa: N802
         self,
@@ -21,7 +21,7 @@ class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
         context: object,  # noqa: ARG002
     ) -> adapter_pb2.LoadAdapterResponse:
         entry = LoadedAdapter(model=request.model, name=request.name, path=request.path)
-        adapter = await self._pool.to_its_end(self._pool.load_adapter(entry))
+        adapter = await self._shared.to_its_end(self._shared.load_adapter(entry))
         return adapter_pb2.LoadAdapterResponse(adapter=adapter_message(adapter))
 
     async def UnloadAdapter(  # noqa: N802
@@ -29,7 +29,7 @@ class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
         request: adapter_pb2.UnloadAdapterRequest,
         context: object,  # noqa: ARG002
     ) -> adapter_pb2.UnloadAdapterResponse:
-        await self._pool.to_its_end(self._pool.unload_adapter(request.model, request.name))
+        await self._shared.to_its_end(self._shared.unload_adapter(request.model, request.name))
         return adapter_pb2.UnloadAdapterResponse()
 
     async def ListAdapters(  # noqa: N802
@@ -37,5 +37,5 @@ class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
         request: adapter_pb2.ListAdaptersRequest,
         context: object,  # noqa: ARG002
     ) -> adapter_pb2.ListAdaptersResponse:
-        adapters = self._pool.adapters(request.model)
+        adapters = self._shared.adapters(request.model)
         return adapter_pb2.ListAdaptersResponse(adapters=map(adapter_message, adapters))

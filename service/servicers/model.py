@@ -11,17 +11,17 @@ from service.call import current_caller
 from service.contract.load import load_message
 from service.contract.model import model_message, to_loaded_model
 from service.generation.caller import Scope
-from service.pool import Pool
 from service.registry.models import Registry, ServedModel
+from service.shared_deployment import SharedDeployment
 from service.telemetry import Telemetry
 
 
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Tells which models there are, and how they fare, and changes what is served."""
 
-    def __init__(self, registry: Registry, pool: Pool, telemetry: Telemetry) -> None:
+    def __init__(self, registry: Registry, shared: SharedDeployment, telemetry: Telemetry) -> None:
         self._registry = registry
-        self._pool = pool
+        self._shared = shared
         self._telemetry = telemetry
         self._started_ns = time.time_ns()
 
@@ -45,7 +45,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         return load_message(self._started_ns, stats, entities, samples)
 
     async def LoadModel(self, request: model_pb2.LoadModelRequest, context: object) -> model_pb2.LoadModelResponse:  # noqa: ARG002, N802
-        served = await self._pool.to_its_end(self._pool.load_model(to_loaded_model(request)))
+        served = await self._shared.to_its_end(self._shared.load_model(to_loaded_model(request)))
         return model_pb2.LoadModelResponse(model=_message(served))
 
     async def UnloadModel(  # noqa: N802
@@ -53,15 +53,15 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         request: model_pb2.UnloadModelRequest,
         context: object,  # noqa: ARG002
     ) -> model_pb2.UnloadModelResponse:
-        await self._pool.to_its_end(self._pool.unload_model(request.model))
+        await self._shared.to_its_end(self._shared.unload_model(request.model))
         return model_pb2.UnloadModelResponse()
 
     async def SleepModel(self, request: model_pb2.SleepModelRequest, context: object) -> model_pb2.SleepModelResponse:  # noqa: ARG002, N802
-        await self._pool.to_its_end(self._pool.sleep(request.model))
+        await self._shared.to_its_end(self._shared.sleep(request.model))
         return model_pb2.SleepModelResponse()
 
     async def WakeModel(self, request: model_pb2.WakeModelRequest, context: object) -> model_pb2.WakeModelResponse:  # noqa: ARG002, N802
-        await self._pool.to_its_end(self._pool.wake(request.model))
+        await self._shared.to_its_end(self._shared.wake(request.model))
         return model_pb2.WakeModelResponse()
 
 

@@ -199,7 +199,10 @@ async def test_replicas_come_and_go_by_their_file(tmp_path: Path) -> None:
             assert {await ask(door.port) for _ in range(20)} == {"a", "c"}
 
 
-@pytest.mark.parametrize(("reason", "refusals"), [("DRAINING", 0), ("STARTING", 0), ("INTERNAL", 100)])
+@pytest.mark.parametrize(
+    ("reason", "refusals"),
+    [("DRAINING", 0), ("STARTING", 0), ("MODEL_NOT_LOADED", 0), ("MODEL_ASLEEP", 0), ("INTERNAL", 100)],
+)
 async def test_what_was_refused_before_it_began_is_tried_elsewhere(reason: str, refusals: int, tmp_path: Path) -> None:
     """And nothing else: what failed at one replica might fail at all."""
     async with replicas("a", "b") as (a, b):

@@ -99,6 +99,7 @@ async def test_server_refuses_calls_that_waited_too_long_for_their_turn() -> Non
             for call in calls:
                 call.cancel()
         assert kinds_of([event async for event in rest_of(first)])[-1] == "completed"
+        await run.until_idle()
         assert await run.chat.Chat(request(), timeout=600, metadata=late)
     assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
     assert refusal.retry_after_s is not None

@@ -50,8 +50,8 @@ _IMPOSSIBLE = (
 _log = logging.getLogger(__name__)
 
 
-class Pool:
-    """The changes of a deployment, kept in a store."""
+class SharedDeployment:
+    """A deployment whose changes are kept in a store."""
 
     def __init__(
         self, deployment: Deployment, registry: Registry, engine: EngineSettings, store: ChangeStore | None = None
@@ -237,7 +237,7 @@ class Pool:
         raise ChangesUnavailable(_LOOK_S)
 
     async def _until_known(self) -> None:
-        """Until the other replicas have looked, which refuse its requests as not loaded yet from then on."""
+        """Until the other replicas have looked, and begun to load what they refuse requests for meanwhile."""
         if self._store is not None:
             await asyncio.sleep(2 * _LOOK_S)
 

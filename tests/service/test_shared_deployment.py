@@ -31,7 +31,7 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     if request.param == "file":
         return {**root, "loaded_models_file": tmp_path / "loaded.json"}
     redis: RedisServer = request.getfixturevalue("redis")
-    return {**root, "store": {"redis_url": redis.url, "redis_timeout_s": 0.2}}
+    return {**root, "store": {"redis_url": redis.url, "redis_timeout_s": 5}}
 
 
 @contextlib.asynccontextmanager
@@ -161,7 +161,7 @@ async def test_models_of_another_pool_are_its_own(redis: RedisServer, tmp_path: 
 async def test_a_store_that_is_lost_stops_changes_and_nothing_else(redis: RedisServer, tmp_path: Path) -> None:
     """What is known is served, and put back when it has forgotten all."""
     (tmp_path / "new").mkdir()
-    settings: Settings = {"models_root": tmp_path, "store": {"redis_url": redis.url, "redis_timeout_s": 0.2}}
+    settings: Settings = {"models_root": tmp_path, "store": {"redis_url": redis.url}}
     async with serving("a", **settings) as run:
         await load(run, "new")
         redis.kill()
