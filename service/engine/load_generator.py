@@ -213,6 +213,7 @@ def _room(backend: Backend[Any], plan: ModelPlan, config: EngineConfig, memory: 
         memory,
         num_tokens=config.max_batch_tokens,
         num_sequences=config.max_batch_sequences,
+        max_positions=plan.spec.max_positions,
         block_size=plan.spec.block_size,
         vocab_size=text_config(plan.spec.config).vocab_size,
     )

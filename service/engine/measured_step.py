@@ -20,11 +20,15 @@ def measured_step(
     *,
     num_tokens: int,
     num_sequences: int,
+    max_positions: int,
     block_size: int,
     vocab_size: int,
 ) -> int:
-    """Bytes of a step of so many tokens of so many sequences, over a cache that `allocate` is to replace."""
-    lengths = list(_shares(num_tokens, num_sequences))
+    """Bytes of a step of so many tokens of so many sequences, over a cache that `allocate` is to replace.
+
+    No sequence has more than `max_positions` tokens, so a step of few sequences may have less in all.
+    """
+    lengths = [min(length, max_positions) for length in _shares(num_tokens, num_sequences)]
     num_blocks = -(-max(lengths) // block_size)
     # All in the same blocks: nobody reads the result.
     table = array("i", range(num_blocks))

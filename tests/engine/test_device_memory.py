@@ -76,8 +76,17 @@ def test_other_errors_pass_as_they_are() -> None:
 def test_largest_step_is_computed_and_measured() -> None:
     """Its tokens are shared out among the sequences, and the sampler's copies of their logits are added."""
     backend, memory = BlockBackend(), Memory(0, peak=5_000)
-    taken = measured_step(backend, memory, num_tokens=70, num_sequences=4, block_size=8, vocab_size=100)
+    taken = measured_step(
+        backend, memory, num_tokens=70, num_sequences=4, max_positions=64, block_size=8, vocab_size=100
+    )
     assert taken == 5_000 + 4 * 4 * 4 * 100
     assert memory.num_watched == 1
     assert len(backend.memory) == 3  # blocks for 18 tokens, all of which were computed
     assert sum(token == 0 for block in backend.memory for token in block) == 18
+
+
+def test_no_sequence_of_the_largest_step_is_longer_than_the_model_allows() -> None:
+    """Two of 32 tokens at most, where 70 may be in a step."""
+    backend = BlockBackend()
+    measured_step(backend, Memory(0), num_tokens=70, num_sequences=2, max_positions=32, block_size=8, vocab_size=100)
+    assert len(backend.memory) == 4
