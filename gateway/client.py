@@ -182,7 +182,8 @@ class ServiceClient:
         """Around a call that may be refused for want of room. What was let in once, and broke, is asked for again."""
         if not method.needs_room or spent_s:
             return contextlib.nullcontext(Asked(lambda: None))
-        return self._pushback.asking((caller.authorization or "", request.model))
+        credential = (caller.authorization or "")[:_MAX_CREDENTIAL_LENGTH]
+        return self._pushback.asking((credential, request.model[:_MAX_ROUTING_LENGTH]))
 
     @contextlib.contextmanager
     def _span(self, method: str) -> Iterator[_Outcome]:

@@ -20,6 +20,7 @@ _ASKED_A_BEGINNING: Final = 2.0  # calls that are asked for each that was let in
 _ASKED_A_SECOND: Final = 20.0  # in any case
 _MOST_AT_ONCE: Final = 32  # as long as the last refusal is remembered
 _MEMORY_S: Final = 2.0  # after the service's last refusal all are asked again
+_MOST_REMEMBERED: Final = 1000  # callers and models; without keys anybody may call himself as many as he likes
 
 Who = tuple[str, str]  # a caller's credential, and the model that is asked for
 
@@ -55,26 +56,32 @@ class Pushback:
         self._clock = clock
         self._crowds: dict[Who, _Crowd] = {}  # in the order of their last refusals
 
+    def __len__(self) -> int:
+        """For how many callers and models refusals are remembered."""
+        return len(self._crowds)
+
     @contextmanager
     def asking(self, who: Who) -> Iterator[Asked]:
-        """Around a call: raises the last refusal again if the call isn't worth asking, and learns from how it ends."""
+        """Around a call: raises the last refusal again if the call isn't worth asking, and learns from how it ends.
+
+        It learns of refusals only that hold for all of the caller's requests for the model: another may have room, or
+        wait, where one that is large or in a hurry can't.
+        """
         self._ask(who)
         asked = Asked(lambda: self._let_in(who))
         try:
             yield asked
         except Failure as failure:
-            if failure.reason is Reason.QUEUE_FULL:
-                self._note(who, failure)
+            if failure.reason is Reason.QUEUE_FULL and failure.values.get("for_all") == "true":
+                self._note(who, failure.reworded({}))  # a copy: the traceback keeps the request
             raise
         asked.begin()
 
     def _ask(self, who: Who) -> None:
+        now = self._clock()
+        self._forget(now)
         crowd = self._crowds.get(who)
         if crowd is None:
-            return
-        now = self._clock()
-        if now - crowd.refused_at > _MEMORY_S:
-            del self._crowds[who]
             return
         crowd.to_ask = min(crowd.to_ask + _ASKED_A_SECOND * (now - crowd.filled_at), _MOST_AT_ONCE)
         crowd.filled_at = now
@@ -91,5 +98,11 @@ class Pushback:
         crowd = self._crowds.pop(who, None) or _Crowd(refusal, now, now)
         crowd.refusal, crowd.refused_at = refusal, now
         self._crowds[who] = crowd
-        while now - next(iter(self._crowds.values())).refused_at > _MEMORY_S:
-            del self._crowds[next(iter(self._crowds))]
+        self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        while self._crowds:
+            oldest = next(iter(self._crowds))
+            if len(self) <= _MOST_REMEMBERED and now - self._crowds[oldest].refused_at <= _MEMORY_S:
+                return
+            del self._crowds[oldest]

@@ -126,7 +126,8 @@ class EmbedderFront(EngineFront[OpenEmbedding]):
         num_before = _num_before(caller_id, weight, num_tokens, others)
         wait_s = num_before * self._stats.step_time_s / max(self._stats.step_tokens, 1)
         limit_s = self._config.max_queue_wait_s
-        if len(others) >= self._config.max_queue_requests:
+        is_full = len(others) >= self._config.max_queue_requests
+        if is_full:
             message, retry_s = f"{len(others)} requests wait already", now - others[0].arrived
         elif num_before + num_tokens > self._config.max_queue_tokens:
             message, retry_s = f"{num_before} tokens of other requests would be computed first", now - others[0].arrived
@@ -135,7 +136,7 @@ class EmbedderFront(EngineFront[OpenEmbedding]):
             retry_s = wait_s - limit_s
         else:
             return
-        raise EngineOverloaded(message, retry_after_s(retry_s))
+        raise EngineOverloaded(message, retry_after_s(retry_s), for_all=is_full)
 
 
 def _num_before(caller_id: str, weight: float, num_tokens: int, others: abc.Sequence[OpenEmbedding]) -> int:

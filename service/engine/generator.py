@@ -138,7 +138,7 @@ class GeneratorFront(EngineFront[OpenGeneration]):
             self._crowd.refused(now)
         if wait_s > limit_s:
             message = f"the request would wait for about {wait_s:.1f} s to begin; the limit is {limit_s:.1f} s"
-            raise EngineOverloaded(message, retry_after_s(wait_s - limit_s))
+            raise EngineOverloaded(message, retry_after_s(wait_s - limit_s), for_all=wait_s > max_wait_s)
 
     @asynccontextmanager
     async def generate(self, *requests: GenerationRequest) -> abc.AsyncIterator[Outputs]:
@@ -201,13 +201,16 @@ class GeneratorFront(EngineFront[OpenGeneration]):
             return  # what is longer than the whole queue may still be served, alone
         num_waiting_tokens = sum(len(each.request.prompt_token_ids) for each in waiting)
         num_tokens = sum(len(request.prompt_token_ids) for request in requests)
+        for_all = False
         if len(waiting) + len(requests) > self._config.max_queue_requests:
             message = f"{len(waiting)} requests wait already"
+            for_all = len(waiting) >= self._config.max_queue_requests
         elif num_waiting_tokens + num_tokens > self._config.max_queue_tokens:
             message = f"requests with {num_waiting_tokens} prompt tokens wait already"
+            for_all = num_waiting_tokens >= self._config.max_queue_tokens
         else:
             return
-        raise EngineOverloaded(message, retry_after_s(self._clock() - waiting[0].arrived))
+        raise EngineOverloaded(message, retry_after_s(self._clock() - waiting[0].arrived), for_all=for_all)
 
     def _parts(self, caller_id: str, weight: float, now: float) -> tuple[dict[str, Part], list[float]]:
         """What each key has here, that one among them, and for how long each sequence has run."""

@@ -89,7 +89,16 @@ class RetryLater(EngineError):
 
 
 class EngineOverloaded(RetryLater):
-    """The queue is full, by requests or by prompt tokens."""
+    """There is no room: the queue is full, or the wait too long.
+
+    `for_all` tells that this isn't peculiar to the request: any other of the same key and model would be refused, too,
+    whatever its deadline, size and contents.
+    """
+
+    def __init__(self, message: str, retry_after_s: float, for_all: bool = False) -> None:  # noqa: FBT001, FBT002  as pickled
+        super().__init__(message, retry_after_s)
+        self.args = (message, retry_after_s, for_all)
+        self.for_all = for_all
 
 
 class DeadlineExceeded(EngineError):

@@ -197,7 +197,8 @@ def to_status(error: Exception, row: Row, request_id: str) -> status_pb2.Status:
 
 
 def _details(error: Exception, row: Row) -> Iterator[Message]:
-    yield error_details_pb2.ErrorInfo(reason=row.reason, domain=DOMAIN, metadata=dict(_values(error)))
+    values = dict(_values(error)) | ({"for_all": "true"} if _is_for_all(error) else {})
+    yield error_details_pb2.ErrorInfo(reason=row.reason, domain=DOMAIN, metadata=values)
     if isinstance(error, InvalidMessage):
         yield error_details_pb2.BadRequest(
             field_violations=[
@@ -275,6 +276,11 @@ def _values(error: Exception) -> Iterator[tuple[str, str]]:
             yield "endpoint", error.endpoint
         case ScopeMissing():
             yield "scopes", " ".join(error.scopes)
+
+
+def _is_for_all(error: Exception) -> bool:
+    """Whether any other request of the caller for the model would be refused, too: the gateway then asks for few."""
+    return isinstance(error, TooManyCalls) or (isinstance(error, EngineOverloaded) and error.for_all)
 
 
 def _limit(error: Exception) -> int | None:

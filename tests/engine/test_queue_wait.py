@@ -40,6 +40,7 @@ async def test_a_request_that_would_wait_too_long_is_refused_at_the_door(start_t
         ) as refused:
             await stack.enter_async_context(engine.generate(endless()))
         assert refused.value.retry_after_s == pytest.approx(3.0)
+        assert refused.value.for_all
         with pytest.raises(EngineOverloaded):
             engine.refuse_if_busy("", 1.0)
         engine.refuse_if_busy("another key", 1.0)
@@ -135,8 +136,9 @@ async def test_a_deadline_that_is_too_near_makes_no_crowd(start_thread: Starter)
     sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 30.0}
     async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
         await fill(engine, clock, stack)
-        with pytest.raises(EngineOverloaded, match=r"the limit is 1\.0 s"):
+        with pytest.raises(EngineOverloaded, match=r"the limit is 1\.0 s") as refused:
             engine.refuse_if_busy("", 1.0, clock.now + 2)
+        assert not refused.value.for_all
         engine.refuse_if_busy("", 1.0)
 
 

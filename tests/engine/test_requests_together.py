@@ -53,9 +53,10 @@ async def test_requests_together_find_room_for_all_or_none(start: Starter) -> No
         async with engine.generate(request("first")) as first:
             await until(script.is_at_gate)
             async with engine.generate(request("second")):
-                with pytest.raises(EngineOverloaded):
+                with pytest.raises(EngineOverloaded) as refused:
                     async with engine.generate(request("third"), request("fourth")):
                         pass
+                assert not refused.value.for_all, "one alone has room"
                 async with engine.generate(request("third")):
                     pass
             script.open_gate()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import grpc
@@ -17,11 +19,12 @@ from tests.gateway.conftest import Gateway, chat_body
 FULL = fakes.Status(
     grpc.StatusCode.RESOURCE_EXHAUSTED,
     "the request would wait for about 5.0 s to begin; the limit is 2.0 s",
-    fakes.error_info("QUEUE_FULL"),
+    fakes.error_info("QUEUE_FULL", for_all="true"),
     fakes.retry_info(3),
 )
 WHO = ("Bearer k", "m")
-BUSY = Failure(429, Reason.QUEUE_FULL, "no room", retry_after_s=3)
+BUSY = Failure(429, Reason.QUEUE_FULL, "no room", retry_after_s=3, values={"for_all": "true"})
+HURRIED = Failure(429, Reason.QUEUE_FULL, "no room within half of the deadline", retry_after_s=3)
 WRONG = Failure(400, Reason.INVALID_FIELD, "wrong")
 AT_ONCE = 32  # calls that are asked in a row, though the service refuses
 PATHS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -66,6 +69,7 @@ def num_asked(pushback: Pushback, count: int, refusal: Failure | None, who: tupl
 def test_until_the_service_refuses_all_are_asked_whatever_else_is_wrong() -> None:
     pushback = Pushback(Clock())
     assert num_asked(pushback, 500, None) == num_asked(pushback, 500, WRONG) == 500
+    assert num_asked(pushback, 500, HURRIED) == 500, "it holds for that request only"
     assert ask(pushback, BUSY)
     assert ask(pushback, None), "one refusal keeps nobody out"
 
@@ -107,6 +111,53 @@ def test_two_seconds_after_the_last_refusal_all_are_asked() -> None:
     num_asked(pushback, 500, BUSY)
     clock.now += 2.1
     assert num_asked(pushback, 500, None) == 500
+
+
+def test_refusals_are_forgotten_when_anybody_asks() -> None:
+    clock = Clock()
+    pushback = Pushback(clock)
+    for index in range(9):
+        ask(pushback, BUSY, (f"Bearer {index}", "m"))
+    assert len(pushback) == 9
+    clock.now += 2.1
+    ask(pushback, None)
+    assert len(pushback) == 0
+
+
+def test_no_more_than_a_thousand_are_remembered_and_the_oldest_is_forgotten_first() -> None:
+    pushback = Pushback(Clock())
+    num_asked(pushback, 500, BUSY)
+    for index in range(999):
+        ask(pushback, BUSY, (f"Bearer {index}", "m"))
+    assert not ask(pushback, None)
+    ask(pushback, BUSY, ("Bearer 999", "m"))
+    assert len(pushback) == 1000
+    assert num_asked(pushback, 500, None) == 500
+
+
+def test_nothing_of_a_refused_request_is_kept() -> None:
+    """A refusal's traceback has the frames that the request went through, and what they hold."""
+
+    class Body:
+        """Up to 16 MiB."""
+
+    pushback = Pushback(Clock())
+
+    def serve() -> weakref.ref[Body]:
+        body = Body()
+        with pushback.asking(WHO):
+            try:
+                raise BUSY.reworded({})
+            finally:
+                kept.append(weakref.ref(body))
+        return kept[0]
+
+    kept: list[weakref.ref[Body]] = []
+    with pytest.raises(Failure):
+        serve()
+    gc.collect()
+    assert len(pushback) == 1
+    assert kept[0]() is None
 
 
 @pytest.mark.parametrize(("path", "fields"), PATHS)

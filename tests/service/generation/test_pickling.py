@@ -145,7 +145,7 @@ ERRORS: list[errors.EngineError] = [
     errors.UnsupportedFeature("f", "m"),
     errors.UnsupportedTask("m"),
     errors.RetryLater("m", 2.5),
-    errors.EngineOverloaded("m", 2.5),
+    errors.EngineOverloaded("m", 2.5, for_all=True),
     errors.DeadlineExceeded("m"),
     errors.EngineClosed("m"),
     errors.EngineRestarting("m", 2.5),

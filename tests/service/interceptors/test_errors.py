@@ -142,7 +142,20 @@ CASES = [
         "QUEUE_FULL",
         retry_after_s=2.5,
     ),
-    Case(TooManyCalls(7, 1.0), Code.RESOURCE_EXHAUSTED, "QUEUE_FULL", retry_after_s=1.0, values={"limit": "7"}),
+    Case(
+        generation_errors.EngineOverloaded("256 requests wait already", retry_after_s=2.5, for_all=True),
+        Code.RESOURCE_EXHAUSTED,
+        "QUEUE_FULL",
+        retry_after_s=2.5,
+        values={"for_all": "true"},
+    ),
+    Case(
+        TooManyCalls(7, 1.0),
+        Code.RESOURCE_EXHAUSTED,
+        "QUEUE_FULL",
+        retry_after_s=1.0,
+        values={"limit": "7", "for_all": "true"},
+    ),
     Case(
         RateLimited(REQUESTS, 1, 0, 0.75),
         Code.RESOURCE_EXHAUSTED,
