@@ -29,7 +29,9 @@ class ImageSettings(BaseModel):
         False, description="fetch from loopback, link-local and private addresses, too, such as those of a cluster"
     )
     max_fetch_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
-        5, description="time to fetch an image, redirects and the wait for others included"
+        5,
+        description="time to fetch an image, redirects and the wait for others of its host included, "
+        "but not for its key's turn",
     )
     max_redirects: Annotated[int, Field(ge=0, le=20)] = Field(3, description="redirects followed, each checked anew")
     max_fetches: Annotated[int, Field(ge=1)] = Field(64, description="images fetched at a time")

@@ -11,7 +11,7 @@ _ENOUGH = 0.75  # of the most tokens a second
 _FEW = 4  # answers, which may run whatever is measured
 _MEMORY_S = 2.0  # of which a number of running answers is measured; what is older counts half, and so on
 _MIN_MEASURED_S = 0.1
-_OLD_S = 10.0  # what was measured before says nothing any more
+_OLD_S = 60.0  # what was measured before says nothing any more
 _LATE_S = 1.0  # for which all that come have to be late until they are refused for it
 
 
@@ -29,8 +29,8 @@ class Crowd:
     A line that only bridges a burst costs nobody anything. One that stands, since more is asked all the time than can
     be done, makes each answer late and none more: then it is kept short. For the same reason no more answers are let in
     than are enough for three quarters of the most tokens a second that were measured with any number of them. What has
-    waited before anybody looked at it counts as its wait. Belongs to the event loop, but for `max_running`, which
-    any thread may ask; all instants are of one clock, in seconds.
+    waited before anybody looked at it may be refused for that, but makes no crowd: who calls may tell any wait. Belongs
+    to the event loop, but for `max_running`, which any thread may ask; all instants are of one clock, in seconds.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Crowd:
         self._paces: dict[int, _Pace] = {}  # by the bit length of the number of running answers
 
     def refused(self, now: float) -> None:
-        """A request was refused for its wait."""
+        """A request was refused for the wait that was measured here."""
         self._until = now + _LASTS_S
 
     def is_late(self, now: float, *, late: bool) -> bool:

@@ -128,14 +128,15 @@ class GeneratorFront(EngineFront[OpenGeneration]):
             limit_s = min(limit_s, max(_DEADLINE_PART * (deadline - now), 0.0))
         max_running = self._crowd.max_running(now, self._stats.max_running or self._config.max_batch_sequences)
         wait_s = self._turnover.wait_s(caller_id, parts, max_running, ages_s)
+        if wait_s > max_wait_s:
+            self._crowd.refused(now)
+        # It may be told by anybody who reaches this without Envoy: so it refuses its own request, and makes no crowd.
         if (
             waited_s is not None
             and self._crowd.is_late(now, late=waited_s > crowd_wait_s)
             and parts[caller_id].num_open
         ):
             wait_s += waited_s
-        if wait_s > max_wait_s:
-            self._crowd.refused(now)
         if wait_s > limit_s:
             message = f"the request would wait for about {wait_s:.1f} s to begin; the limit is {limit_s:.1f} s"
             raise EngineOverloaded(message, retry_after_s(wait_s - limit_s), for_all=wait_s > max_wait_s)

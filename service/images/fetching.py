@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -66,23 +65,29 @@ class Fetcher:
     async def fetch(self, url: str, field: str, deadline: float | None) -> Media:
         """What a URL leads to. Raises InvalidRequest for `field`, and DeadlineExceeded."""
         check_url(url, field, self._settings)
-        limit_s, left_s = self._settings.max_fetch_s, math.inf if deadline is None else deadline - time.monotonic()
+        caller = current_caller()
+        most = self._settings.max_fetches if caller is ANONYMOUS else self._settings.max_fetches_per_key
         try:
-            async with asyncio.timeout(min(limit_s, left_s)):
-                caller = current_caller()
-                most = self._settings.max_fetches if caller is ANONYMOUS else self._settings.max_fetches_per_key
+            async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
+                # An image isn't slow because others of its key come first: the deadline alone bounds this wait.
                 async with _turn(self._of_keys, caller.id, most):
-                    return await self._follow(url, field)
+                    return await self._within_limit(url, field)
         except TimeoutError:
-            if left_s < limit_s:
-                raise DeadlineExceeded("the deadline passed before an image was fetched") from None
-            raise _failure(field, f"it took longer than {limit_s:g} s (images.max_fetch_s)") from None
+            raise DeadlineExceeded("the deadline passed before an image was fetched") from None
         except PrivateAddress:
             raise _failure(field, "its host's address is not public (images.allow_private_addresses)") from None
         except (httpcore.NetworkError, httpcore.TimeoutException, OSError, UnicodeError):  # the last of a host's name
             raise _failure(field, "its host can't be reached") from None
         except (httpcore.ProtocolError, httpcore.UnsupportedProtocol):
             raise _failure(field, "its host's answer is no HTTP") from None
+
+    async def _within_limit(self, url: str, field: str) -> Media:
+        limit_s = self._settings.max_fetch_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._follow(url, field)
+        except TimeoutError:
+            raise _failure(field, f"it took longer than {limit_s:g} s (images.max_fetch_s)") from None
 
     async def _follow(self, url: str, field: str) -> Media:
         for _ in range(self._settings.max_redirects + 1):

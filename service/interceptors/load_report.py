@@ -22,7 +22,7 @@ _TEXT: Final = "endpoint-load-metrics"
 _BINARY: Final = "endpoint-load-metrics-bin"
 _RATE_OVER_S: Final = 10.0
 # Of xds.data.orca.v3.OrcaLoadReport: numbers of its fields, and protobuf's kinds of them.
-_RPS, _UTILIZATION, _NAMED = 6, 9, 8
+_RPS, _EPS, _UTILIZATION, _NAMED = 6, 7, 9, 8
 _DOUBLE, _BYTES = 1, 2
 
 
@@ -32,7 +32,9 @@ class LoadReports(Policy):
     def __init__(self, form: Form, engines: Callable[[], Iterable[EngineStats]]) -> None:
         self._form = form
         self._engines = engines
-        self._rate = 0.0  # of calls that end, a second; the further back, the less one counts
+        # Of calls that end well, and of others, a second; the further back, the less one counts. A replica that fails
+        # at once must not look as if it did much.
+        self._served = self._failed = 0.0
         self._counted_at = time.monotonic()
 
     async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  all alike
@@ -42,8 +44,12 @@ class LoadReports(Policy):
 
     def _report(self) -> tuple[tuple[str, str | bytes], ...]:
         now = time.monotonic()
-        self._rate = self._rate * math.exp((self._counted_at - now) / _RATE_OVER_S) + 1 / _RATE_OVER_S
-        self._counted_at = now
+        kept = math.exp((self._counted_at - now) / _RATE_OVER_S)
+        self._served, self._failed, self._counted_at = kept * self._served, kept * self._failed, now
+        if (call := current_call()) is not None and call.reason:
+            self._failed += 1 / _RATE_OVER_S
+        else:
+            self._served += 1 / _RATE_OVER_S
         usage = waiting = cache = 0.0
         for stats in self._engines():
             used = 1 - stats.num_free_blocks / stats.num_blocks if stats.num_blocks else 0.0
@@ -51,22 +57,27 @@ class LoadReports(Policy):
             usage, cache, waiting = max(usage, used, asked), max(cache, used), waiting + stats.num_waiting
         # Names of vLLM's reports. Who is idle says so by a little: a weight of nothing can't be divided by.
         named = {"kv_cache_usage_perc": cache, "num_requests_waiting": waiting}
-        told = self._rate, max(usage, 0.001), named
+        told = self._served, self._failed, max(usage, 0.001), named
         return ((_TEXT, as_text(*told)),) if self._form == "text" else ((_BINARY, as_binary(*told)),)
 
 
-def as_text(rps: float, utilization: float, named: Mapping[str, float]) -> str:
+def as_text(rps: float, eps: float, utilization: float, named: Mapping[str, float]) -> str:
     """A report as a header's text."""
-    parts = {"application_utilization": utilization, "rps_fractional": rps}
+    parts = {"application_utilization": utilization, "rps_fractional": rps, "eps": eps}
     parts |= {f"named_metrics.{name}": value for name, value in named.items()}
     return "TEXT " + ",".join(f"{name}={value:.6g}" for name, value in parts.items())
 
 
-def as_binary(rps: float, utilization: float, named: Mapping[str, float]) -> bytes:
+def as_binary(rps: float, eps: float, utilization: float, named: Mapping[str, float]) -> bytes:
     """A report as its message's bytes."""
     entries = (_bytes(1, name.encode()) + _double(2, value) for name, value in named.items())
-    return (
-        _double(_RPS, rps) + b"".join(_bytes(_NAMED, entry) for entry in entries) + _double(_UTILIZATION, utilization)
+    return b"".join(
+        (
+            _double(_RPS, rps),
+            _double(_EPS, eps),
+            *(_bytes(_NAMED, entry) for entry in entries),
+            _double(_UTILIZATION, utilization),
+        )
     )
 
 

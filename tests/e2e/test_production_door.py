@@ -269,9 +269,9 @@ def documented_policy() -> Any:
 async def test_load_reports_weigh_replicas(tmp_path: Path) -> None:
     """In either form: who says that it is four times as full has the fewest calls, where Envoy is told to weigh."""
     async with replicas("idle", "half", "full") as (idle, half, full):
-        idle.trailers = (("endpoint-load-metrics", as_text(1.0, 0.2, {})),)
-        half.trailers = (("endpoint-load-metrics", as_text(1.0, 0.4, {})),)
-        full.trailers = (("endpoint-load-metrics-bin", as_binary(1.0, 0.8, {"num_requests_waiting": 3.0})),)
+        idle.trailers = (("endpoint-load-metrics", as_text(1.0, 0.0, 0.2, {})),)
+        half.trailers = (("endpoint-load-metrics", as_text(1.0, 0.0, 0.4, {})),)
+        full.trailers = (("endpoint-load-metrics-bin", as_binary(1.0, 0.0, 0.8, {"num_requests_waiting": 3.0})),)
         door = await asyncio.to_thread(FleetDoor, tmp_path, policy=documented_policy(), service=[idle, half, full])
         with door:
             async with aio.insecure_channel(door.target) as channel, asyncio.timeout(60):

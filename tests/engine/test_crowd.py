@@ -60,14 +60,22 @@ def test_a_few_may_run_whatever_was_measured() -> None:
 
 
 def test_what_was_measured_is_forgotten() -> None:
-    """By what is measured anew, and after ten seconds."""
+    """By what is measured anew, and after a minute."""
     crowd = measured(n8=1000.0, n64=1000.0)
     assert enough(crowd) == 15
     for tenth in range(40):
         crowd.stepped(NOW + tenth / 10, 8, 2000 + 50 * tenth)
     assert enough(crowd, NOW + 4) == PLACES, "other work has one of the two cores now"
-    assert enough(crowd, NOW + 12) == 15, "nobody knows any more what 64 do"
-    assert enough(crowd, NOW + 30) == PLACES, "nothing is known"
+    assert enough(crowd, NOW + 62) == 15, "nobody knows any more what 64 do"
+    assert enough(crowd, NOW + 80) == PLACES, "nothing is known"
+
+
+def test_a_crowd_of_half_a_minute_doesn_t_forget_that_fewer_are_enough() -> None:
+    """Only the many are measured while there are many."""
+    crowd = measured(n8=900.0, n64=1000.0)
+    for tenth in range(300):
+        crowd.stepped(NOW + tenth / 10, 64, 1900 + 100 * tenth)
+    assert enough(crowd, NOW + 30) == 15
 
 
 def test_the_late_are_refused_after_a_second_of_late_ones_or_where_there_is_a_crowd() -> None:

@@ -14,6 +14,7 @@ from service.call import Call, enter_call
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.errors import DeadlineExceeded, InvalidRequest
 from service.image_settings import ImageSettings
+from service.images.data_url import Media
 from service.images.fetching import Fetcher
 from tests.e2e.picture_server import PictureServer
 from tests.engine.fakes import until
@@ -119,3 +120,22 @@ async def test_a_key_that_fetches_much_keeps_nobody_from_it(server: PictureServe
         each.cancel()
     await asyncio.gather(*slow, return_exceptions=True)
     fetcher.close()
+
+
+@pytest.mark.slow
+async def test_the_wait_for_others_of_a_key_is_not_part_of_an_images_time(server: PictureServer) -> None:
+    """A request may have more images than a key has turns: two that take all their time come before the third."""
+    fetcher = Fetcher(
+        settings(allow_private_addresses=True, max_fetches_per_key=1, max_fetch_s=1), NameServer(["127.0.0.1"])
+    )
+    enter_call(Call("sluice.v1.ChatService/Chat", "r", caller=Caller(id="one")))
+    found = await asyncio.gather(
+        *(
+            fetcher.fetch(f"http://cats.example:{server.port}{path}", "f", None)
+            for path in ("/slow", "/slow", "/cat.png")
+        ),
+        return_exceptions=True,
+    )
+    fetcher.close()
+    assert [type(each) for each in found[:2]] == [InvalidRequest, InvalidRequest]
+    assert isinstance(found[2], Media), found[2]

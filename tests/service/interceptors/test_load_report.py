@@ -43,11 +43,11 @@ def message() -> Any:
 def test_both_forms_say_the_same() -> None:
     named = {"kv_cache_usage_perc": 0.25, "num_requests_waiting": 3.0}
     found = message()
-    found.ParseFromString(as_binary(1.5, 0.75, named))
-    assert (found.rps_fractional, found.application_utilization, dict(found.named_metrics)) == (1.5, 0.75, named)
-    assert found.cpu_utilization == found.eps == 0
-    assert as_text(1.5, 0.75, named) == (
-        "TEXT application_utilization=0.75,rps_fractional=1.5,"
+    found.ParseFromString(as_binary(1.5, 0.5, 0.75, named))
+    assert (found.rps_fractional, found.eps, found.application_utilization) == (1.5, 0.5, 0.75)
+    assert (found.cpu_utilization, dict(found.named_metrics)) == (0, named)
+    assert as_text(1.5, 0.5, 0.75, named) == (
+        "TEXT application_utilization=0.75,rps_fractional=1.5,eps=0.5,"
         "named_metrics.kv_cache_usage_perc=0.25,named_metrics.num_requests_waiting=3"
     )
 
@@ -76,6 +76,20 @@ async def test_each_answer_ends_with_a_report() -> None:
             assert report["named_metrics.num_requests_waiting"] == 0
         first, last = [parsed((await trailers(call))[TEXT])["rps_fractional"] for call in (whole, stream)]
         assert last > first
+
+
+async def test_who_refuses_all_serves_none() -> None:
+    """A balancer must not take refusals, which cost nothing, for work that is done fast."""
+    async with running(load_report="text") as run:
+        for call in (run.chat.Chat, run.chat.StreamChat):
+            failure = await refused(call(request(model="nobody")))
+        report = parsed(metadata_of(failure)[TEXT])
+        assert report["rps_fractional"] == 0
+        assert report["eps"] > 0
+        answer = run.chat.Chat(request())
+        await answer
+        report = parsed((await trailers(answer))[TEXT])
+        assert report["rps_fractional"] > 0
 
 
 async def test_a_report_tells_what_runs() -> None:
