@@ -83,11 +83,18 @@ class Changes(BaseModel):
         kept = {name: None for name in configured if name not in self.unloaded}
         return kept | {each.name: each for each in self.models}
 
-    def with_model(self, model: LoadedModel) -> Changes:
+    def with_model(self, model: LoadedModel, configured: Iterable[str] = ()) -> Changes:
         """Raises ModelExists, though it may not be loaded yet."""
-        if any(each.name == model.name for each in self.models):
+        if model.name in self.wanted_models(configured):
             raise ModelExists(model.name)
         return self.model_copy(update={"models": (*self.models, model), "asleep": self.asleep - {model.name}})
+
+    def with_own_model(self, name: str, configured: Iterable[str]) -> Changes:
+        """The settings' model of that name again, with its adapters. Raises ModelExists if it isn't gone."""
+        if name in self.wanted_models(configured):
+            raise ModelExists(name)
+        kept = {each for each in self.unloaded if name not in {each, each.rpartition(":")[0]}}
+        return self.model_copy(update={"unloaded": frozenset(kept)})
 
     def without_model(self, name: str, configured: Iterable[str]) -> Changes:
         """Its adapters go with it."""
@@ -109,6 +116,13 @@ class Changes(BaseModel):
         if any((each.model, each.name) == (adapter.model, adapter.name) for each in self.adapters):
             raise AdapterExists(adapter.name)
         return self.model_copy(update={"adapters": (*self.adapters, adapter)})
+
+    def with_own_adapter(self, model: str, name: str) -> Changes:
+        """The adapter of the settings again. Raises AdapterExists if it isn't gone."""
+        full = f"{model}:{name}"
+        if full not in self.unloaded or any((each.model, each.name) == (model, name) for each in self.adapters):
+            raise AdapterExists(name)
+        return self.model_copy(update={"unloaded": self.unloaded - {full}})
 
     def without_adapter(self, model: str, name: str, configured: Iterable[str]) -> Changes:
         """`configured` are the adapters of the settings, as MODEL:NAME."""

@@ -72,25 +72,33 @@ class Deployment:
         Raises ModelExists, ModelLoadError, and what `load_adapter` does.
         """
         async with self._changing:
-            if self._registry.is_taken(model.name):
+            if self._registry.is_taken_for_load(model.name):
                 raise ModelExists(model.name)
             assert self._load is not None  # noqa: S101  nothing is asked for before
             served = await self._load(model, self._show.observer(model.name))
             served.engine.start()
             self._registry.add(served)
             self._show.add(model.name, served.engine)
-        for name, path in model.adapters.items():
-            await self.load_adapter(model.name, name, Path(path))
+        try:
+            for name, path in model.adapters.items():
+                await self.load_adapter(model.name, name, Path(path))
+        except BaseException:
+            await self.unload_model(model.name)
+            raise
         _log.info("model is ready", extra={"fields": {"model": model.name}})
         return served
+
+    def check_name(self, name: str) -> None:
+        """Raises InvalidRequest for a model's name that the caller could not use."""
+        if not current_caller().may_use(name):
+            raise InvalidRequest("name", f"the key may not use a model of the name {name!r}")
 
     async def load_allowed_model(self, entry: ModelSettings) -> ServedModel:
         """As `load_model`, for a caller: the folder must be below the setting's.
 
         Raises LoadingOff, and InvalidRequest for another folder, or for a name that the caller could not use then.
         """
-        if not current_caller().may_use(entry.name):
-            raise InvalidRequest("name", f"the key may not use a model of the name {entry.name!r}")
+        self.check_name(entry.name)
         if (root := self._settings.models_root) is None:
             raise LoadingOff("models", "models_root")
         folder = await asyncio.to_thread(below, root, entry.path)
@@ -157,8 +165,7 @@ class Deployment:
         Raises LoadingOff, and InvalidRequest for another folder.
         """
         self._base(model)  # whoever may not use it isn't told more
-        if not current_caller().may_use(adapted_name(model, name)):
-            raise InvalidRequest("name", f"the key may not use a model of the name {adapted_name(model, name)!r}")
+        self.check_name(adapted_name(model, name))
         root = self._settings.adapters_root
         if root is None:
             raise LoadingOff("adapters", "adapters_root")

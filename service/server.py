@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Sequence
 from functools import partial
 
 from grpc import aio
@@ -159,8 +159,7 @@ class Server:
                 self.registry.leave_out(model.name, str(error))
                 _log.error("model could not be loaded: %s", error, extra={"fields": {"model": model.name}})
         await self.shared.catch_up()
-        configured = [_configured(self.registry, endpoint) for endpoint in self._settings.endpoints]
-        self.registry.endpoints = EndpointTable(configured, made, store)
+        self.registry.endpoints = EndpointTable(self._configured(self._settings), made, store)
         if store is not None:
             self._follow(self.registry.endpoints.follow(partial(self.health.set_store_lost, "endpoints")))
         if self._change_store is not None:
@@ -174,16 +173,22 @@ class Server:
     async def _load(self, model: ModelSettings) -> None:
         try:
             await self.deployment.load_model(model)
+            await self.shared.sleep_if_wanted(model.name)
         except (AdapterRefused, TooManyAdapters, RegistryError) as error:
             raise StartError(f"models: {model.name}: {error}") from error
 
     def apply(self, settings: Settings) -> None:
         """Take over what of new settings is CHANGEABLE, all or none of it. Raises ConfigError."""
         try:
-            configured = [_configured(self.registry, endpoint) for endpoint in settings.endpoints]
+            configured = self._configured(settings)
         except StartError as error:
             raise ConfigError(str(error)) from error
         self.registry.endpoints.configure(configured)
+
+    def _configured(self, settings: Settings) -> Sequence[Endpoint]:
+        """The endpoints of the settings, now that their models are known."""
+        absent = self.shared.unloaded()
+        return [_endpoint(self.registry, endpoint, absent) for endpoint in settings.endpoints]
 
     async def watch(self) -> None:
         """Keep health in step with the engines' heartbeats. Raises EngineDied as soon as one has died."""
@@ -242,11 +247,11 @@ class Server:
                 store.close()
 
 
-def _configured(registry: Registry, settings: EndpointSettings) -> Endpoint:
-    """An endpoint of the settings, now that its models are known."""
+def _endpoint(registry: Registry, settings: EndpointSettings, absent: Collection[str]) -> Endpoint:
+    """An endpoint of the settings."""
     entities = [ServedEntity(**entity.model_dump()) for entity in settings.entities]
     try:
-        return registry.new_endpoint(settings.name, entities)
+        return registry.new_endpoint(settings.name, entities, absent)
     except (InvalidRequest, RegistryError) as error:
         raise StartError(f"endpoints: {settings.name}: {error}") from error
 

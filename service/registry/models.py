@@ -6,7 +6,7 @@ The registry belongs to the event loop. It loads nothing: the server adds each m
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -141,7 +141,7 @@ class Registry:
             self._adapted[model.name] = model
         else:
             self._models[model.name] = model
-            self.forget(model.name)
+        self.forget(model.name)
 
     def leave_out(self, name: str, reason: str, *, is_coming: bool = False) -> None:
         """Note that a model could not be loaded that is to be served, or is being loaded."""
@@ -160,8 +160,8 @@ class Registry:
 
     @property
     def loads(self) -> Mapping[str, bool]:
-        """The models by name, and whether each could be loaded."""
-        return dict.fromkeys(self._failed, False) | dict.fromkeys(self._models, True)
+        """The models and adapters by name, and whether each could be loaded."""
+        return dict.fromkeys(self._failed, False) | dict.fromkeys([*self._models, *self._adapted], True)
 
     def remove(self, name: str) -> None:
         """Serve the model of that name no more, nor its adapters; those who have it keep it."""
@@ -228,11 +228,14 @@ class Registry:
 
     def is_taken(self, name: str) -> bool:
         """Whether a model, an adapter or an endpoint has that name, be it one that is kept from the caller."""
+        return name in self._failed or self.is_taken_for_load(name)
+
+    def is_taken_for_load(self, name: str) -> bool:
+        """As `is_taken`, for the model itself that is being loaded."""
         adapters = {each.adapter for each in self._adapted.values()}
         return (
-            name in {*self._models, *self._failed} - self._coming
-            or name in self._adapted
-            or name in adapters
+            name in {*self._models, *self._adapted, *adapters}
+            or (name in self._failed and name not in self._coming)
             or self.endpoints.is_taken(name)
         )
 
@@ -243,14 +246,14 @@ class Registry:
             full in self._adapted
         )
 
-    def common_task(self, names: Sequence[str]) -> Task:
+    def common_task(self, names: Sequence[str], absent: Collection[str] = ()) -> Task:
         """The first task that all those models serve, of what is loaded of them; chat comes before completion.
 
-        Raises ModelNotFound, or InvalidRequest if there is none.
+        Those in `absent` may be missing. Raises ModelNotFound, or InvalidRequest if there is none.
         """
         common = set(Task)
         for name in names:
-            if name in self.failed:
+            if name in self.failed or (name in absent and self.find(name) is None):
                 continue
             if (model := self.find(name)) is None:
                 raise ModelNotFound(name)
@@ -259,10 +262,13 @@ class Registry:
             raise InvalidRequest("entities", "the models have no task in common")
         return min(common)
 
-    def new_endpoint(self, name: str, entities: Sequence[ServedEntity]) -> Endpoint:
-        """An endpoint made now. Raises ModelNotFound, or InvalidRequest for entities that don't go together."""
+    def new_endpoint(self, name: str, entities: Sequence[ServedEntity], absent: Collection[str] = ()) -> Endpoint:
+        """An endpoint made now, of models that may be missing if they are in `absent`.
+
+        Raises ModelNotFound, or InvalidRequest for entities that don't go together.
+        """
         check_shares(entities)
-        return Endpoint.now(name, self.common_task([entity.model for entity in entities]), entities)
+        return Endpoint.now(name, self.common_task([entity.model for entity in entities], absent), entities)
 
     def generator(self, name: str, deployment: str = "", version: str = "", began: str = "") -> ServedGenerator:
         """As `get`, a model that generates, in that version if one is given.

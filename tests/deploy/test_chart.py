@@ -168,10 +168,21 @@ def test_passwords_are_in_no_config_map() -> None:
     assert all(each["auth"] == {"keys_in_store": True} for each in settings)
 
 
+def test_a_pool_that_names_its_own_store_has_its_name_there() -> None:
+    """Else two pools with one store would load each other's models."""
+    store = {"redis_url": "redis://here"}
+    made = documents(OPEN | {"pools": {"large": {"settings": {"store": store}}}})
+    found = [
+        yaml.safe_load(each["data"]["service.yaml"]) for each in of(made, "ConfigMap") if "service.yaml" in each["data"]
+    ]
+    assert [each["store"] for each in found if "store" in each] == [{"pool": "large", **store}]
+
+
 def test_values_are_checked() -> None:
     """By the schema, and nobody is let in by an oversight."""
     assert "set auth.keysSecret" in refusal({})
     assert "needs store.redisSecret" in refusal({"auth": {"keysInStore": True}})
+    assert "not both" in refusal({"auth": {"keysInStore": True, "keysSecret": "keys"}, "store": {"redisSecret": "x"}})
     assert "replica" in refusal(OPEN | {"gateway": {"replica": 3}})
     assert "default" in refusal(OPEN | {"pools": {"default": None, "large": {}}})
     assert "extensionService" in refusal(OPEN | {"pools": {"default": {"inferencePool": {"enabled": True}}}})

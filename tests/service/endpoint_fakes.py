@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from grpc import aio
 from grpc_health.v1 import health_pb2_grpc
-from sluice.v1 import chat_pb2_grpc, endpoint_pb2, endpoint_pb2_grpc, model_pb2_grpc
+from sluice.v1 import adapter_pb2_grpc, chat_pb2_grpc, endpoint_pb2, endpoint_pb2_grpc, model_pb2_grpc
 
 from service.engine.embedder import EmbedderFront
 from service.engine.encoder_core import EncoderCore
@@ -43,8 +44,11 @@ class Serving:
     chat: Any
     models: Any
     endpoints: Any
+    adapters: Any
     health: Any
     refused: set[str]  # names of models that can't be loaded here
+    held: dict[str, asyncio.Event]  # loads of models by name that wait
+    log: list[str]  # loads, as they begin
 
     async def create(self, name: str, *shares: tuple[str, str, int]) -> endpoint_pb2.Endpoint:
         """Make an endpoint of entities (name, model, percentage)."""
@@ -112,10 +116,15 @@ async def serving(
     runners = {name: ScriptedRunner(name) for name in models}
     engines: dict[str, GeneratorFront] = {}
     refused: set[str] = set()
+    held: dict[str, asyncio.Event] = {}
+    log: list[str] = []
 
     async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
         if model.name in refused:
             raise ModelLoadError(f"{model.path}: too large")
+        log.append(model.name)
+        if model.name in held:
+            await held[model.name].wait()
         runner = runners.setdefault(model.name, ScriptedRunner(model.name))
         engines[model.name] = scripted_engine(runner, observer)
         return served(model.name, engines[model.name], PlainPreparation(), (tasks or {}).get(model.name, GENERATES))
@@ -133,8 +142,11 @@ async def serving(
                 chat_pb2_grpc.ChatServiceStub(channel),
                 model_pb2_grpc.ModelServiceStub(channel),
                 endpoint_pb2_grpc.EndpointServiceStub(channel),
+                adapter_pb2_grpc.AdapterServiceStub(channel),
                 health_pb2_grpc.HealthStub(channel),
                 refused,
+                held,
+                log,
             )
     finally:
         await server.close()

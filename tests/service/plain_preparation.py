@@ -35,6 +35,9 @@ class PlainPreparation:
     def close(self) -> None:
         self._workers.close()
 
+    def with_adapter(self, name: str, adapter: str) -> PlainPreparation:
+        return self
+
     async def prepare(
         self, asked: AnswerRequest, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
     ) -> PreparedAnswer:
