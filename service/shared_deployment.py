@@ -11,17 +11,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from service.attempts import Attempts
 from service.change_store import ChangeStore
 from service.changes import Changes, LoadedAdapter, LoadedModel
 from service.configured_models import ConfiguredModels
 from service.deployment import Deployment, ServedAdapter
 from service.engine_settings import EngineSettings
-from service.generation.errors import EngineError, EngineRestarting, InvalidRequest
+from service.generation.errors import InvalidRequest
 from service.model_settings import ModelSettings
 from service.registry.errors import ModelNotFound, RegistryError
 from service.registry.models import Registry, ServedModel, adapted_name
@@ -29,7 +29,6 @@ from service.shared_text import SharedTextLost
 from service.wanted_changes import LOOK_S, WantedChanges
 
 _Result = TypeVar("_Result")
-_RETRY_S = 60.0  # after which what could not be done is tried again
 _COMING = "it is being loaded"
 
 _log = logging.getLogger(__name__)
@@ -49,7 +48,7 @@ class SharedDeployment:
         self._models: dict[str, LoadedModel | None] = {}  # that are served here; None: as the settings have it
         self._adapters: dict[str, LoadedAdapter | None] = {}  # likewise, as MODEL:NAME
         self._configured = ConfiguredModels(())
-        self._retry_at: dict[str, float] = {}  # of what could not be done here
+        self._attempts = Attempts()
         self._changing = asyncio.Lock()
         self._catching_up: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -83,7 +82,7 @@ class SharedDeployment:
     async def sleep_if_wanted(self, name: str) -> None:
         """Put a model to sleep that was loaded and is to sleep; what keeps it from that is logged."""
         if name in self._wanted.newest.asleep and any(model.name == name for model in self._registry.loaded):
-            await self._try(f"{name}'s sleep", lambda: self._deployment.sleep(name))
+            await self._attempts.make(f"{name}'s sleep", lambda: self._deployment.sleep(name))
 
     async def catch_up(self) -> None:
         """Bring about what the store says, of all but what can't be done here."""
@@ -92,7 +91,7 @@ class SharedDeployment:
                 self._models.setdefault(model.name, None)
             for adapter in self._registry.adapters():
                 self._adapters.setdefault(adapter.name, None)
-            self._retry_at = dict.fromkeys(self._registry.failed, time.monotonic() + _RETRY_S)
+            self._attempts.have_failed(self._registry.failed)
             await self._bring_about()
 
     async def follow(self, on_loss: Callable[[bool], Awaitable[None]], look_s: float = LOOK_S) -> None:
@@ -232,7 +231,7 @@ class SharedDeployment:
             await asyncio.sleep(2 * LOOK_S)
 
     def _on_newer(self) -> None:
-        self._retry_at.clear()
+        self._attempts.all_are_due()
         self._note_coming()
 
     def _note_coming(self) -> None:
@@ -265,11 +264,11 @@ class SharedDeployment:
         asleep = self._wanted.newest.asleep
         for name, entry in sorted(models.items(), key=lambda item: item[0] not in asleep):
             if name not in self._models and self._wanted_models().get(name, "") == entry:  # loads before it took long
-                await self._try(name, partial(self._load, name, entry))
+                await self._attempts.make(name, partial(self._load, name, entry))
                 await self.sleep_if_wanted(name)
         for model in self._registry.loaded:
             if model.engine.is_asleep and model.name not in self._wanted.newest.asleep:
-                await self._try(f"{model.name}'s sleep", partial(self._deployment.wake, model.name))
+                await self._attempts.make(f"{model.name}'s sleep", partial(self._deployment.wake, model.name))
         await self._bring_adapters_about()
 
     async def _bring_adapters_about(self) -> None:
@@ -277,14 +276,14 @@ class SharedDeployment:
         for full in [full for full, entry in self._adapters.items() if wanted.get(full, "") != entry]:
             if full in wanted:
                 self._registry.leave_out(full, _COMING, is_coming=True)
-            await self._try(f"{full}'s unload", partial(self._unload_adapter, full))
+            await self._attempts.make(f"{full}'s unload", partial(self._unload_adapter, full))
         for full, entry in wanted.items():
             if full in self._adapters or self._wanted_adapters().get(full, "") != entry:
                 continue
             if full.rpartition(":")[0] not in self._models:
                 self._registry.leave_out(full, "its model is not loaded")
             else:
-                await self._try(full, partial(self._load_adapter, full, entry))
+                await self._attempts.make(full, partial(self._load_adapter, full, entry))
 
     async def _load(self, name: str, entry: LoadedModel | None) -> None:
         self._registry.leave_out(name, _COMING, is_coming=True)
@@ -301,8 +300,9 @@ class SharedDeployment:
 
     def _has_model(self, name: str, entry: LoadedModel | None) -> None:
         self._models[name] = entry
-        for adapter in self._registry.adapters(name):
-            self._adapters.setdefault(adapter.name, None)
+        if entry is None:  # the registry would leave out what is kept from the caller
+            own = [full for full, each in self._wanted_adapters().items() if each is None]
+            self._adapters |= dict.fromkeys(full for full in own if full.rpartition(":")[0] == name)
 
     async def _load_adapter(self, full: str, entry: LoadedAdapter | None) -> None:
         self._registry.leave_out(full, _COMING, is_coming=True)
@@ -329,16 +329,3 @@ class SharedDeployment:
         with contextlib.suppress(RegistryError):  # it went while the store was away
             await self._deployment.unload_adapter(model, name)
         self._adapters.pop(full, None)
-
-    async def _try(self, what: str, change: Callable[[], Awaitable[None]]) -> None:
-        """Do what may not be possible here, and say so; whatever it fails by, it is tried again."""
-        if time.monotonic() < self._retry_at.get(what, 0.0):
-            return
-        try:
-            await change()
-            self._retry_at.pop(what, None)
-        except Exception as error:  # noqa: BLE001  else all changes after this one would never be made
-            wait_s = error.retry_after_s if isinstance(error, EngineRestarting) else _RETRY_S
-            self._retry_at[what] = time.monotonic() + wait_s
-            is_known = isinstance(error, EngineError | RegistryError | ValueError)
-            _log.error("a change can't be made here: %s: %s", what, error, exc_info=None if is_known else error)
