@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections import abc
 from dataclasses import replace
 from importlib.metadata import version
@@ -15,11 +16,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from service.engine import batch
 from service.engine.config import EngineConfig
 from service.engine.engines import build_engine
 from service.engine.models.backend import Backend
 from service.engine.models.backends import choose_backend
-from service.engine.models.native_backend import native_refusal
+from service.engine.models.native_backend import NativeBackend, native_refusal
 from service.generation.errors import ModelLoadError
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
@@ -202,3 +204,27 @@ async def test_an_answer_is_the_same_alone_and_in_company() -> None:
         assert engine.stats().num_preemptions > 0
     assert together == alone
     assert all(len(answer) == 60 for answer in alone)
+
+
+class CountedThreads:
+    """A native model of five million weights that notes the threads of each step."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def tensors(self) -> dict[str, tuple[int, ...]]:
+        return {"weight": (5_000, 1_000)}
+
+    def step(self, *_: Any, num_threads: int, **__: Any) -> None:
+        self.seen.append(num_threads)
+
+
+def test_a_step_has_the_threads_that_it_has_work_for() -> None:
+    """Two for a token of five million weights, more for more of them, and no more than are allowed."""
+    model: Any = CountedThreads()
+    for most in (1, 8):
+        backend = NativeBackend(model, most)
+        backend.prepare_thread(1)
+        for num_tokens in (1, 3, 64):
+            backend.forward(batch.lay_out([batch.Part([0] * num_tokens, 0, array("i", range(4)), 1)], 16))
+    assert model.seen == [1, 1, 1, 2, 6, 8]

@@ -30,9 +30,8 @@ _SERVED_LAYERS = {"full_attention", "sliding_attention"}
 QUANTIZATIONS = frozenset({"int8", "int4"})
 _WEIGHT_TYPES = ("float32", "bfloat16")
 _SLOTS = 16  # a block has a multiple of them
-# Products of weights and tokens: about 3 ms of one thread. In shorter steps the threads wait for each other, and for
-# the cores that the event loop and the other processes want.
-_LEAST_THREADED_WORK = 3e8
+# Products of weights and tokens that a thread is worth: some 30 µs. With fewer, threads wait for each other for longer.
+_WORK_OF_A_THREAD = 2.5e6
 _DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store what the configuration implies
 
 
@@ -40,12 +39,12 @@ class NativeBackend:
     """A Backend over `sluice_native.Model`. Its logits are numpy's, over the native step's own memory."""
 
     def __init__(self, model: sluice_native.Model, most_threads: int) -> None:
-        """`most_threads` compute the steps that are long enough for threads to pay."""
+        """`most_threads` compute, or as many as a step has work for."""
         self._model = model
         self.num_threads = 1  # of a short step, and of what samples from it
         self._most_threads = most_threads
         num_weights = sum(math.prod(shape) for shape in model.tensors().values())
-        self._least_threaded_tokens = _LEAST_THREADED_WORK / num_weights
+        self._threads_a_token = num_weights / _WORK_OF_A_THREAD
 
     def bytes_per_block(self, block_size: int) -> int:
         """Bytes of cache for the keys and values of `block_size` tokens."""
@@ -81,8 +80,7 @@ class NativeBackend:
         )
 
     def _num_threads_for(self, num_tokens: int) -> int:
-        is_long = num_tokens >= self._least_threaded_tokens
-        return max(self.num_threads, self._most_threads) if is_long else self.num_threads
+        return max(self.num_threads, min(int(num_tokens * self._threads_a_token), self._most_threads))
 
 
 def native_refusal(config: Any, dtype: str, device: str, block_size: int) -> str | None:
