@@ -156,7 +156,7 @@ void sample_all(const Model& model, const RandomBatch& random, SamplingScratch& 
   const int vocab_size = model.options().shape.vocab_size;
   for (int row = 0; row < random.batch.num_rows; ++row) {
     const Rule rule{one_in(3) ? 0.0f : 0.01f * between(0, 300), between(0, 100), 0.01 * between(0, 100),
-                    0.01 * between(0, 100), 0.001 * between(0, 999)};
+                    0.01 * between(0, 100), 0.01 * between(0, 100), 0.001 * between(0, 999)};
     const int token =
         sample_row(*model.options().set, random.batch.logits + row * vocab_size, vocab_size, rule, scratch);
     if (token < -1 || token >= vocab_size) std::abort();
