@@ -109,7 +109,7 @@ def test_each_of_several_servers_is_changed(product: Administered) -> None:
     assert done.returncode == 1
     first, second = json.loads(done.stdout)
     assert (first["url"], second) == (gone, {"url": service, "name": "writer"})
-    assert first["error"].startswith("no server")
+    assert first["error"].startswith("no gRPC")
 
 
 @pytest.mark.parametrize(
