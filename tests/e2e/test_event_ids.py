@@ -144,7 +144,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Callable[[list[Event]], Any]]] = {
         "/v2/models/sluice-demo/generate_stream",
         {
             "text_input": "The house",
-            "parameters": {"max_new_tokens": 40, "details": True, "do_sample": True, "seed": 5},
+            "parameters": {"max_new_tokens": 200, "details": True, "do_sample": True, "seed": 5},
         },
         text_generation,
     ),
@@ -170,7 +170,7 @@ async def test_stream_goes_on_after_any_event(stack: Stack, name: str) -> None:
 
         events = await read()
         assert len({event["id"] for event in events}) == len(events)
-        for cut in [1, *(draw.randint(2, len(events) - 1) for _ in range(NUM_CUTS))]:
+        for cut in [1, *draw.choices(range(1, len(events)), k=NUM_CUTS)]:  # a quick stream may have two events
             joined = events[:cut] + await read(**{"last-event-id": events[cut - 1]["id"]})
             assert fold(joined) == fold(events), cut
 
