@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from service.file_state import file_state
 from service.shared_text import Outdated
 
 Content = TypeVar("Content")
@@ -30,7 +31,7 @@ class SharedFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen = self._state()
+        self._seen = file_state(self._path)
 
     def read(self, load: Callable[[str], Content]) -> Content | None:
         """What `load` makes of its text; None without a file. Removes what a writer that died left beside it.
@@ -42,7 +43,7 @@ class SharedFile:
         with _locked(self._path.parent):  # nobody is about to put them in place
             for left in self._path.parent.glob(f".{glob.escape(self._path.name)}.*.tmp"):
                 left.unlink(missing_ok=True)
-        state = self._state()
+        state = file_state(self._path)
         try:
             content = load(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -64,18 +65,11 @@ class SharedFile:
             if self.is_newer():
                 raise Outdated
             self._replace(folder, text)
-            self._seen = self._state()
+            self._seen = file_state(self._path)
 
     def is_newer(self) -> bool:
         """Whether somebody else has written it since it was read or written here."""
-        return self._state() != self._seen
-
-    def _state(self) -> tuple[int, int, int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+        return file_state(self._path) != self._seen
 
     def _replace(self, folder: Path, text: str) -> None:
         handle, new = tempfile.mkstemp(prefix=f".{self._path.name}.", suffix=".tmp", dir=folder)

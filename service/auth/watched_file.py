@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from service.file_state import file_state
+
 Content = TypeVar("Content")
 
 
@@ -16,7 +18,7 @@ class WatchedFile(Generic[Content]):
         """Passes on what `read` raises."""
         self._path = path
         self._read = read
-        self._seen = self._state()
+        self._seen = file_state(self._path)
         self.content = read(path)
 
     def refresh(self) -> bool:
@@ -24,16 +26,9 @@ class WatchedFile(Generic[Content]):
 
         Passes on what `read` raises, once for each state of the file; the content stays then.
         """
-        state = self._state()
+        state = file_state(self._path)
         if state == self._seen:
             return False
         self._seen = state
         self.content = self._read(self._path)
         return True
-
-    def _state(self) -> tuple[int, int, int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -17,7 +17,7 @@ from service.generation.adapter import AdapterLoaded
 from service.generation.errors import EngineClosed, EngineRestarting
 from service.model_settings import ModelSettings
 from tests.service.endpoint_fakes import Serving, serving
-from tests.service.fakes import refused, request
+from tests.service.fakes import refused, request, settings_of
 from tests.service.test_shared_deployment import failed, listed, load, unload, until_equal
 
 pytestmark = pytest.mark.slow
@@ -104,7 +104,7 @@ async def test_an_endpoint_of_the_settings_outlives_its_model(settings: dict[str
     settings["endpoints"] = [EndpointSettings.model_validate({"name": "prod", "entities": [share]})]
     async with serving("a", "b", **settings) as run:
         await unload(run, "a")
-        run.server.apply(run.server._settings)  # noqa: SLF001
+        run.server.apply(settings_of(model=dict.fromkeys(("a", "b"), "nowhere"), **settings))
     async with serving("a", "b", **settings) as run:
         assert await listed(run) == ["b"]
         assert await reason(run, "prod") == "MODEL_NOT_FOUND"
