@@ -1,6 +1,6 @@
 """`service.engine.pace`: what leaves at once, and what leaves together."""
 
-from service.engine.mail import Report
+from service.engine.mail import Done, Report
 from service.engine.pace import Pace
 
 BEGAN = 0.0
@@ -13,6 +13,7 @@ class Bench:
         self.now = BEGAN
         self.steps: list[int] = []
         self.told: list[list[int]] = []
+        self.num_streams = 1
         self.pace = Pace(self._report, self._tell, interval_s, lambda: self.now)
 
     def step(self, ms: int, *, is_urgent: bool = False) -> None:
@@ -23,7 +24,7 @@ class Bench:
 
     def _report(self) -> Report:
         steps, self.steps = self.steps, []
-        return Report(started=steps)
+        return Report(started=steps, outputs=[(serial, Done()) for serial in range(self.num_streams)])
 
     def _tell(self, report: Report) -> None:
         assert report.heartbeat is not None
@@ -70,3 +71,39 @@ def test_a_flush_tells_what_is_kept_and_begins_a_new_interval() -> None:
     assert bench.told == [[15]]
     bench.step(36)
     assert bench.told == [[15], [30, 36]]
+
+
+def test_many_streams_are_told_less_often() -> None:
+    bench = Bench()
+    bench.num_streams = 64
+    for ms in (20, 40, 59, 61, 80, 102):
+        bench.step(ms)
+    assert bench.told == [[20], [40, 59, 61], [80, 102]]
+    bench.num_streams = 32
+    for ms in (143, 159, 164):
+        bench.step(ms)
+    assert bench.told[3:] == [[143], [159, 164]]
+
+
+def test_no_number_of_streams_makes_a_reader_wait_for_more_than_a_tenth_of_a_second() -> None:
+    bench = Bench()
+    bench.num_streams = 10_000
+    for ms in (20, 119, 121):
+        bench.step(ms)
+    assert bench.told == [[20], [119, 121]]
+
+
+def test_an_interval_of_zero_keeps_nothing_of_many_streams() -> None:
+    bench = Bench(0)
+    bench.num_streams = 1_000
+    for ms in (1, 2):
+        bench.step(ms)
+    assert bench.told == [[1], [2]]
+
+
+def test_a_longer_interval_stays_as_it_is_set() -> None:
+    bench = Bench(0.5)
+    bench.num_streams = 64
+    for ms in (400, 500, 900, 1000):
+        bench.step(ms)
+    assert bench.told == [[400, 500], [900, 1000]]
