@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include "model.h"
@@ -52,6 +53,16 @@ void check_batch(const Batch& batch, const Shape& shape, const Cache& cache, con
     if (batch.output_rows[i] < 0 || batch.output_rows[i] >= batch.num_tokens)
       refuse("output_rows", i, batch.output_rows[i],
              "the batch has the tokens 0 to " + std::to_string(batch.num_tokens - 1));
+}
+
+int lowest_block(const Batch& batch, int block_size) {
+  int lowest = batch.block_tables[0];
+  for (int sequence = 0; sequence < batch.num_sequences; ++sequence) {
+    const int32_t* table = batch.block_tables + static_cast<size_t>(sequence) * batch.max_blocks;
+    const int num_blocks = (batch.context_lengths[sequence] + block_size - 1) / block_size;
+    for (int i = 0; i < num_blocks; ++i) lowest = std::min(lowest, table[i]);
+  }
+  return lowest;
 }
 
 }  // namespace sluice

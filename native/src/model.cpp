@@ -147,11 +147,14 @@ void Model::allocate(int num_blocks, int block_size) {
   cache.block_size = block_size;
   cache.part_bytes = bytes_of(cache.type) * kRows * shape.padded_head_dim();
   cache.head_bytes = 2 * cache.part_bytes * (block_size / kRows);
-  cache.layer_bytes = cache.head_bytes * shape.num_kv_heads * num_blocks;
+  cache.layer_bytes = cache.head_bytes * shape.num_kv_heads;
+  cache.block_bytes = cache.layer_bytes * shape.num_layers;
+  ahead_.reset();
   cache_memory_ = Arena();
-  cache_memory_ = Arena(cache.layer_bytes * shape.num_layers);
+  cache_memory_ = Arena(cache.block_bytes * num_blocks);
   cache.data = cache_memory_.data();
   cache_ = cache;
+  ahead_ = std::make_unique<Ahead>(cache.data, cache.block_bytes * num_blocks);
 }
 
 // Buffers for this many tokens; they grow by halves and never shrink.
@@ -215,6 +218,7 @@ void Model::step(const Batch& batch, int num_threads) {
   if (cache_.data == nullptr) throw std::logic_error("step() before allocate()");
   check_batch(batch, options_.shape, cache_, adapters_);
   if (num_threads <= 0) num_threads = options_.num_threads;
+  ahead_->used_from(cache_.block_bytes * static_cast<size_t>(lowest_block(batch, cache_.block_size)));
   reserve(batch, num_threads);
   cut_into_pieces(batch);
   step_.shape = &options_.shape;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "adapter.h"
+#include "ahead.h"
 #include "arena.h"
 #include "pack.h"
 #include "phases.h"
@@ -105,10 +106,14 @@ class Model {
   Step step_{};
   Phases phases_;
   std::mutex mutex_;
+  std::unique_ptr<Ahead> ahead_;  // of the cache, whose blocks are given out from its end
 };
 
 // Throws BadArgument unless every index of the batch is within the model, its cache and its adapters.
 void check_batch(const Batch& batch, const Shape& shape, const Cache& cache, const Adapters& adapters);
+
+// Of the blocks that a batch, which was checked, reads and writes.
+int lowest_block(const Batch& batch, int block_size);
 
 // The names of all tensors that a model of this shape has.
 std::vector<std::string> tensor_names(const Shape& shape);

@@ -84,7 +84,8 @@ struct Cache {
   int num_blocks = 0, block_size = 0;
   size_t part_bytes = 0;   // 16 slots of keys, or of values, of one head
   size_t head_bytes = 0;   // a block's keys and values of one head
-  size_t layer_bytes = 0;  // all blocks of one layer
+  size_t layer_bytes = 0;  // a block's keys and values of one layer
+  size_t block_bytes = 0;  // a block's of all layers, which lie together: memory is given block by block
 };
 
 // The new tokens of one step, of all sequences, laid flat. Owned by the caller.

@@ -12,22 +12,20 @@ constexpr int kKeys = 64, kParts = kKeys / 16;
 struct Head {
   const Cache* cache;
   const int32_t* table;
-  size_t offset;  // of this layer and kv head in a block's place
+  size_t offset;  // of this layer and kv head in a block
 
   uint8_t* keys(int part) const {
     const int slot = part * 16, block = table[slot / cache->block_size];
-    return cache->data + offset + static_cast<size_t>(block) * block_stride +
+    return cache->data + offset + static_cast<size_t>(block) * cache->block_bytes +
            static_cast<size_t>(slot % cache->block_size / 16) * cache->part_bytes;
   }
   uint8_t* values(int part) const { return keys(part) + cache->head_bytes / 2; }
-
-  size_t block_stride;
 };
 
 inline Head head_of(const Step& step, int layer, int sequence, int kv_head) {
   const Cache& cache = *step.cache;
   return {&cache, step.batch.block_tables + static_cast<size_t>(sequence) * step.batch.max_blocks,
-          layer * cache.layer_bytes + kv_head * cache.head_bytes, cache.head_bytes * step.shape->num_kv_heads};
+          layer * cache.layer_bytes + kv_head * cache.head_bytes};
 }
 
 // 16 numbers, or the first `count` of them and zeros.
