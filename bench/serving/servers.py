@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,16 @@ class Command:
 
 def free_port() -> int:
     """A port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports that nothing listens on now."""
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 def command_of(server: str, folder: Path, streams: int, device: str = "cpu") -> Command:
@@ -64,7 +71,8 @@ def command_of(server: str, folder: Path, streams: int, device: str = "cpu") -> 
 
 def _sluice(folder: Path, _streams: int, settings: dict[str, str], device: str) -> Command:
     """This server as `make run` starts it; on a device with places for as many sequences as are measured there."""
-    ports = {name: free_port() for name in ("envoy", "envoy-admin", "gateway", "service", "service-metrics")}
+    names = ("envoy", "envoy-admin", "gateway", "service", "service-metrics")
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
     flags = [f"--{name}-port={port}" for name, port in ports.items()]
     command = [sys.executable, "-m", "runner", *flags, f"--model=bench={folder}"]
     if device != "cpu":

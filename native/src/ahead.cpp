@@ -1,11 +1,6 @@
 #include "ahead.h"
 
 #include <sys/mman.h>
-#if defined(__linux__)
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 #include <algorithm>
 
@@ -14,6 +9,7 @@ namespace sluice {
 namespace {
 
 constexpr size_t kLeast = 8 << 20, kMost = 64 << 20, kPiece = 2 << 20;  // a piece is a huge page
+constexpr std::chrono::milliseconds kPause{10};  // without a step, before memory is asked for
 
 // Lets the system give what is not there yet; its contents stay. False where it can't.
 bool populate([[maybe_unused]] uint8_t* data, [[maybe_unused]] size_t size) {
@@ -25,15 +21,10 @@ bool populate([[maybe_unused]] uint8_t* data, [[maybe_unused]] size_t size) {
 #endif
 }
 
-void run_last() {
-#if defined(__linux__)
-  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);
-#endif
-}
-
 }  // namespace
 
-Ahead::Ahead(uint8_t* data, size_t size) : data_(data), size_(size), lowest_(size), thread_([this] { work(); }) {}
+Ahead::Ahead(uint8_t* data, size_t size)
+    : data_(data), size_(size), lowest_(size), given_(size), thread_([this] { work(); }) {}
 
 Ahead::~Ahead() {
   {
@@ -44,31 +35,41 @@ Ahead::~Ahead() {
   thread_.join();
 }
 
-void Ahead::used_from(size_t lowest) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (lowest >= lowest_) return;
-    lowest_ = lowest;
-  }
-  changed_.notify_one();
+void Ahead::begin(size_t lowest) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  steps_ = true;
+  if (lowest >= lowest_) return;
+  const bool had_enough = given_ <= wanted_from();
+  lowest_ = lowest;
+  given_ = std::min(given_, lowest);
+  if (had_enough && given_ > wanted_from()) changed_.notify_one();
+}
+
+void Ahead::end() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  steps_ = false;
+  ended_ = std::chrono::steady_clock::now();
+}
+
+size_t Ahead::wanted_from() const {
+  return (lowest_ - std::min(std::clamp(size_ - lowest_, kLeast, kMost), lowest_)) / kPiece * kPiece;
 }
 
 void Ahead::work() {
-  run_last();
   std::unique_lock<std::mutex> lock(mutex_);
-  for (size_t given = size_; !stops_;) {  // all from there on is given, or is behind what is in use
-    const size_t wanted = std::min(std::clamp(size_ - lowest_, kLeast, kMost), lowest_);
-    const size_t from = (lowest_ - wanted) / kPiece * kPiece;
-    given = std::min(given, lowest_);
-    if (given <= from) {
+  while (!stops_) {
+    if (given_ <= wanted_from()) {
       changed_.wait(lock);
-      continue;
+    } else if (steps_ || std::chrono::steady_clock::now() - ended_ < kPause) {
+      changed_.wait_for(lock, kPause);
+    } else {
+      const size_t from = (given_ - 1) / kPiece * kPiece;
+      lock.unlock();
+      const bool is_given = populate(data_ + from, std::min(kPiece, size_ - from));
+      lock.lock();
+      if (!is_given) return;
+      given_ = std::min(given_, from);
     }
-    given = (given - 1) / kPiece * kPiece;
-    lock.unlock();
-    const bool is_given = populate(data_ + given, std::min(kPiece, size_ - given));
-    lock.lock();
-    if (!is_given) return;
   }
 }
 

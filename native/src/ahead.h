@@ -1,9 +1,11 @@
-// Memory that will be wanted next is asked of the system before, by a thread that runs where nothing else does.
+// Memory that will be wanted next is asked of the system between steps, by a thread of its own.
 //
-// A system gives memory when it is first touched, and a virtual machine's host once more: a step that touches new blocks
-// of the cache waited for that for up to a tenth of its time.
+// A system gives memory when it is first touched, and a virtual machine's host once more: steps that touch new blocks of
+// the cache wait for that for up to a tenth of their time. Not while a step is computed: whoever changes the process's
+// memory waits until what was asked for is given.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -20,18 +22,23 @@ class Ahead {
   Ahead(const Ahead&) = delete;
   Ahead& operator=(const Ahead&) = delete;
 
-  // What lies at `lowest` and behind it is in use: as much again is wanted before it, between 8 and 64 MiB.
-  void used_from(size_t lowest);
+  // A step begins. What lies at `lowest` and behind it is in use: as much again is wanted before it, 8 to 64 MiB.
+  void begin(size_t lowest);
+  // It has ended.
+  void end();
 
  private:
   void work();
+  size_t wanted_from() const;
 
   uint8_t* const data_;
   const size_t size_;
   std::mutex mutex_;
   std::condition_variable changed_;
   size_t lowest_;  // in use
-  bool stops_ = false;
+  size_t given_;   // all from there on is given, or behind what is in use
+  bool steps_ = false, stops_ = false;
+  std::chrono::steady_clock::time_point ended_{};
   std::thread thread_;
 };
 

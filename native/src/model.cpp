@@ -218,7 +218,7 @@ void Model::step(const Batch& batch, int num_threads) {
   if (cache_.data == nullptr) throw std::logic_error("step() before allocate()");
   check_batch(batch, options_.shape, cache_, adapters_);
   if (num_threads <= 0) num_threads = options_.num_threads;
-  ahead_->used_from(cache_.block_bytes * static_cast<size_t>(lowest_block(batch, cache_.block_size)));
+  ahead_->begin(cache_.block_bytes * static_cast<size_t>(lowest_block(batch, cache_.block_size)));
   reserve(batch, num_threads);
   cut_into_pieces(batch);
   step_.shape = &options_.shape;
@@ -233,6 +233,7 @@ void Model::step(const Batch& batch, int num_threads) {
   step_.phases = &phases_;
   phases_.reset(num_threads);
   Pool::shared().run(num_threads, [&](int thread) { options_.set->run(step_, thread); });
+  ahead_->end();
 }
 
 double Model::time_chunks(int num_threads, int count, const std::function<void(int)>& body) {
