@@ -57,7 +57,8 @@ class EngineCore:
         self._clock = clock
         self._groups: dict[int, SequenceGroup] = {}  # those that have not ended, by their serials
         self._report = Report()  # what was not told yet,
-        self._untold: dict[Sequence, None] = {}  # and whose tokens weren't
+        self._untold: dict[Sequence, None] = {}  # whose tokens weren't,
+        self._pressing: list[Sequence] = []  # and those of them for which somebody waits
         self._is_urgent = False
         self._num_steps = 0
         self._num_computed_tokens = 0
@@ -108,11 +109,20 @@ class EngineCore:
         self._report.stats.append(self.stats())
         return self._is_urgent
 
-    def report(self) -> Report:
-        """What was not told yet, and the state after each step since, or the newest one."""
+    def report(self, *, only_pressing: bool = False) -> Report:
+        """What was not told yet, and the state after each step since, or the newest one.
+
+        With `only_pressing` only the tokens for which somebody waits: a choice's first, and those up to its end.
+        """
         report, self._report = self._report, Report()
-        untold, self._untold = self._untold, {}
-        for sequence in untold:
+        pressing, self._pressing = self._pressing, []
+        if only_pressing:
+            told = [sequence for sequence in pressing if sequence in self._untold]
+            for sequence in told:
+                del self._untold[sequence]
+        else:
+            told, self._untold = list(self._untold), {}
+        for sequence in told:
             report.outputs += [(sequence.group.serial, output) for output in sequence.tell()]
         if not report.stats:
             report.stats.append(self.stats())
@@ -240,6 +250,7 @@ class EngineCore:
         self._num_generated_tokens += 1
         self._untold[sequence] = None
         if is_first or sequence.finish_reason is not None:
+            self._pressing.append(sequence)
             self._is_urgent = True
         if sequence.finish_reason is not None:
             self._scheduler.finish(sequence)

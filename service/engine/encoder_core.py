@@ -115,7 +115,7 @@ class EncoderCore:
             self._compute(batch, self._report, began)
         return True
 
-    def report(self) -> Report:
+    def report(self, *, only_pressing: bool = False) -> Report:  # noqa: ARG002  somebody waits for each vector
         """What was not told yet, and the state."""
         report, self._report = self._report, Report()
         report.stats.append(self.stats())

@@ -105,9 +105,9 @@ class GeneratorCore:
         """Compute one step; whether somebody waits for what it has brought."""
         return self._core.step()
 
-    def report(self) -> Report:
+    def report(self, *, only_pressing: bool = False) -> Report:
         """What was not told yet, and the state between two steps."""
-        return self._core.report()
+        return self._core.report(only_pressing=only_pressing)
 
     def close(self) -> None:
         """Compile nothing more."""

@@ -36,8 +36,8 @@ class Core(Protocol):
     def step(self) -> bool:
         """Compute one step; whether somebody waits for what it has brought. Whatever it raises ends the engine."""
 
-    def report(self) -> Report:
-        """What was not told yet, and the state between two steps."""
+    def report(self, *, only_pressing: bool = False) -> Report:
+        """What was not told yet, or of it what somebody waits for, and the state between two steps."""
 
     def close(self) -> None:
         """End what runs beside the steps. Called once, after all else."""
@@ -71,8 +71,8 @@ def _receive(core: Core, mailbox: Mailbox, pace: Pace, beat_s: float) -> bool:
             if not core.has_work:
                 pace.tell()
             return True
-        pace.flush()
         if isinstance(mail, Stop):
+            pace.flush()
             return False
         core.receive(mail)
         is_news = True

@@ -2,31 +2,45 @@
 
 A message costs every process on its way about as much with one token as with twenty. So the tokens of steps that follow
 each other within a few milliseconds leave together, and where many streams are told, a little more of them: what is
-computed has the processors then, and not the telling. What somebody waits for leaves at once.
+computed has the processors then, and not the telling. What somebody waits for leaves at once, and by itself: where
+requests come one after the other, each one's first token would else take along a token of every other stream.
 """
 
 from __future__ import annotations
 
 import time
 from collections import abc
+from typing import Protocol
 
 from service.engine.mail import Report, Tell
 
-_OUTPUTS_PER_S = 1_600  # 32 streams every 20 ms: with more of them the telling took half of two cores, and the step waited
+_OUTPUTS_PER_S = (
+    1_600  # 32 streams every 20 ms: with more of them the telling took half of two cores, and the step waited
+)
 _LONGEST_S = 0.1  # a reader sees text grow, ten times a second
 
 
+class Reports(Protocol):
+    """What a core has to tell."""
+
+    def __call__(self, *, only_pressing: bool = False) -> Report:
+        """All that was not told yet, or of it what somebody waits for."""
+
+
 class Pace:
-    """Lets a core keep what it has to tell, for `interval_s` seconds at most, or a little longer for many streams. Used by the engine's thread only."""
+    """Lets a core keep what it has to tell, for `interval_s` seconds at most, or a little longer for many streams.
+
+    Used by the engine's thread only.
+    """
 
     def __init__(
         self,
-        report: abc.Callable[[], Report],
+        report: Reports,
         tell: Tell,
         interval_s: float,
         clock: abc.Callable[[], float] = time.monotonic,
     ) -> None:
-        """`report` gives all that was not told yet. With an interval of 0 nothing is kept.
+        """With an interval of 0 nothing is kept.
 
         Where an interval's reports have more outputs than `_OUTPUTS_PER_S`, the next one is as much longer.
         """
@@ -38,13 +52,15 @@ class Pace:
         self._told = clock()
 
     def stepped(self, *, is_urgent: bool) -> None:
-        """Tell of a step now, or with one of the next steps."""
+        """Tell of a step now, or with one of the next steps; of what somebody waits for now."""
         self._is_kept = True
-        if is_urgent or self._clock() - self._told >= self._interval_s:
+        if self._clock() - self._told >= self._interval_s:
             self.tell()
+        elif is_urgent:
+            self._pass_on(self._report(only_pressing=True))
 
     def flush(self) -> None:
-        """Tell what is kept, if anything: the next step may take long, or there may be none."""
+        """Tell what is kept, if anything: there may be no next step."""
         if self._is_kept:
             self.tell()
 
@@ -53,8 +69,11 @@ class Pace:
         self._is_kept = False
         self._told = self._clock()
         report = self._report()
-        report.heartbeat = time.monotonic()
         if self._least_s:
             wanted_s = min(len(report.outputs) / _OUTPUTS_PER_S, _LONGEST_S)
             self._interval_s = max(self._least_s, wanted_s)
+        self._pass_on(report)
+
+    def _pass_on(self, report: Report) -> None:
+        report.heartbeat = time.monotonic()
         self._tell(report)

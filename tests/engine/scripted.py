@@ -230,8 +230,8 @@ class StrictCore:
     def step(self) -> bool:
         return self.core.step()
 
-    def report(self) -> Report:
-        return self.core.report()
+    def report(self, *, only_pressing: bool = False) -> Report:
+        return self.core.report(only_pressing=only_pressing)
 
     def close(self) -> None:
         self.core.close()

@@ -10,7 +10,7 @@ from service.engine.core import SampledToken
 from service.engine.sequence import choice_seed
 from service.engine.step import Step
 from service.generation.errors import ConstraintFailed, DeadlineExceeded, SequenceError
-from service.generation.output import FinishReason
+from service.generation.output import FinishReason, GenerationOutput
 from tests.engine.fakes import Bench, PagedRunner, config_of, request, say, sums
 
 
@@ -238,3 +238,22 @@ def test_core_counts_what_it_did() -> None:
     stats = bench.core.stats()
     assert (stats.num_steps, stats.step_tokens, stats.num_computed_tokens) == (4, 1, 8)
     assert (stats.num_generated_tokens, stats.num_free_blocks, stats.num_cached_blocks) == (4, 64, 2)
+
+
+def test_core_tells_what_somebody_waits_for_without_the_others_tokens() -> None:
+    """A first token and an end don't take along what may leave later, which is told once, and whole, in its time."""
+    bench = Bench(config_of(max_batch_sequences=4))
+    bench.add(request("a", max_tokens=4))
+    bench.step()
+    bench.core.step()
+    assert not bench.core.report(only_pressing=True).outputs, "nobody waits for a second token"
+    bench.add(request("b", max_tokens=2))
+    bench.core.step()
+    assert [serial for serial, _ in bench.core.report(only_pressing=True).outputs] == [1], "the first token of b"
+    bench.core.step()
+    ends = bench.core.report(only_pressing=True).outputs
+    assert sorted(serial for serial, _ in ends) == [0, 1], "both end"
+    told = {serial: output for serial, output in ends if isinstance(output, GenerationOutput)}
+    assert [len(told[serial].token_ids) for serial in (0, 1)] == [3, 1]
+    assert not bench.core.report().outputs, "all was told"
+    bench.assert_idle()

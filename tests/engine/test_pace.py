@@ -22,7 +22,9 @@ class Bench:
         self.steps.append(ms)
         self.pace.stepped(is_urgent=is_urgent)
 
-    def _report(self) -> Report:
+    def _report(self, *, only_pressing: bool = False) -> Report:
+        if only_pressing:
+            return Report(started=[self.steps.pop()])
         steps, self.steps = self.steps, []
         return Report(started=steps, outputs=[(serial, Done()) for serial in range(self.num_streams)])
 
@@ -54,13 +56,15 @@ def test_an_interval_of_zero_keeps_nothing() -> None:
     assert bench.told == [[1], [2], [3]]
 
 
-def test_what_somebody_waits_for_takes_along_what_was_kept() -> None:
+def test_what_somebody_waits_for_leaves_at_once_and_by_itself() -> None:
     bench = Bench()
     bench.step(5)
     bench.step(6, is_urgent=True)
-    assert bench.told == [[5, 6]]
-    bench.pace.flush()
-    assert len(bench.told) == 1, "it was told twice"
+    assert bench.told == [[6]]
+    bench.step(19)
+    assert bench.told == [[6]], "what was kept did not keep its time"
+    bench.step(20)
+    assert bench.told == [[6], [5, 19, 20]]
 
 
 def test_a_flush_tells_what_is_kept_and_begins_a_new_interval() -> None:

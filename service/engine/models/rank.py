@@ -117,7 +117,7 @@ class RankCore:
                 raise TypeError(f"no order: {work!r}")
         return False
 
-    def report(self) -> Report:
+    def report(self, *, only_pressing: bool = False) -> Report:  # noqa: ARG002  there is nothing to leave out
         """Nothing but that it lives."""
         return Report()
 
