@@ -1,0 +1,63 @@
+"""Memory of the cache is asked of the system between steps, before it is wanted."""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+import sluice_native
+
+from tests.native.decoders import CONFIGS, native, reference
+
+MIB = 1 << 20
+BLOCK_SIZE = 16
+CACHE_BYTES = 256 * MIB
+TIMEOUT_S = 60
+
+
+def num_blocks_in(model: sluice_native.Model, num_bytes: int) -> int:
+    return num_bytes // (model.bytes_per_slot * BLOCK_SIZE)
+
+
+def step(model: sluice_native.Model, block: int) -> None:
+    """One token, in a block of the cache."""
+    token, position, offsets = np.array([1], np.int32), np.array([0], np.int32), np.array([0, 1], np.int32)
+    model.step(token, position, offsets, token, np.array([[block]], np.int32), position)
+
+
+def given(before: int, at_least: int) -> int:
+    """What this process holds beside `before`, once that is enough and no longer grows. In bytes."""
+    deadline = time.monotonic() + TIMEOUT_S
+    last = -1
+    while (now := resident_bytes() - before) < at_least or now != last:
+        assert time.monotonic() < deadline, f"{now} bytes were given, of {at_least}"
+        last = now
+        time.sleep(0.2)
+    return now
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def test_memory_is_there_before_a_step_wants_it() -> None:
+    """A little from the start, then as much again as is in use, which goes down from the cache's end."""
+    model = native(reference(CONFIGS["qwen3"]), "float32")
+    num_blocks = num_blocks_in(model, CACHE_BYTES)
+    before = resident_bytes()
+    model.allocate(num_blocks, BLOCK_SIZE)
+    assert given(before, 6 * MIB) < 12 * MIB
+    step(model, num_blocks - num_blocks_in(model, 24 * MIB))
+    assert given(before, 24 * MIB) < 44 * MIB, "what lies behind is not in use here"
+    step(model, 0)
+    assert given(before, 24 * MIB) < 48 * MIB, "nothing lies before it"
+
+
+def test_a_cache_can_be_made_anew_and_dropped_while_its_memory_is_asked_for() -> None:
+    model = native(reference(CONFIGS["qwen3"]), "float32")
+    for _ in range(20):
+        model.allocate(num_blocks_in(model, CACHE_BYTES), BLOCK_SIZE)
+        step(model, num_blocks_in(model, CACHE_BYTES // 2))
+    del model
