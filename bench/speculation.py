@@ -21,7 +21,7 @@ from service.engine.config import EngineConfig
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.generator_core import GeneratorCore
 from service.engine.load_generator import LoadedModel, load_model
-from service.engine.mail import Abort, Add, Compile, Done, Report
+from service.engine.mail import Abort, Add, Compile, Compiled, Report
 from service.engine.prompt_drafter import PromptDrafter
 from service.engine.speculation import Speculation
 from service.generation.constraint import Constraint
@@ -163,7 +163,10 @@ class Side:
     def _compile(self, constraint: Constraint) -> None:
         self._told.clear()
         self._core.receive(Compile(CONSTRAINT, constraint))
-        while not any(isinstance(output, Done) for report in self._told for _, output in report.outputs):
+        while not any(isinstance(output, Compiled) for report in self._told for _, output in report.outputs):
+            for report in self._told:
+                for _, error in report.errors:
+                    raise error
             time.sleep(0.01)
 
 

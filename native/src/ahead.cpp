@@ -8,7 +8,7 @@ namespace sluice {
 
 namespace {
 
-constexpr size_t kLeast = 8 << 20, kMost = 64 << 20, kPiece = 2 << 20;  // a piece is a huge page
+constexpr size_t kLeast = 8 << 20, kMost = 128 << 20, kPiece = 2 << 20;  // a piece is a huge page
 constexpr std::chrono::milliseconds kPause{10};  // without a step, before memory is asked for
 
 // Lets the system give what is not there yet; its contents stay. False where it can't.

@@ -22,7 +22,7 @@ class Ahead {
   Ahead(const Ahead&) = delete;
   Ahead& operator=(const Ahead&) = delete;
 
-  // A step begins. What lies at `lowest` and behind it is in use: as much again is wanted before it, 8 to 64 MiB.
+  // A step begins. What lies at `lowest` and behind it is in use: as much again is wanted before it, 8 to 128 MiB.
   void begin(size_t lowest);
   // It has ended.
   void end();

@@ -16,7 +16,7 @@ from service.engine.step import ScheduledSequence, Step, StepPlan, share_of
 from service.engine.step_times import StepTimes
 
 _EXPECTED_TOKENS = 256  # of an answer: room that is looked for, not kept
-_MAX_WAITS = 2.0  # times `max_queue_wait_s` that a request waits for its beginning, at most
+_MAX_WAITS = 5.0  # times `max_queue_wait_s` that a request waits for its beginning, at most
 _by_order = attrgetter("order")
 _by_rank = attrgetter("rank")
 
