@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import abc
 
-_GAIN = 1.1  # times what a draft costs, what it must promise
+_GAIN = 1.15  # times what a draft costs, what it must promise
 _MOST_SHARE = 0.8  # of a row's average time, what one more row is taken to cost at the most: so the surest are tried
 _MEMORY = 0.99  # of earlier steps, with each step
 _MOST_LONGER = 1.5  # times what was expected, as far as one step is believed: other work on the machine passes
 _LEAST_S = 1e-6  # of a step
+# Of the variance of rows, times the weight: with less, few steps differed, or long ago, and what they took is believed
+# the less. Else one step that other work fell on could end all drafts, since without any nothing shows what one takes.
+_KNOWN = 0.5
 
 
 class RowTimes:
@@ -51,7 +54,7 @@ class RowTimes:
     def record(self, num_rows: int, seconds: float) -> None:
         """Take note of a step of so many sequences and drafts."""
         seconds = max(seconds, _LEAST_S)
-        if self._variance:
+        if self._weight:
             seconds = min(seconds, _MOST_LONGER * max(self._expected(num_rows)[0], self._seconds))
         self._weight = _MEMORY * self._weight + 1
         rows_off, seconds_off = num_rows - self._rows, seconds - self._seconds
@@ -62,6 +65,6 @@ class RowTimes:
 
     def _expected(self, num_rows: int) -> tuple[float, float]:
         """What a step of so many rows takes, and what one more takes beside them."""
-        row_s = max(self._covariance / self._variance, 0.0) if self._variance else 0.0
+        row_s = max(self._covariance / max(self._variance, _KNOWN), 0.0)
         step_s = max(self._seconds + row_s * (num_rows - self._rows), _LEAST_S)
         return step_s, min(row_s, _MOST_SHARE * step_s / num_rows)

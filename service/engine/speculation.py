@@ -19,12 +19,12 @@ _MAX_STEP_DRAFTS = 128  # of all: each takes a row of logits, as large as the vo
 # How likely a token is to be right, as long as nothing is known, and how many tried ones that is worth: one that an
 # output constraint leaves hardly a choice of, and one that is guessed.
 _FORCED, _FORCED_WEIGHT = 0.97, 4.0
-_GUESSED, _GUESSED_WEIGHT = 0.5, 2.0
+_GUESSED, _GUESSED_WEIGHT = 0.8, 2.0
 # What stays of what was tried before: with the next try, and with a step without drafts, so that what didn't pay is
 # tried again, if rarely. All sequences together make the first opinion of a new one.
 _MEMORY, _MEMORY_OF_ALL = 0.9, 0.99
 _MEMORY_OF_IDLE, _MEMORY_OF_ALL_IDLE = 0.995, 0.9995
-_MOST_PAUSE = 7  # steps
+_MOST_PAUSE = 15  # steps
 
 
 class _Record:
