@@ -26,8 +26,8 @@ _ENGINE: Final = {
     "max_batch_sequences": "sequences that hold cache blocks at a time; not more than max_batch_tokens",
     "max_prefill_chunk": "prompt tokens in a step that also decodes",
     "max_slowdown": "how many times as long a step that decodes may take, on average, where it prefills too; above 1",
-    "output_interval_s": "tokens of a stream that come faster leave together, in seconds from 0 to 1; 0: after each "
-    "step; null: 0.02 where the CPU computes, else 0",
+    "output_interval_s": "tokens of a stream that come faster leave together, in seconds from 0 to 1; of more than 32 "
+    "streams every streams / 1,600 seconds, or 0.1; 0: after each step; null: 0.02 where the CPU computes, else 0",
     "max_decode_slowdown": "how many times as long as alone a step may take beside others; above 1; null: no limit",
     "worker": "where the engine computes: in a process of its own, or in a thread of the service's",
     "block_size": "tokens of a cache block; null: 16, and 256 on CUDA devices",
