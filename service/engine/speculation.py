@@ -23,7 +23,7 @@ _GUESSED, _GUESSED_WEIGHT = 0.8, 2.0
 # What stays of what was tried before: with the next try, and with a step without drafts, so that what didn't pay is
 # tried again, if rarely. All sequences together make the first opinion of a new one.
 _MEMORY, _MEMORY_OF_ALL = 0.9, 0.99
-_MEMORY_OF_IDLE, _MEMORY_OF_ALL_IDLE = 0.995, 0.9995
+_MEMORY_OF_IDLE, _MEMORY_OF_ALL_IDLE = 0.985, 0.9995
 _MOST_PAUSE = 15  # steps
 
 
