@@ -14,9 +14,8 @@ from typing import Protocol
 
 from service.engine.mail import Report, Tell
 
-_OUTPUTS_PER_S = (
-    1_600  # 32 streams every 20 ms: with more of them the telling took half of two cores, and the step waited
-)
+# 32 streams every 20 ms. Telling more takes half of two cores from the step.
+_OUTPUTS_PER_S = 1_600
 _LONGEST_S = 0.1  # a reader sees text grow, ten times a second
 
 
