@@ -183,7 +183,7 @@ def test_the_cache_costs_what_it_takes(tmp_path: Path) -> None:
 
 async def test_an_answer_is_the_same_alone_and_in_company() -> None:
     """Tokens and logprobs of the bundled model, to the last bit: in company, after a preemption, of a cached prompt."""
-    sizes = EngineConfig(num_blocks=24, num_threads=2, max_model_len=256, max_batch_tokens=40, max_batch_sequences=8)
+    sizes = EngineConfig(num_blocks=24, num_threads=2, max_model_len=384, max_batch_tokens=40, max_batch_sequences=8)
     built = build_engine(str(FOLDER), sizes)
     prompts = [built.tokenizer.encode("One, two, three, four, five. " * count) for count in (1, 2, 4, 7, 4, 2)]
 
