@@ -39,6 +39,6 @@ def plot(records: list[dict[str, Any]]) -> str:
         x = index * WIDTH // len(servers)
         parts.append(f'<rect x="{x}" y="4" width="12" height="12" fill="{COLOURS[index % len(COLOURS)]}"/>')
         parts.append(f'<text x="{x + 18}" y="15">{escape(server)}</text>')
-    style = "text{font:12px sans-serif;fill:#374151}"
+    style = "text{font:12px sans-serif;fill:#374151}@media(prefers-color-scheme:dark){text{fill:#d1d5db}}"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" role="img">'
     return "\n".join([head, "<title>Tokens a second</title>", f"<style>{style}</style>", *parts, "</svg>", ""])
