@@ -58,7 +58,7 @@ class EngineCore:
         self._groups: dict[int, SequenceGroup] = {}  # those that have not ended, by their serials
         self._report = Report()  # what was not told yet,
         self._untold: dict[Sequence, None] = {}  # whose tokens weren't,
-        self._pressing: list[Sequence] = []  # and those of them for which somebody waits
+        self._pressing: dict[Sequence, None] = {}  # and those of them for which somebody waits
         self._is_urgent = False
         self._num_steps = 0
         self._num_computed_tokens = 0
@@ -115,7 +115,7 @@ class EngineCore:
         With `only_pressing` only the tokens for which somebody waits: a choice's first, and those up to its end.
         """
         report, self._report = self._report, Report()
-        pressing, self._pressing = self._pressing, []
+        pressing, self._pressing = self._pressing, {}
         if only_pressing:
             told = [sequence for sequence in pressing if sequence in self._untold]
             for sequence in told:
@@ -250,7 +250,7 @@ class EngineCore:
         self._num_generated_tokens += 1
         self._untold[sequence] = None
         if is_first or sequence.finish_reason is not None:
-            self._pressing.append(sequence)
+            self._pressing[sequence] = None
             self._is_urgent = True
         if sequence.finish_reason is not None:
             self._scheduler.finish(sequence)

@@ -257,3 +257,15 @@ def test_core_tells_what_somebody_waits_for_without_the_others_tokens() -> None:
     assert [len(told[serial].token_ids) for serial in (0, 1)] == [3, 1]
     assert not bench.core.report().outputs, "all was told"
     bench.assert_idle()
+
+
+def test_core_tells_a_first_token_and_an_end_together_once() -> None:
+    """Whoever asks after several steps gets one output with all of it."""
+    bench = Bench()
+    bench.add(request("a", max_tokens=2))
+    bench.core.step()
+    bench.core.step()
+    ((_, output),) = bench.core.report(only_pressing=True).outputs
+    assert isinstance(output, GenerationOutput)
+    assert len(output.token_ids) == 2
+    bench.assert_idle()
