@@ -277,7 +277,7 @@ class Scheduler:
 
     def _draft(self, plan: StepPlan) -> None:
         """Let sequences that decode compute drafts too, while tokens and blocks last that nobody else needs."""
-        if self._speculation is None:
+        if self._speculation is None or self._speculation.rests():
             return
         decodes = [sequence for sequence in plan.shares if sequence.num_lacking == 1 and sequence.num_generated_tokens]
         if not decodes:

@@ -6,6 +6,7 @@ and an answer is the same with drafts and without. How many are worth their time
 
 from __future__ import annotations
 
+import time
 from collections import Counter, abc
 from itertools import accumulate
 from operator import itemgetter, mul
@@ -24,6 +25,8 @@ _GUESSED, _GUESSED_WEIGHT = 0.8, 2.0
 # tried again, if rarely. All sequences together make the first opinion of a new one.
 _MEMORY, _MEMORY_OF_ALL = 0.9, 0.99
 _MEMORY_OF_IDLE, _MEMORY_OF_ALL_IDLE = 0.985, 0.9995
+_MANY_VAIN = 4  # looks: after so many others come at intervals at which they take this share of the time
+_MOST_LOOKING = 0.005
 _MOST_PAUSE = 15  # steps
 
 
@@ -74,15 +77,25 @@ class _History:
 class Speculation:
     """Drafts for the sequences of one engine, and what became of them."""
 
-    def __init__(self, drafter: Drafter) -> None:
+    def __init__(self, drafter: Drafter, clock: abc.Callable[[], float] = time.perf_counter) -> None:
         self._drafter = drafter
+        self._clock = clock
         self._histories: dict[Sequence, _History] = {}
         self._forced = _Record(_FORCED, _FORCED_WEIGHT)  # of all sequences, as the next
         self._guessed = _Record(_GUESSED, _GUESSED_WEIGHT)
         self._records: dict[Sequence, list[_Record]] = {}  # of each token drafted for the step in the making
         self._times = RowTimes()
-        self._num_vain = 0  # looks in a row that found no guess for any sequence,
+        self._num_vain = 0  # looks that brought no draft since the last right one,
+        self._rested = 0  # steps that were let pass since,
         self._pause = 0  # and steps to let pass before the next: a small model's step is short
+
+    def rests(self) -> bool:
+        """Whether the next step has no drafts, since looking for some has been in vain."""
+        if not self._pause:
+            return False
+        self._pause -= 1
+        self._rested += 1
+        return True
 
     def drafts(
         self, sequences: abc.Sequence[Sequence], most: int, room: abc.Callable[[Sequence], int]
@@ -92,10 +105,23 @@ class Speculation:
         `most` is the bound of all drafts together, `room` finds how many a sequence's blocks hold. They are as many as
         promise the most tokens a second, by the guesses' chances and the steps' times.
         """
+        began = self._clock()
         self._records = {}
-        if self._pause:
-            self._pause -= 1
-            return {}
+        drafts = self._look(sequences, most, room)
+        for sequence in sequences:
+            if sequence not in drafts and sequence in self._histories:
+                self._histories[sequence].guessed.fade()
+        if not drafts:
+            self._guessed.fade()
+            self._num_vain += 1
+            if self._num_vain >= _MANY_VAIN:
+                share = (self._clock() - began) / self._times.step_s(len(sequences))
+                self._pause = min(int(share / _MOST_LOOKING), _MOST_PAUSE)
+        return drafts
+
+    def _look(
+        self, sequences: abc.Sequence[Sequence], most: int, room: abc.Callable[[Sequence], int]
+    ) -> dict[Sequence, list[int]]:
         least = self._times.least_chance(len(sequences))
         if least > 1:
             return {}
@@ -110,31 +136,24 @@ class Speculation:
         found = {each.sequence: (each.after, guesses.get(each.sequence, [])) for each in wanted}
         sizes = {sequence: (len(after), len(guess)) for sequence, (after, guess) in found.items() if after or guess}
         drafts: dict[Sequence, list[int]] = {}
-        if not sizes:
-            self._num_vain += 1
-            self._pause = min(self._num_vain // 4, _MOST_PAUSE)
-            self._guessed.fade()
-            return drafts
-        self._num_vain = 0
-        for sequence, count in self._best(sizes, len(sequences), most).items():
+        for sequence, count in self._best(sizes, len(sequences), most).items() if sizes else ():
             after, guess = found[sequence]
             drafts[sequence] = (after + guess)[: min(count, room(sequence))]
             self._records[sequence] = self._histories[sequence].records(*sizes[sequence])
-        for sequence in sequences:
-            if sequence not in drafts:
-                self._histories[sequence].guessed.fade()
-        if not drafts:
-            self._guessed.fade()
         return drafts
 
     def note(self, sequence: Sequence, num_drafts: int, num_right: int) -> None:
         """Learn how many of the drafts that the step computed for a sequence were right."""
+        if num_right:
+            self._num_vain = 0
         for index, record in enumerate(self._records[sequence][: min(num_drafts, num_right + 1)]):
             record.note(is_right=index < num_right)
 
     def record_step_time(self, num_sequences: int, num_drafts: int, seconds: float) -> None:
         """Learn how long a step took that computed no prompt."""
-        self._times.record(num_sequences + num_drafts, seconds)
+        if not self._pause:
+            self._times.record(num_sequences, num_drafts, seconds, num_unseen=self._rested)
+            self._rested = 0
 
     def release(self, sequence: Sequence) -> None:
         """Forget a sequence: it has ended, or it was preempted and will be computed again."""

@@ -219,7 +219,7 @@ class Bench:
         assert self.config.num_blocks is not None
         self.runner.rule, self.runner.block_size = self.rule, self.config.tokens_per_block
         self.pool = BlockPool(self.config.num_blocks, self.config.tokens_per_block)
-        speculation = Speculation(self.drafter) if self.drafter else None
+        speculation = Speculation(self.drafter, self.clock) if self.drafter else None
         self.scheduler = Scheduler(self.config, self.pool, speculation)
         self.core = EngineCore(self.scheduler, self.runner, self.clock)
         self._serials = count()
