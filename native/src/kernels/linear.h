@@ -100,9 +100,9 @@ inline int groups_per_block(const Matrix& matrix, int num_rows, int num_threads)
 }
 
 // A tile of many rows computes for so long that memory would be idle: it calls for the weights of the tile behind it.
-// Few rows keep memory busy by themselves.
+// Few rows keep memory busy by themselves, but where weights of four bits have to be taken apart.
 SLUICE_INLINE size_t ahead_of(int rows, int count, const Matrix& matrix) {
-  return rows > 4 ? count * matrix.group_bytes : 0;
+  return rows > 4 || matrix.group_scales != nullptr ? count * matrix.group_bytes : 0;
 }
 
 // One block. finish(row, group, sums, count): [count][16] sums of one row, its groups beginning at `group`. A pair of
