@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import abc
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from service.engine.constraint_state import ConstraintState
 from service.engine.constraints.calls import CallConstraint
@@ -17,7 +18,10 @@ _MAX_KEPT_MARKERS = 16  # a model has one pair; callers can't name others
 
 
 class ConstraintCompiler:
-    """Compiles constraints for one model. Any thread may call it; a compilation may take seconds."""
+    """Compiles constraints for one model. Any thread may call it; a compilation may take seconds.
+
+    What grammars need of the vocabulary is made with the first of them: of 150,000 tokens 100 MB, in 0.6 s.
+    """
 
     def __init__(
         self,
@@ -31,7 +35,11 @@ class ConstraintCompiler:
 
         With `ends_in_time` answers end within their limit of tokens, matching their grammar.
         """
-        self._grammars = GrammarCompiler(tokenizer, control_token_ids, eos_token_ids, ends_in_time=ends_in_time)
+        self._make_grammars = partial(
+            GrammarCompiler, tokenizer, control_token_ids, eos_token_ids, ends_in_time=ends_in_time
+        )
+        self._made_grammars: GrammarCompiler | None = None
+        self._lock = threading.Lock()
 
         def tokens_of(markers: ReasoningMarkers) -> ReasoningTokens:
             return ReasoningTokens(tokenizer, markers, eos_token_ids)
@@ -58,6 +66,13 @@ class ConstraintCompiler:
             answer=answer,
             must_open=limit.must_open,
         )
+
+    @property
+    def _grammars(self) -> GrammarCompiler:
+        with self._lock:
+            if self._made_grammars is None:
+                self._made_grammars = self._make_grammars()
+            return self._made_grammars
 
     def _answer(self, grammar: Grammar) -> ConstraintState:
         compiled = self._grammars.compile(grammar)
