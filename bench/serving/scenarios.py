@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import statistics
 from collections.abc import Callable, Iterator
@@ -68,7 +67,7 @@ def arrivals(load: Load, size: Size, case: Case) -> Numbers:
         moments.append((moments[-1] if moments else 0.0) + draw.expovariate(case["rate"]))
     answers = load.send([load.request(load.prompt(draw.choice(LENGTHS)), size.answer, at) for at in moments])
     firsts = [answer["received"][0] - answer["sent"] for answer in answers]
-    late_gaps = [statistics.quantiles(gaps_of(answer), n=20)[-1] for answer in answers]
+    late_gaps = [late_of(gaps_of(answer)) for answer in answers]
     num_good = sum(
         first <= size.first_token_s and gap <= size.gap_s for first, gap in zip(firsts, late_gaps, strict=True)
     )
@@ -77,7 +76,7 @@ def arrivals(load: Load, size: Size, case: Case) -> Numbers:
         "goodput_per_s": num_good / moments[-1],
         "first_token_s": statistics.median(firsts),
         "first_token_p95_s": statistics.quantiles(firsts, n=20)[-1],
-        "gap_s": statistics.median(gap for answer in answers for gap in gaps_of(answer)),
+        "gap_s": statistics.median([gap for answer in answers for gap in gaps_of(answer)] or [0.0]),
         "gap_p95_s": statistics.median(late_gaps),
     }
 
@@ -157,16 +156,21 @@ def of_wave(answers: list[dict[str, Any]]) -> Numbers:
     """Tokens a second from the first request to the last token; times in seconds, medians over streams and gaps."""
     began = min(answer["sent"] for answer in answers)
     ended = max(answer["received"][-1] for answer in answers)
-    gaps = [gap for answer in answers for gap in gaps_of(answer)] or [0.0]  # none where all text came at once
+    gaps = [gap for answer in answers for gap in gaps_of(answer)]
     return {
         "tokens_per_s": sum(answer["tokens"] for answer in answers) / (ended - began),
         "first_token_s": statistics.median(answer["received"][0] - answer["sent"] for answer in answers),
-        "gap_s": statistics.median(gaps),
-        "gap_p95_s": statistics.quantiles([*gaps, gaps[-1]], n=20, method="inclusive")[-1],
+        "gap_s": statistics.median(gaps or [0.0]),
+        "gap_p95_s": late_of(gaps),
         "prompt_tokens": statistics.median(answer["prompt_tokens"] for answer in answers),
     }
 
 
 def gaps_of(answer: dict[str, Any]) -> list[float]:
-    """Seconds between the texts of one answer; a single infinite one if there are too few."""
-    return [after - before for before, after in pairwise(answer["received"])] or [math.inf, math.inf]
+    """Seconds between the texts of one answer; none if all came at once."""
+    return [after - before for before, after in pairwise(answer["received"])]
+
+
+def late_of(gaps: list[float]) -> float:
+    """What 95 % of some gaps are within: 0 without any, and of few the longest."""
+    return statistics.quantiles([*gaps, gaps[-1]], n=20, method="inclusive")[-1] if gaps else 0.0

@@ -1,0 +1,40 @@
+"""What is told of answers, however few texts they came in."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.serving.scenarios import SIZES, arrivals, late_of, of_wave
+
+
+class FewTexts:
+    """A load whose answers come in so many texts, 10 ms apart."""
+
+    seed = 0
+
+    def __init__(self, num_texts: int) -> None:
+        self._num_texts = num_texts
+
+    def prompt(self, num_tokens: int) -> str:
+        return "word " * num_tokens
+
+    def request(self, prompt: str, num_tokens: int, at: float = 0.0) -> float:
+        return at
+
+    def send(self, requests: list[float]) -> list[dict[str, object]]:
+        times = [0.01 * number for number in range(1, self._num_texts + 1)]
+        return [
+            {"sent": at, "received": [at + time for time in times], "tokens": 9, "prompt_tokens": 32} for at in requests
+        ]
+
+
+@pytest.mark.parametrize(("num_texts", "gap_s"), [(1, 0.0), (2, 0.01), (3, 0.01)])
+def test_answers_of_few_texts_are_counted(num_texts: int, gap_s: float) -> None:
+    """Tokens that leave together make short answers one text or two; they are good if the first was in time."""
+    load = FewTexts(num_texts)
+    found = arrivals(load, SIZES["5m"], {"rate": 12})  # type: ignore[arg-type]
+    assert found["good"] == 1
+    assert found["gap_s"] == pytest.approx(gap_s)
+    wave = of_wave(load.send([0.0, 0.0]))
+    assert wave["gap_p95_s"] == pytest.approx(gap_s)
+    assert late_of([0.01] * 18 + [0.5] * 2) == pytest.approx(0.5)
