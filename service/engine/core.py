@@ -10,7 +10,7 @@ import time
 from collections import abc
 from typing import NamedTuple, Protocol
 
-from service.engine.mail import Report
+from service.engine.mail import Before, Report
 from service.engine.retry import retry_after_s
 from service.engine.scheduler import Scheduler
 from service.engine.sequence import Sequence, SequenceGroup
@@ -90,8 +90,10 @@ class EngineCore:
         for sequence in self._scheduler.drop(group):
             self._runner.release(sequence)
 
-    def step(self) -> bool:
+    def step(self, before: Before | None = None) -> bool:
         """Compute one step; whether somebody waits for what it has brought: a beginning, a first token, an end.
+
+        `before` is called before a prompt is computed, with the seconds that the step will likely take.
 
         Whatever the runner raises passes through, and leaves the core unusable.
         """
@@ -105,7 +107,7 @@ class EngineCore:
         for group in self._scheduler.overdue(began):
             message = f"the request waited for {began - group.arrived:.1f} s and could not begin"
             self._fail(group, EngineOverloaded(message, retry_after_s(began - group.arrived)))
-        self._compute(began)
+        self._compute(began, before)
         self._report.stats.append(self.stats())
         return self._is_urgent
 
@@ -148,10 +150,12 @@ class EngineCore:
             self._report.outputs += [(group.serial, output) for output in sequence.tell()]
         self.abort(group.serial)
 
-    def _compute(self, began: float) -> None:
+    def _compute(self, began: float, before: Before | None) -> None:
         step = self._scheduler.schedule(began)
         if step is None:
             return
+        if before is not None and step.num_prompt_tokens:
+            before(self._scheduler.expected_s(step))
         for sequence in step.preempted:
             self._runner.release(sequence)
             sequence.lose_blocks()

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from service.engine.accounts import Account, Accounts
-from service.engine.mail import Abort, Add, Check, Done, InputVector, Mail, Report, Tell
+from service.engine.mail import Abort, Add, Before, Check, Done, InputVector, Mail, Report, Tell
 from service.generation.embedding import EmbeddingRequest, TokenIds, Vector
 from service.generation.errors import DeadlineExceeded, SequenceError
 from service.generation.stats import EngineStats
@@ -104,7 +104,7 @@ class EncoderCore:
                 _log.error("not a request to embed: %s", type(mail.request).__name__)
                 self._tell(Report(errors=[(serial, SequenceError("the request could not be added"))]))
 
-    def step(self) -> bool:
+    def step(self, before: Before | None = None) -> bool:  # noqa: ARG002  nothing is kept
         """Compute one batch; True, since each vector is waited for.
 
         Whatever the runner raises passes through, and leaves the core unusable.

@@ -17,6 +17,7 @@ from service.engine.limits import max_sequence_len
 from service.engine.mail import (
     Abort,
     Add,
+    Before,
     Check,
     Compile,
     Done,
@@ -101,9 +102,9 @@ class GeneratorCore:
             case LoadAdapter() | DropAdapter():
                 self._change_adapters(mail)
 
-    def step(self) -> bool:
+    def step(self, before: Before | None = None) -> bool:
         """Compute one step; whether somebody waits for what it has brought."""
-        return self._core.step()
+        return self._core.step(before)
 
     def report(self, *, only_pressing: bool = False) -> Report:
         """What was not told yet, and the state between two steps."""

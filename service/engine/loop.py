@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 from typing import Protocol, TypeAlias
 
-from service.engine.mail import Mail, Report, Stop, Tell
+from service.engine.mail import Before, Mail, Report, Stop, Tell
 from service.engine.pace import Pace
 
 BEAT_S = 1.0  # how often an idle engine reports that it lives
@@ -33,8 +33,11 @@ class Core(Protocol):
     def receive(self, mail: Mail) -> None:
         """Take note of mail, but for `Stop`. What is wrong with it is told of its id, and never raised."""
 
-    def step(self) -> bool:
-        """Compute one step; whether somebody waits for what it has brought. Whatever it raises ends the engine."""
+    def step(self, before: Before | None = None) -> bool:
+        """Compute one step; whether somebody waits for what it has brought. Whatever it raises ends the engine.
+
+        `before` may be called before it computes, with the seconds that it will likely take.
+        """
 
     def report(self, *, only_pressing: bool = False) -> Report:
         """What was not told yet, or of it what somebody waits for, and the state between two steps."""
@@ -51,7 +54,7 @@ def run(core: Core, mailbox: Mailbox, tell: Tell, *, beat_s: float = BEAT_S) -> 
         pace.tell()
         while _receive(core, mailbox, pace, beat_s):
             if core.has_work:
-                pace.stepped(is_urgent=core.step())
+                pace.stepped(is_urgent=core.step(pace.before))
     finally:
         core.close()
 

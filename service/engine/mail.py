@@ -161,3 +161,4 @@ def _report_of(
 
 
 Tell: TypeAlias = abc.Callable[[Report], None]  # any thread may call it
+Before: TypeAlias = abc.Callable[[float], None]  # called ahead of a step, with the seconds that it will likely take

@@ -2,8 +2,9 @@
 
 A message costs every process on its way about as much with one token as with twenty. So the tokens of steps that follow
 each other within a few milliseconds leave together, and where many streams are told, a little more of them: what is
-computed has the processors then, and not the telling. What somebody waits for leaves at once, and by itself: where
-requests come one after the other, each one's first token would else take along a token of every other stream.
+computed has the processors then, and not the telling. A long step, one with a prompt, finds little kept. What somebody
+waits for leaves at once, and by itself: where requests come one after the other, each one's first token would else take
+along a token of every other stream.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from service.engine.mail import Report, Tell
 # 32 streams every 20 ms. Telling more takes half of two cores from the step.
 _OUTPUTS_PER_S = 1_600
 _LONGEST_S = 0.1  # a reader sees text grow, ten times a second
+
+
+# Of an interval: a step with which it would become longer than that finds it told, if this much of it has passed.
+_LATE, _EARLY = 1.25, 0.5
 
 
 class Reports(Protocol):
@@ -57,6 +62,12 @@ class Pace:
             self.tell()
         elif is_urgent:
             self._pass_on(self._report(only_pressing=True))
+
+    def before(self, step_s: float) -> None:
+        """Tell what is kept ahead of a step of so many seconds, if it would else be kept for too long."""
+        kept_s = self._clock() - self._told
+        if self._is_kept and kept_s >= _EARLY * self._interval_s and kept_s + step_s > _LATE * self._interval_s:
+            self.tell()
 
     def flush(self) -> None:
         """Tell what is kept, if anything: there may be no next step."""

@@ -135,13 +135,15 @@ class Scheduler:
             for following in self._following.pop(sequence.group, ()):
                 self._queue.wait(following)
 
+    def expected_s(self, step: Step) -> float:
+        """How long a step will likely take, as far as is known."""
+        return self._step_times.expected_s(step.num_decodes, step.num_prompt_tokens)
+
     def record_step_time(self, step: Step, seconds: float) -> None:
         """Learn from how long a step took."""
-        num_decodes, num_drafts = step.num_decodes, step.num_drafts
-        num_prompt_tokens = step.num_tokens - num_decodes - num_drafts
-        self._step_times.record(num_decodes, num_prompt_tokens, seconds)
-        if self._speculation is not None and num_prompt_tokens == 0:
-            self._speculation.record_step_time(num_decodes, num_drafts, seconds)
+        self._step_times.record(step.num_decodes, step.num_prompt_tokens, seconds)
+        if self._speculation is not None and step.num_prompt_tokens == 0:
+            self._speculation.record_step_time(step.num_decodes, step.num_drafts, seconds)
 
     def record_draft(self, item: ScheduledSequence, num_right: int) -> None:
         """Learn how many of an item's drafts were right."""

@@ -28,8 +28,9 @@ class ScheduledSequence(NamedTuple):
 class Step:
     """What to compute at once: `num_tokens`, the `num_drafts` among them included.
 
-    `num_decodes` of its sequences compute one token and sample the next. `preempted` ones have lost their blocks and
-    will be computed again from the start; `started` are the requests that run for the first time.
+    `num_prompt_tokens` are those of prompts. `num_decodes` of its sequences compute one token and sample the next.
+    `preempted` ones have lost their blocks and will be computed again from the start; `started` are the requests that
+    run for the first time.
     """
 
     items: list[ScheduledSequence]
@@ -38,6 +39,7 @@ class Step:
     num_tokens: int = field(init=False)
     num_drafts: int = field(init=False)
     num_decodes: int = field(init=False)
+    num_prompt_tokens: int = field(init=False)
 
     def __post_init__(self) -> None:
         num_tokens = num_drafts = num_decodes = 0
@@ -48,6 +50,7 @@ class Step:
         object.__setattr__(self, "num_tokens", num_tokens + num_drafts)
         object.__setattr__(self, "num_drafts", num_drafts)
         object.__setattr__(self, "num_decodes", num_decodes)
+        object.__setattr__(self, "num_prompt_tokens", num_tokens - num_decodes)
 
 
 class StepPlan:

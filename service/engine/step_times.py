@@ -74,6 +74,11 @@ class StepTimes:
             each = seconds / num_prompt_tokens
             self._least_s_per_token = min(each, self._least_s_per_token or each)
 
+    def expected_s(self, num_decodes: int, num_prompt_tokens: int) -> float:
+        """How long such a step will likely take, as far as is known; 0 until anything is."""
+        prompts_s = self._prefill_s * num_prompt_tokens / self._num_prompt_tokens if self._num_prompt_tokens else 0.0
+        return (self._decode_time(num_decodes) or 0.0) + prompts_s
+
     def prefill_budget(self, num_decodes: int, limit: int) -> int:
         """How many tokens of prompts may be computed beside so many decodes: `limit` until enough was measured.
 

@@ -20,7 +20,7 @@ from service.engine.constraint_state import ConstraintState
 from service.engine.core import SampledToken
 from service.engine.encoder_core import EncoderCore
 from service.engine.generator_core import GeneratorCore
-from service.engine.mail import Check, Mail, Report, Tell
+from service.engine.mail import Before, Check, Mail, Report, Tell
 from service.engine.recipe import Made
 from service.engine.step import Step
 from service.generation.constraint import Constraint
@@ -227,8 +227,8 @@ class StrictCore:
         else:
             self.core.receive(mail)
 
-    def step(self) -> bool:
-        return self.core.step()
+    def step(self, before: Before | None = None) -> bool:
+        return self.core.step(before)
 
     def report(self, *, only_pressing: bool = False) -> Report:
         return self.core.report(only_pressing=only_pressing)

@@ -11,7 +11,7 @@ from service.engine.sequence import choice_seed
 from service.engine.step import Step
 from service.generation.errors import ConstraintFailed, DeadlineExceeded, SequenceError
 from service.generation.output import FinishReason, GenerationOutput
-from tests.engine.fakes import Bench, PagedRunner, config_of, request, say, sums
+from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, request, say, sums
 
 
 def test_core_reports_each_token_and_then_the_end() -> None:
@@ -190,6 +190,18 @@ class Answering(PagedRunner):
         return self.results
 
 
+class SlowRunner(PagedRunner):
+    """Each token takes some seconds."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        super().__init__()
+        self._clock, self._seconds = clock, seconds
+
+    def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
+        self._clock.now += self._seconds * step.num_tokens
+        return super().run(step)
+
+
 @pytest.mark.parametrize(
     "results", [[], [None], [SampledToken(1), None]], ids=["too few", "no token where one is due", "too many"]
 )
@@ -256,6 +268,28 @@ def test_core_tells_what_somebody_waits_for_without_the_others_tokens() -> None:
     told = {serial: output for serial, output in ends if isinstance(output, GenerationOutput)}
     assert [len(told[serial].token_ids) for serial in (0, 1)] == [3, 1]
     assert not bench.core.report().outputs, "all was told"
+    bench.assert_idle()
+
+
+def test_core_says_before_a_prompt_how_long_it_will_take_and_can_be_asked_then() -> None:
+    """So that what others have doesn't wait for it. Steps without a prompt are short, and nobody is asked."""
+    clock = Clock()
+    bench = Bench(config_of(max_batch_sequences=4), clock=clock, runner=SlowRunner(clock, 0.001))
+    said: list[float] = []
+    told: list[list[int]] = []
+
+    def before(step_s: float) -> None:
+        said.append(step_s)
+        told.append([serial for serial, _ in bench.core.report().outputs])
+
+    bench.add(request("abcdefgh", max_tokens=9))
+    bench.core.step(before)
+    bench.core.step(before)
+    bench.add(request("ijklmnopqrstuvwx", max_tokens=2))
+    bench.core.step(before)
+    assert said == [0, pytest.approx(0.017)], "one decode and sixteen tokens of 1 ms"
+    assert told == [[], [0]]
+    bench.run()
     bench.assert_idle()
 
 

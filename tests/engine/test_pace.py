@@ -22,6 +22,11 @@ class Bench:
         self.steps.append(ms)
         self.pace.stepped(is_urgent=is_urgent)
 
+    def before(self, ms: int, *, step_ms: int) -> None:
+        """A step begins so many milliseconds after the start, and is expected to take as long as that."""
+        self.now = BEGAN + ms / 1000
+        self.pace.before(step_ms / 1000)
+
     def _report(self, *, only_pressing: bool = False) -> Report:
         if only_pressing:
             return Report(started=[self.steps.pop()])
@@ -65,6 +70,32 @@ def test_what_somebody_waits_for_leaves_at_once_and_by_itself() -> None:
     assert bench.told == [[6]], "what was kept did not keep its time"
     bench.step(20)
     assert bench.told == [[6], [5, 19, 20]]
+
+
+def test_what_is_kept_leaves_before_a_long_step() -> None:
+    """Else it would wait for the prompts of others."""
+    bench = Bench()
+    bench.step(12)
+    bench.before(12, step_ms=14)
+    bench.step(26)
+    assert bench.told == [[12]]
+    bench.step(33)
+    assert bench.told == [[12], [26, 33]]
+
+
+def test_what_is_kept_stays_before_a_step_that_ends_in_time_or_comes_soon() -> None:
+    """Each telling costs all processes on its way, so that it isn't told twice as often."""
+    bench = Bench()
+    bench.step(12)
+    bench.before(12, step_ms=12)
+    bench.step(24)
+    assert bench.told == [[12, 24]]
+    bench.step(33)
+    bench.before(33, step_ms=40)
+    bench.step(73)
+    assert bench.told == [[12, 24], [33, 73]]
+    bench.before(120, step_ms=40)
+    assert bench.told == [[12, 24], [33, 73]], "there was nothing to tell"
 
 
 def test_a_flush_tells_what_is_kept_and_begins_a_new_interval() -> None:

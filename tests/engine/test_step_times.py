@@ -30,6 +30,16 @@ def given(times: StepTimes, num_steps: int, num_decodes: int = 4, token_s: float
     return numbers
 
 
+def test_expected_time_is_that_of_the_decodes_and_of_the_prompts() -> None:
+    """As far as each is known."""
+    times = StepTimes(3.0)
+    assert times.expected_s(4, 100) == 0
+    times.record(0, 300, 300 * TOKEN_S)
+    assert times.expected_s(4, 100) == pytest.approx(100 * TOKEN_S)
+    times.record(4, 0, DECODE_S)
+    assert times.expected_s(4, 100) == pytest.approx(DECODE_S + 100 * TOKEN_S)
+
+
 def test_prefill_budget_is_the_limit_before_both_kinds_of_step_were_measured() -> None:
     """Without the time of a decode, or of a prompt, there is nothing to go by."""
     assert StepTimes(3.0).prefill_budget(4, LIMIT) == LIMIT

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 from service.engine.batch import Batch
-from service.engine.mail import Mail, Order, Report, Tell
+from service.engine.mail import Before, Mail, Order, Report, Tell
 from service.engine.models.backends import ModelSpec
 from service.engine.models.decoder import Decoder
 from service.engine.models.load_decoder import load_decoder
@@ -102,7 +102,7 @@ class RankCore:
         if isinstance(mail, Order):
             self._orders.append(mail.work)
 
-    def step(self) -> bool:
+    def step(self, before: Before | None = None) -> bool:  # noqa: ARG002  nothing is kept
         """Follow the oldest order; False, since nobody waits for a word of it."""
         match self._orders.popleft():
             case Join(meeting):
