@@ -52,7 +52,7 @@ class Pace:
         self._tell = tell
         self._least_s = self._interval_s = interval_s
         self._clock = clock
-        self._is_kept = False
+        self._is_kept = self._was_early = False
         self._told = clock()
 
     def stepped(self, *, is_urgent: bool) -> None:
@@ -64,10 +64,15 @@ class Pace:
             self._pass_on(self._report(only_pressing=True))
 
     def before(self, step_s: float) -> None:
-        """Tell what is kept ahead of a step of so many seconds, if it would else be kept for too long."""
+        """Tell what is kept ahead of a step of so many seconds, if it would else be kept for too long.
+
+        Not twice in a row: a burst of prompts has the processors as well.
+        """
         kept_s = self._clock() - self._told
-        if self._is_kept and kept_s >= _EARLY * self._interval_s and kept_s + step_s > _LATE * self._interval_s:
+        is_late = kept_s >= _EARLY * self._interval_s and kept_s + step_s > _LATE * self._interval_s
+        if self._is_kept and is_late and not self._was_early:
             self.tell()
+            self._was_early = True
 
     def flush(self) -> None:
         """Tell what is kept, if anything: there may be no next step."""
@@ -76,7 +81,7 @@ class Pace:
 
     def tell(self) -> None:
         """Tell of all there is, and that the engine lives."""
-        self._is_kept = False
+        self._is_kept = self._was_early = False
         self._told = self._clock()
         report = self._report()
         if self._least_s:

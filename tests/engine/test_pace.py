@@ -98,6 +98,15 @@ def test_what_is_kept_stays_before_a_step_that_ends_in_time_or_comes_soon() -> N
     assert bench.told == [[12, 24], [33, 73]], "there was nothing to tell"
 
 
+def test_a_burst_of_long_steps_is_told_early_every_other_time() -> None:
+    """Or telling would take from the prompts, step by step, what they need."""
+    bench = Bench()
+    for ms in (14, 28, 42, 56):
+        bench.step(ms)
+        bench.before(ms, step_ms=14)
+    assert bench.told == [[14], [28, 42], [56]]
+
+
 def test_a_flush_tells_what_is_kept_and_begins_a_new_interval() -> None:
     bench = Bench()
     bench.step(15)
