@@ -17,6 +17,10 @@ _MEMORY_OF_LONGER = 0.5
 # Prompts that may come at once after a pause without being held up: so many tokens, or what is computed in so long.
 _BURST_TOKENS = 1536
 _BURST_S = 0.25
+# What prompts may add to one step, however much they may use in all: those who read would see a longer stop.
+_STEP_S = 0.1
+# What they add at least: of a few tokens each costs several times as much, so what they may use is saved up until then.
+_LEAST_STEP_S = 0.01
 _MIN_CHUNK = 2  # tokens of a prompt: it moves on, whatever that takes
 _MAX_MIXED_STEPS = 32  # in a row, before a step without prefill shows again what decodes alone take
 _MIN_TOKENS = 256  # of a step that shows how fast prefill is at best; fewer are dominated by what every step costs
@@ -30,9 +34,10 @@ class StepTimes:
     """A step time model of one engine: steps that decode shall take at most `max_slowdown` times their time alone.
 
     That holds on average: what steps without prefill leave of it is saved up, to a burst of prompts, for the next
-    prefills. The first steps of an engine are not bounded, and where a prompt's smallest chunk takes longer, it is
-    computed all the same. `max_decodes` is how many may be in a step so that, with the prompts that come and go with
-    them, it takes at most `max_decode_slowdown` times what a single one takes alone.
+    prefills, a hundredth to a tenth of a second at a time, and whoever comes first after a pause finds that much saved.
+    The first steps of an engine are not bounded, and where a prompt's smallest chunk takes longer, it is computed all
+    the same. `max_decodes` is how many may be in a step so that, with the prompts that come and go with them, it takes
+    at most `max_decode_slowdown` times what a single one takes alone.
     """
 
     def __init__(self, max_slowdown: float, max_decode_slowdown: float | None = None) -> None:
@@ -69,7 +74,10 @@ class StepTimes:
             added_s = max(seconds - decode_s, 0.0)
             self._prefill_s = _MEMORY * self._prefill_s + added_s
             self._num_prompt_tokens = _MEMORY * self._num_prompt_tokens + num_prompt_tokens
-            self._spend(decode_s, added_s)
+            if num_decodes:
+                self._spend(decode_s, added_s)
+            else:
+                self._saved_s = self._most_saved_s()  # nobody was held up
         if num_prompt_tokens >= _MIN_TOKENS:
             each = seconds / num_prompt_tokens
             self._least_s_per_token = min(each, self._least_s_per_token or each)
@@ -82,7 +90,7 @@ class StepTimes:
     def prefill_budget(self, num_decodes: int, limit: int) -> int:
         """How many tokens of prompts may be computed beside so many decodes: `limit` until enough was measured.
 
-        Now and then it is 0, so that the time of decodes alone stays known.
+        It is 0 while too little is saved, and now and then so that the time of decodes alone stays known.
         """
         if self._num_mixed_steps >= _MAX_MIXED_STEPS:
             return 0
@@ -90,7 +98,10 @@ class StepTimes:
         if not decode_s or not self._prefill_s:
             return limit
         granted_s = (self._max_slowdown - 1) * decode_s
-        budget = (granted_s + self._saved_s) * self._num_prompt_tokens / self._prefill_s
+        allowed_s = granted_s + self._saved_s
+        if allowed_s < _LEAST_STEP_S:
+            return 0
+        budget = min(allowed_s, max(granted_s, _STEP_S)) * self._num_prompt_tokens / self._prefill_s
         return limit if budget >= limit else min(_chunk(budget), limit)
 
     def is_too_late(self, num_prompt_tokens: int, remaining_s: float) -> bool:
@@ -115,10 +126,12 @@ class StepTimes:
 
     def _save(self, decode_s: float) -> None:
         """Keep what prefills could have added to a step, had there been any."""
-        most_s = math.inf
-        if self._num_prompt_tokens:
-            most_s = max(_BURST_TOKENS * self._prefill_s / self._num_prompt_tokens, _BURST_S)
-        self._saved_s = min(self._saved_s + (self._max_slowdown - 1) * decode_s, most_s)
+        self._saved_s = min(self._saved_s + (self._max_slowdown - 1) * decode_s, self._most_saved_s())
+
+    def _most_saved_s(self) -> float:
+        if not self._num_prompt_tokens:
+            return math.inf
+        return max(_BURST_TOKENS * self._prefill_s / self._num_prompt_tokens, _BURST_S)
 
     def _spend(self, decode_s: float, added_s: float) -> None:
         """Take what prefills added beyond what was granted from what was saved, or make a debt, which less repays."""

@@ -11,6 +11,7 @@ from service.engine.step_times import StepTimes
 DECODE_S = 0.010
 TOKEN_S = 0.001
 LIMIT = 512
+STEP = 96  # tokens that take a tenth of a second
 
 
 def times_of(num_decodes: int = 4, *, slowdown: float = 3.0) -> StepTimes:
@@ -52,28 +53,45 @@ def test_prefill_budget_is_the_limit_before_both_kinds_of_step_were_measured() -
 def test_prefill_budget_is_what_the_slowdown_leaves(slowdown: float, mean: int) -> None:
     """Three times 10 ms leave 20 ms, 20 tokens of 1 ms, and other times the next smaller size of a chunk."""
     times = times_of(slowdown=slowdown)
-    assert given(times, 10)[:3] == [LIMIT] * 3
+    assert given(times, 10)[:3] == [STEP] * 3
     given(times, 330)
     assert set(given(times, 330)) == {0, mean}
 
 
 def test_prefill_budget_lets_a_burst_of_prompts_through_after_a_pause() -> None:
-    """1,536 tokens at once, after steps without prompts; then it goes on as before."""
+    """1,536 tokens after steps without prompts, in steps that readers hardly notice; then it goes on as before."""
     times = times_of()
     given(times, 50)
     for _ in range(200):
         times.record(4, 0, DECODE_S)
-    numbers = given(times, 20)
-    assert numbers[:3] == [LIMIT] * 3
-    assert max(numbers[4:]) <= 32
+    numbers = given(times, 40)
+    assert numbers[:16] == [STEP] * 16
+    assert max(numbers[24:]) <= 32
     assert times.prefill_budget(4, 3) == 3
 
 
 def test_prefill_budget_always_lets_a_prompt_move_on() -> None:
-    """However slow prompts are, a small chunk goes beside the decodes."""
+    """However slow prompts are, a small chunk goes beside the decodes now and then."""
     times = times_of(slowdown=1.1)
-    given(times, 10)
-    assert set(given(times, 20, token_s=10 * TOKEN_S)) == {2}
+    given(times, 40)
+    assert set(given(times, 400, token_s=10 * TOKEN_S)[200:]) == {0, 2}
+
+
+def test_prefill_budget_is_saved_up_to_a_chunk_that_is_worth_its_step() -> None:
+    """A tenth of a decode's time in each step would be one token of a prompt at a time, each at several one's cost."""
+    times = times_of(slowdown=1.1)
+    given(times, 40)
+    numbers = given(times, 400)[200:]
+    assert set(numbers) == {0, 8}
+    assert 180 <= sum(numbers) <= 200
+
+
+def test_prefill_budget_is_a_burst_again_after_prompts_that_held_up_nobody() -> None:
+    """Who comes when nobody reads begins anew, whatever those before have used up."""
+    times = times_of()
+    assert max(given(times, 50)[20:]) <= 32
+    times.record(0, 300, 300 * TOKEN_S)
+    assert given(times, 10) == [STEP] * 10
 
 
 def test_prefill_budget_follows_prefills_that_become_slower() -> None:
@@ -99,7 +117,7 @@ def test_step_times_of_decodes_are_those_of_the_short_steps() -> None:
     for _ in range(10):
         for factor in (1, 1, 4, 1):
             times.record(4, 0, factor * DECODE_S)
-    given(times, 10)
+    given(times, 40)
     assert sum(given(times, 20)) <= 20 * 30
 
 

@@ -37,7 +37,7 @@ def timed_bench(**sizes: object) -> Bench:
 
 
 def test_a_long_prompt_slows_decodes_down_no_more_than_allowed() -> None:
-    """While 4,000 tokens of a prompt are computed, 95 of 100 gaps of an answer are at most 3 times its usual one."""
+    """Gaps are at most a tenth of a second longer while a burst lasts, then 95 of 100 at most 3 times the usual one."""
     bench = timed_bench(max_slowdown=2.5)
     bench.add(request("a" * 300, max_tokens=400, ignore_eos=True))
     for _ in range(5):
@@ -47,9 +47,10 @@ def test_a_long_prompt_slows_decodes_down_no_more_than_allowed() -> None:
         bench.step()
     times = [instant for output in bench.outputs[0, 0][5:] for instant in output.token_times]
     gaps = [after - before for before, after in pairwise(times)]
-    assert 2 * STEP_S < statistics.mean(gaps[10:]) <= 2.5 * STEP_S
-    assert statistics.quantiles(gaps, n=20)[-1] <= 3 * STEP_S
-    assert max(gaps) == pytest.approx(STEP_S + 512 * TOKEN_S)
+    assert max(gaps) == pytest.approx(STEP_S + 96 * TOKEN_S)
+    steady = gaps[24:]
+    assert 2 * STEP_S < statistics.mean(steady) <= 2.5 * STEP_S
+    assert statistics.quantiles(steady, n=20)[-1] <= 3 * STEP_S
     bench.run()
     bench.assert_idle()
 
