@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from process.lines import Lines
+from process.scheduling import let_others_finish
 from runner.children import Children, DiedTooOften
 from runner.envoy_config import AddressError, envoy_config
 from runner.patience import Patience
@@ -129,6 +130,7 @@ def main() -> int:
     except SettingsError as error:
         complain(str(error))
         return 2
+    let_others_finish()  # service, gateway and Envoy inherit it
     try:
         asyncio.run(run(settings))
     except (RunError, AddressError, DiedTooOften) as error:

@@ -21,6 +21,7 @@ from process.errors import ConfigError
 from process.exit import exit_with
 from process.logs import configure_logs
 from process.reload import Reload
+from process.scheduling import let_others_finish
 from process.settings import read_settings
 from process.stop import Stop
 from service.config import PROGRAM, Settings
@@ -46,6 +47,7 @@ async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> S
 
 def main(load: LoadModel = load_from_folder) -> None:
     """The console script. `load` makes of each model's settings a model."""
+    let_others_finish()
     try:
         settings = read_settings(Settings, sys.argv[1:])
     except ConfigError as error:

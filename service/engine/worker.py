@@ -19,6 +19,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
+from process.scheduling import interrupt_others
 from service.engine import wire
 from service.engine.launch import Died, Launch, LoadFailed, Ready
 from service.engine.loop import Mailbox, run
@@ -111,6 +112,7 @@ def main() -> None:
     """Run the worker and end the process, with it whatever still compiles."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent decides when
+    interrupt_others()
     status = Worker(socket.socket(fileno=int(sys.argv[1]))).run(sys.argv[2])
     sys.stderr.flush()
     os._exit(status)

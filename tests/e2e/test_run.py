@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -176,6 +177,24 @@ def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def policies(pid: int) -> set[int]:
+    """The scheduling policies of a process's threads."""
+    found = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(ProcessLookupError):  # it has just ended
+            found.add(os.sched_getscheduler(int(task.name)))
+    return found
+
+
+def test_run_lets_nobody_interrupt_who_computes(stack: Stack) -> None:
+    """Threads of a step wait for each other, so one that loses its core to an event holds up all of them."""
+    for pid in (*stack.children().values(), stack.envoy_pid):
+        assert policies(pid) == {os.SCHED_BATCH}
+    assert stack.workers()
+    for pid in stack.workers():
+        assert policies(pid) == {os.SCHED_OTHER}
 
 
 def test_run_refuses_a_port_in_use(stack: Stack) -> None:

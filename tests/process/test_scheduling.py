@@ -1,0 +1,59 @@
+"""Who may interrupt whom."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from process.scheduling import interrupt_others, let_others_finish
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    policy = os.sched_getscheduler(0)
+    yield
+    os.sched_setscheduler(0, policy, os.sched_param(0))
+
+
+def policy_of_new_thread() -> int:
+    """What a thread inherits that this one starts."""
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(os.sched_getscheduler(0)))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_threads_inherit_it() -> None:
+    """Who wakes for events interrupts nobody, until it says that it computes."""
+    let_others_finish()
+    assert policy_of_new_thread() == os.SCHED_BATCH
+    let_others_finish()
+    interrupt_others()
+    assert policy_of_new_thread() == os.SCHED_OTHER
+
+
+@pytest.mark.parametrize("change", [let_others_finish, interrupt_others])
+def test_another_policy_stays(change: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody chose it for this process; nothing is set."""
+    monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_IDLE)
+    monkeypatch.delattr(os, "sched_setscheduler")
+    try:
+        change()
+    finally:
+        monkeypatch.undo()
+
+
+def test_a_system_that_lets_nobody_change_it_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some containers don't."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    let_others_finish()
+    monkeypatch.undo()
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
