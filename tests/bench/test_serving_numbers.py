@@ -21,7 +21,7 @@ class FewTexts:
     def request(self, prompt: str, num_tokens: int, at: float = 0.0) -> float:
         return at
 
-    def send(self, requests: list[float]) -> list[dict[str, object]]:
+    def send(self, requests: list[float], *, may_refuse: bool = False) -> list[dict[str, object]]:
         times = [0.01 * number for number in range(1, self._num_texts + 1)]
         return [
             {"sent": at, "received": [at + time for time in times], "tokens": 9, "prompt_tokens": 32} for at in requests
@@ -38,3 +38,20 @@ def test_answers_of_few_texts_are_counted(num_texts: int, gap_s: float) -> None:
     wave = of_wave(load.send([0.0, 0.0]))
     assert wave["gap_p95_s"] == pytest.approx(gap_s)
     assert late_of([0.01] * 18 + [0.5] * 2) == pytest.approx(0.5)
+
+
+class Busy(FewTexts):
+    """A load whose server refuses every second request."""
+
+    def send(self, requests: list[float], *, may_refuse: bool = False) -> list[dict[str, object]]:
+        assert may_refuse
+        answers = super().send(requests)
+        return [{"error": "HTTP 429: busy"} if number % 2 else answer for number, answer in enumerate(answers)]
+
+
+def test_a_refused_arrival_is_not_good() -> None:
+    """What comes as it comes meets a server's limits; the others' times count."""
+    found = arrivals(Busy(3), SIZES["5m"], {"rate": 12})  # type: ignore[arg-type]
+    assert found["refused"] == pytest.approx(0.5, abs=0.01)
+    assert found["good"] == pytest.approx(1 - found["refused"])
+    assert found["gap_s"] == pytest.approx(0.01)
