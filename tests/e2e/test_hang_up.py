@@ -191,7 +191,8 @@ def test_grpc_cancel_frees_everything(stack: Stack, method: str, door: str, mome
 
 def test_grpc_deadline_frees_everything(stack: Stack) -> None:
     """The caller's deadline stops the generation, and the status says so."""
-    with left_early(stack), grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
+    target = f"127.0.0.1:{stack.ports['envoy']}"
+    with left_early(stack, LONG_CHAT.n), grpc.insecure_channel(target) as channel:
         with pytest.raises(grpc.RpcError) as caught:
             chat_pb2_grpc.ChatServiceStub(channel).Chat(LONG_CHAT, timeout=0.1)
         assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
