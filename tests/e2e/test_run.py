@@ -1,5 +1,6 @@
 """`make run`: its stops and its refusals."""
 
+import json
 import os
 import re
 import signal
@@ -26,7 +27,12 @@ def test_run_greets_and_stops_in_order() -> None:
         (command,) = re.findall(r"^  (curl -N .*)$", stack.output, re.MULTILINE)
         done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=True)  # noqa: S602 what a newcomer pastes
         assert done.stdout.endswith("data: [DONE]\n\n")
-        assert done.stdout.count("data: {") > 3
+        first, *rest = [
+            json.loads(data)["choices"][0] for data in re.findall(r"^data: (\{.*)$", done.stdout, re.MULTILINE)
+        ]
+        assert first["delta"]["role"] == "assistant"
+        assert "".join(each["delta"].get("content", "") for each in rest)  # in one piece, if its steps were quick
+        assert rest[-1]["finish_reason"] == "stop"
         pids = stack.children()
     finally:
         code = stack.stop()
