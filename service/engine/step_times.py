@@ -97,7 +97,7 @@ class StepTimes:
         decode_s = self._decode_time(num_decodes)
         if not decode_s or not self._prefill_s:
             return limit
-        granted_s = (self._max_slowdown - 1) * decode_s
+        granted_s = self._granted_s(decode_s)
         allowed_s = granted_s + self._saved_s
         if allowed_s < _LEAST_STEP_S:
             return 0
@@ -124,9 +124,13 @@ class StepTimes:
         each = max(self._slowdown - 1, 0.0) / (self._num_decodes - 1)
         self.max_decodes = 1 + (self._max_decode_slowdown - 1) / each if each else math.inf
 
+    def _granted_s(self, decode_s: float) -> float:
+        """What prompts may add to each step that takes so long without them."""
+        return (self._max_slowdown - 1) * decode_s
+
     def _save(self, decode_s: float) -> None:
         """Keep what prefills could have added to a step, had there been any."""
-        self._saved_s = min(self._saved_s + (self._max_slowdown - 1) * decode_s, self._most_saved_s())
+        self._saved_s = min(self._saved_s + self._granted_s(decode_s), self._most_saved_s())
 
     def _most_saved_s(self) -> float:
         if not self._num_prompt_tokens:
@@ -135,7 +139,7 @@ class StepTimes:
 
     def _spend(self, decode_s: float, added_s: float) -> None:
         """Take what prefills added beyond what was granted from what was saved, or make a debt, which less repays."""
-        granted_s = (self._max_slowdown - 1) * decode_s
+        granted_s = self._granted_s(decode_s)
         self._saved_s = max(min(self._saved_s + granted_s - added_s, max(self._saved_s, 0.0)), -granted_s)
 
     def _decode_time(self, num_decodes: int) -> float | None:

@@ -97,3 +97,9 @@ def test_units_are_systemd_s() -> None:
     done = subprocess.run(["systemd-analyze", "verify", *UNITS], capture_output=True, text=True, check=False)
     complaints = [line for line in done.stderr.splitlines() if line and "is not executable" not in line]
     assert complaints == []
+
+
+def test_units_let_nobody_interrupt_who_computes() -> None:
+    """As `make run` does; the service's process sees to that itself, and its engines are to interrupt."""
+    batch = {unit.stem for unit in UNITS if "CPUSchedulingPolicy=batch" in unit.read_text().splitlines()}
+    assert batch == {"sluice-gateway", "sluice-envoy"}
