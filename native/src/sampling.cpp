@@ -8,7 +8,7 @@ namespace sluice {
 
 namespace {
 
-constexpr int kBlock = 256;  // weights whose sum is known before the search
+constexpr int kNear = 8192;  // values that are laid together, so that passes over them take next to no time
 constexpr int kFew = 64;     // values that are sorted
 constexpr float kWeightless = -128;
 
@@ -25,16 +25,19 @@ class Distribution {
   Distribution(const InstructionSet& set, int vocab_size, SamplingScratch& scratch)
       : set_(set), vocab_size_(vocab_size), scratch_(scratch) {
     scratch_.candidates.resize(vocab_size + 1);
+    take_all();
   }
 
   Part above(float border) const {
-    return set_.part_above(scratch_.scaled.data(), scratch_.weights.data(), vocab_size_, border);
+    const Part part = set_.part_above(values_, weights_, num_values_, border);
+    return {beyond_.count + part.count, beyond_.weight + part.weight};
   }
 
   // The largest value down to which the tokens `reach` what is wanted; -infinity if those of any weight don't. Halves
   // the range of the border until few values are in it, which are sorted.
   template <class Reaches>
   float border(Reaches&& reaches) {
+    take_all();
     float low = -1, high = FLT_MIN;
     Part low_part = above(low), high_part{0, 0};
     for (; !reaches(low_part); low_part = above(low)) {
@@ -43,6 +46,7 @@ class Distribution {
       low *= 2;
     }
     while (low_part.count - high_part.count > kFew) {
+      if (num_values_ > kNear && low_part.count - high_part.count <= kNear) lay_together(low, high, high_part);
       const float middle = low + (high - low) / 2;
       if (middle <= low || middle >= high) break;
       const Part part = above(middle);
@@ -51,22 +55,44 @@ class Distribution {
       else
         high = middle, high_part = part;
     }
-    const float* values = scratch_.scaled.data();
     int* found = scratch_.candidates.data();
-    const int num_found = set_.collect(values, vocab_size_, low, high, found);
-    std::sort(found, found + num_found, [&](int a, int b) { return values[a] > values[b]; });
+    const int num_found = set_.collect(values_, num_values_, low, high, found);
+    std::sort(found, found + num_found, [&](int a, int b) { return values_[a] > values_[b]; });
     Part part = high_part;
     for (int i = 0; i < num_found; ++i) {
-      part = {part.count + 1, part.weight + scratch_.weights[found[i]]};
-      if (reaches(part)) return values[found[i]];
+      part = {part.count + 1, part.weight + weights_[found[i]]};
+      if (reaches(part)) return values_[found[i]];
     }
     return low;  // the sums round apart
   }
 
  private:
+  void take_all() {
+    values_ = scratch_.scaled.data(), weights_ = scratch_.weights.data(), num_values_ = vocab_size_;
+    beyond_ = {0, 0};
+  }
+
+  // Look from now on only at what lies from `low` up to, but not with, `high`, beyond which `beyond` lies.
+  void lay_together(float low, float high, const Part& beyond) {
+    int* found = scratch_.candidates.data();
+    const int num_found = set_.collect(values_, num_values_, low, high, found);
+    scratch_.near_values.resize(num_found);
+    scratch_.near_weights.resize(num_found);
+    for (int i = 0; i < num_found; ++i) {
+      scratch_.near_values[i] = values_[found[i]];
+      scratch_.near_weights[i] = weights_[found[i]];
+    }
+    values_ = scratch_.near_values.data(), weights_ = scratch_.near_weights.data(), num_values_ = num_found;
+    beyond_ = beyond;
+  }
+
   const InstructionSet& set_;
   int vocab_size_;
   SamplingScratch& scratch_;
+  const float* values_;  // those that are looked at, which are all or some of them, and their weights
+  const float* weights_;
+  int num_values_;
+  Part beyond_;  // what lies above all of those
 };
 
 // Below which logit tokens are dropped. These filters keep what lies at or above some logit, so one border does for

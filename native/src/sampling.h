@@ -18,7 +18,7 @@ struct Rule {
 
 // Buffers that are used again from row to row.
 struct SamplingScratch {
-  std::vector<float> scaled, weights;
+  std::vector<float> scaled, weights, near_values, near_weights;
   std::vector<double> block_sums;
   std::vector<int> candidates;
 };

@@ -55,12 +55,42 @@ def test_the_same_uniform_gives_the_same_token(
     assert found == [expected(*each) for each in zip(logits, rules, uniforms, strict=True)]
 
 
+@pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
+@pytest.mark.parametrize("top_k", [None, 200, 3_000])
+@pytest.mark.parametrize("top_p", [1.0, 0.9, 0.3])
+def test_a_border_is_found_among_many_values(instruction_set: str, top_k: int | None, top_p: float) -> None:
+    """Of a large vocabulary the values near the border are laid together before it is looked for among them."""
+    random = np.random.default_rng(7)
+    logits = random.standard_normal((4, 40_000)).astype(np.float32)
+    logits[2:] *= 4
+    rule = SamplingParams(temperature=1, top_k=top_k, top_p=top_p)
+    uniforms = [0.1, 0.999, 0.5, 0.999]
+    found = sample(logits, [rule] * 4, uniforms, instruction_set=instruction_set)
+    assert found == [expected(row, rule, uniform) for row, uniform in zip(logits, uniforms, strict=True)]
+
+
 @pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-53])
 def test_a_dropped_token_is_never_chosen(uniform: float) -> None:
     logits = np.full((1, 1_000), -np.inf, dtype=np.float32)
     logits[0, [3, 500]] = 1.0, 0.9
     assert sample(logits, [SamplingParams(temperature=1, top_k=1)], [uniform]) == [3]
     assert sample(logits, [SamplingParams(temperature=1)], [uniform])[0] in {3, 500}
+
+
+@pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
+@pytest.mark.parametrize("size", [1, 16, 255, 256, 257, 512, 600])
+def test_the_largest_is_found_wherever_it_lies(instruction_set: str, size: int) -> None:
+    """The first of equal ones; and no token where any of the row is not a number."""
+    places = sorted({place for place in (0, 1, 17, 254, 255, 256, 257, 511, 512, size - 1) if place < size})
+    logits = np.full((2 * len(places), size), -5, dtype=np.float32)
+    for row, place in enumerate(places):
+        logits[[row, len(places) + row], place] = -1
+        logits[row, -1] = -1
+        logits[len(places) + row, size // 2] = np.nan
+    found = sample(
+        logits, [SamplingParams(temperature=0)] * len(logits), [0.5] * len(logits), instruction_set=instruction_set
+    )
+    assert found == [*places, *[-1] * len(places)]
 
 
 def test_a_row_without_a_finite_maximum_has_no_token() -> None:

@@ -7,8 +7,6 @@
 namespace sluice {
 namespace SLUICE_SET {
 
-constexpr int kBlock = 256;  // weights whose sum is told
-
 // `values` from `i` on, filled up with `filler` after `count`.
 SLUICE_INLINE Lanes load_some(const float* values, int i, int count, float filler) {
   if (i + 16 <= count) return load16(values + i);
@@ -28,14 +26,25 @@ SLUICE_INLINE Lanes where_above(const Lanes& x, V border, const Lanes& value) {
   return map(x, value, [&](V a, V b) __attribute__((always_inline)) { return a >= border ? b : set1(0.0f); });
 }
 
+// How many of the values are `wanted`.
+SLUICE_INLINE int count_equal(const float* values, int count, float wanted) {
+  int found = 0;
+  for (int i = 0; i < count; ++i) found += values[i] == wanted;
+  return found;
+}
+
 Largest largest_logit(const float* logits, int count) {
   Lanes highest = all16(-__builtin_inff());
-  int num_broken = 0;
-  for (int i = 0; i < count; i += 16) highest = max16(highest, load_some(logits, i, count, -__builtin_inff()));
-  for (int i = 0; i < count; ++i) num_broken += logits[i] != logits[i];
-  if (num_broken > 0) return {__builtin_nanf(""), 0};
+  int num_numbers = 0;
+  for (int from = 0; from < count; from += kBlock) {
+    const int end = from + kBlock < count ? from + kBlock : count;
+    for (int i = from; i < end; i += 16) highest = max16(highest, load_some(logits, i, count, -__builtin_inff()));
+    for (int i = from; i < end; ++i) num_numbers += logits[i] == logits[i];
+  }
+  if (num_numbers < count) return {__builtin_nanf(""), 0};
   const float largest = max_of(highest);
   int index = 0;
+  while (index + kBlock < count && count_equal(logits + index, kBlock, largest) == 0) index += kBlock;
   while (index + 1 < count && logits[index] != largest) ++index;
   return {largest, index};
 }
@@ -91,9 +100,15 @@ void drop_below(const float* scaled, int count, float border, float* weights, do
 
 int collect_between(const float* scaled, int count, float low, float high, int* found) {
   int num_found = 0;
-  for (int i = 0; i < count; ++i) {
-    found[num_found] = i;  // written over by the next unless it counts
-    num_found += (scaled[i] >= low) & (scaled[i] < high);
+  for (int from = 0; from < count; from += kBlock) {
+    const int end = from + kBlock < count ? from + kBlock : count;
+    int num_between = 0;
+    for (int i = from; i < end; ++i) num_between += (scaled[i] >= low) & (scaled[i] < high);
+    if (num_between == 0) continue;
+    for (int i = from; i < end; ++i) {
+      found[num_found] = i;  // written over by the next unless it counts
+      num_found += (scaled[i] >= low) & (scaled[i] < high);
+    }
   }
   return num_found;
 }

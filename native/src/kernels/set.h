@@ -24,7 +24,8 @@ struct Largest {
 };
 using LargestFunction = Largest (*)(const float* logits, int count);
 
-// scaled[i] = (logits[i] - largest) / temperature, weights[i] = e to the power of it; the sums of 256 weights at a time.
+constexpr int kBlock = 256;  // weights whose sum is told, so that a search need not read them all
+// scaled[i] = (logits[i] - largest) / temperature, weights[i] = e to the power of it; the sums of kBlock at a time.
 struct Scale {
   float largest, temperature;
 };
