@@ -79,10 +79,10 @@ def arrivals(load: Load, size: Size, case: Case) -> Numbers:
         "good": num_good / len(moments),
         "refused": 1 - len(answers) / len(moments),
         "goodput_per_s": num_good / moments[-1],
-        "first_token_s": statistics.median(firsts),
-        "first_token_p95_s": statistics.quantiles(firsts, n=20)[-1],
+        "first_token_s": statistics.median(firsts or [0.0]),
+        "first_token_p95_s": late_of(sorted(firsts)),
         "gap_s": statistics.median([gap for answer in answers for gap in gaps_of(answer)] or [0.0]),
-        "gap_p95_s": statistics.median(late_gaps),
+        "gap_p95_s": statistics.median(late_gaps or [0.0]),
     }
 
 
@@ -179,6 +179,6 @@ def gaps_of(answer: dict[str, Any]) -> list[float]:
     return [after - before for before, after in pairwise(answer["received"])]
 
 
-def late_of(gaps: list[float]) -> float:
-    """What 95 % of some gaps are within: 0 without any, and of few the longest."""
-    return statistics.quantiles([*gaps, gaps[-1]], n=20, method="inclusive")[-1] if gaps else 0.0
+def late_of(times: list[float]) -> float:
+    """What 95 % of some times are within: 0 without any, and of few the last."""
+    return statistics.quantiles([*times, times[-1]], n=20, method="inclusive")[-1] if times else 0.0

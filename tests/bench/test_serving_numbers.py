@@ -55,3 +55,17 @@ def test_a_refused_arrival_is_not_good() -> None:
     assert found["refused"] == pytest.approx(0.5, abs=0.01)
     assert found["good"] == pytest.approx(1 - found["refused"])
     assert found["gap_s"] == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("num_answered", [0, 1])
+def test_a_server_that_refuses_all_but_one_is_measured(num_answered: int) -> None:
+    """Its refusals are what the run is to tell; without an answer there are no times."""
+
+    class Full(Busy):
+        def send(self, requests: list[float], *, may_refuse: bool = False) -> list[dict[str, object]]:
+            refusals: list[dict[str, object]] = [{"error": "HTTP 429: busy"} for _ in requests[num_answered:]]
+            return FewTexts.send(self, requests[:num_answered]) + refusals
+
+    found = arrivals(Full(3), SIZES["5m"], {"rate": 12})  # type: ignore[arg-type]
+    assert found["refused"] == pytest.approx(1, abs=0.02)
+    assert found["first_token_p95_s"] == pytest.approx(0.01 * num_answered)
