@@ -165,7 +165,7 @@ void Model::reserve(const Batch& batch, int num_threads) {
   const size_t rows = std::max(needed, reserved_rows_ > 0 ? reserved_rows_ * 3 / 2 : 64);
   const int threads = std::max(num_threads, reserved_threads_);
   // A row's width is padded so that rows one after another don't fall on the same places of a first-level cache.
-  const auto stride = [](int width) { return padded(width) % 1024 == 0 ? padded(width) + 32 : padded(width); };
+  const auto stride = [](int width) { return padded(width) % 1024 == 0 ? padded(width) + kPad : padded(width); };
   step_.residual_stride = stride(shape.hidden_size);
   step_.input_stride = stride(std::max(shape.hidden_size, shape.query_width()));
   step_.wide_stride = stride(std::max(shape.qkv_width(), options_.type == Type::Int8 ? shape.intermediate_size : 0));

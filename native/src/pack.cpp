@@ -36,9 +36,9 @@ int columns_multiple(Type type) {
     case Type::Float32:
       return 1;
     case Type::BFloat16:
-      return 2;
+      return 32;
     case Type::Int8:
-      return 4;
+      return 64;
     case Type::Int4:
       return 32;
   }

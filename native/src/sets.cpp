@@ -2,6 +2,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -14,7 +18,7 @@ namespace {
 #if defined(__x86_64__)
 // Read from the CPU itself: some compilers' __builtin_cpu_supports doesn't know the newer names.
 struct Features {
-  bool avx2 = false, avx512 = false, avx512bf16 = false;
+  bool avx2 = false, avx512 = false, avx512bf16 = false, amx = false;
 
   Features() {
     unsigned a, b, c, d;
@@ -25,12 +29,24 @@ struct Features {
     const bool saves_256 = (low & 0x6) == 0x6, saves_512 = (low & 0xe6) == 0xe6;
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return;
     const unsigned most = a;
+    const bool has_tiles = (d & (1u << 22)) != 0 && (d & (1u << 24)) != 0 && (d & (1u << 25)) != 0;  // bf16 and int8
     avx2 = saves_256 && has_fma && (b & bit_AVX2) != 0 && (b & bit_BMI2) != 0;
     avx512 = avx2 && saves_512 && (b & bit_AVX512F) != 0 && (b & bit_AVX512BW) != 0 && (b & bit_AVX512DQ) != 0 &&
              (b & bit_AVX512VL) != 0;
     const bool has_vnni = (c & (1u << 11)) != 0;
     if (most < 1 || __get_cpuid_count(7, 1, &a, &b, &c, &d) == 0) return;
     avx512bf16 = avx512 && has_vnni && (a & (1u << 5)) != 0;
+    amx = avx512bf16 && has_tiles && (low & 0x60000) == 0x60000 && may_use_tiles();
+  }
+
+  // Linux keeps the tiles' registers only of a process that has asked for it.
+  static bool may_use_tiles() {
+#if defined(__linux__)
+    constexpr long kAskFor = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return syscall(SYS_arch_prctl, kAskFor, kTileData) == 0;
+#else
+    return false;
+#endif
   }
 };
 #endif
@@ -43,6 +59,7 @@ std::vector<InstructionSet> make_sets() {
   std::vector<InstructionSet> sets;
 #if defined(__x86_64__)
   const Features has;
+  sets.push_back(SLUICE_SET_ROW(amx, has.amx));
   sets.push_back(SLUICE_SET_ROW(avx512bf16, has.avx512bf16));
   sets.push_back(SLUICE_SET_ROW(avx512, has.avx512));
   sets.push_back(SLUICE_SET_ROW(avx2, has.avx2));

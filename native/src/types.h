@@ -8,7 +8,7 @@
 namespace sluice {
 
 constexpr int kRows = 16;  // output rows of a weight that lie side by side; also keys of one packed part of the cache
-constexpr int kPad = 32;   // widths of activations are padded to a multiple of this
+constexpr int kPad = 64;   // widths of activations are padded to a multiple of this
 
 inline constexpr int padded(int width) { return (width + kPad - 1) / kPad * kPad; }
 inline constexpr int groups_of(int rows) { return (rows + kRows - 1) / kRows; }

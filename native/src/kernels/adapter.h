@@ -63,9 +63,9 @@ void multiply_down(const Matrix& down, const int32_t* rows, int group, const typ
 // A row of bytes, 128 above the value over its scale, as numbers.
 template <class Input>
 void widen(const uint8_t* bytes, float scale, int width, Input* out) {
-  for (int i = 0; i < width; i += 16) {
+  for (int i = 0; i < padded(width); i += 16) {
     alignas(64) float values[16];
-    for (int j = 0; j < 16; ++j) values[j] = static_cast<float>(bytes[i + j] - 128) * scale;
+    for (int j = 0; j < 16; ++j) values[j] = i + j < width ? static_cast<float>(bytes[i + j] - 128) * scale : 0;
     store_input(out + i, load16(values));
   }
 }

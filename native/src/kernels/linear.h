@@ -3,6 +3,9 @@
 
 #include "../types.h"
 #include "formats.h"
+#if defined(SLUICE_SET_amx)
+#include "tile_unit.h"
+#endif
 
 namespace sluice {
 namespace SLUICE_SET {
@@ -92,7 +95,11 @@ SLUICE_INLINE const TileRow& tiles_for(int rows) {
 
 // Groups are handed out to threads, and kept in the cache between tiles of rows, in blocks of this many.
 inline int groups_per_block(const Matrix& matrix, int num_rows, int num_threads) {
-  constexpr size_t kNearBytes = 384 * 1024;  // of weights, beside the inputs in a core's second cache
+#if defined(SLUICE_SET_amx)
+  constexpr size_t kNearBytes = 1280 * 1024;  // of weights, beside the inputs in a core's second cache
+#else
+  constexpr size_t kNearBytes = 384 * 1024;
+#endif
   int block = kMaxTileGroups;
   while (block > 2 && num_rows > kMaxTileRows / 2 && block * matrix.group_bytes > kNearBytes) block /= 2;
   while (block > 2 && matrix.groups < block * 4 * num_threads) block /= 2;
@@ -110,9 +117,13 @@ SLUICE_INLINE size_t ahead_of(int rows, int count, const Matrix& matrix) {
 template <class Format, class Finish>
 void multiply_block(const Matrix& matrix, const void* x, size_t x_stride, int num_rows, int from, int to,
                     const Finish& finish) {
+  if (to > matrix.groups) to = matrix.groups;
+#if defined(SLUICE_SET_amx)
+  if constexpr (kIsOnUnit<Format>)
+    return multiply_block_on_unit<Format, kMaxTileGroups>(matrix, x, x_stride, num_rows, from, to, finish);
+#endif
   alignas(64) float out[kMaxTileRows * kMaxTileGroups * 16];
   const auto* input = static_cast<const typename Format::Input*>(x);
-  if (to > matrix.groups) to = matrix.groups;
   for (int row = 0; row < num_rows;) {
     const TileRow& tiles = tiles_for<Format>(num_rows - row);
     const int rows = num_rows - row < tiles.rows ? num_rows - row : tiles.rows;

@@ -61,9 +61,23 @@ uint64_t multiply_many(const uint8_t* numbers, int rounds, float* sum) {
   return static_cast<uint64_t>(rounds) * kSums * 16 * Format::kColumns;
 }
 
+#if defined(SLUICE_SET_amx)
+template <class Format>
+uint64_t count_on_unit(const uint8_t* numbers, int rounds, float* sum) {
+  alignas(64) float out[256];
+  multiply_on_unit<Format>(numbers, rounds, out);
+  *sum = sum_of(load16(out));
+  return static_cast<uint64_t>(rounds) * 4 * kUnitRows * 16 * (64 / sizeof(typename Format::Input));
+}
+#endif
+
 }  // namespace
 
 uint64_t multiply_registers(Type type, const uint8_t* numbers, int rounds, float* sum) {
+#if defined(SLUICE_SET_amx)
+  if (type == Type::BFloat16) return count_on_unit<BFloat16Format>(numbers, rounds, sum);
+  if (type == Type::Int8) return count_on_unit<Int8Format>(numbers, rounds, sum);
+#endif
   switch (type) {
     case Type::Float32:
       return multiply_many<Float32Format>(numbers, rounds, sum);

@@ -297,6 +297,9 @@ void run(const Step& step, int thread) {
   mine.begin();
   for (int index = 0; index < step.shape->num_layers; ++index) mine.layer(index);
   if (step.batch.num_rows > 0) mine.logits();
+#if defined(SLUICE_SET_amx)
+  _tile_release();  // or each turn of this thread on its core would carry the tiles along
+#endif
 }
 
 }  // namespace SLUICE_SET

@@ -1,0 +1,187 @@
+// Products by the CPU's tile unit (AMX), which multiplies 16 rows of inputs with 16 of weights, 64 bytes of each at
+// once. A packed weight lies as the unit reads it: 1,024 bytes one behind the other are 16 rows of a group and 32
+// columns of bf16, or 64 of int8.
+//
+// Each sum takes up so many columns at a time, in one order, so its bits don't depend on the rows and groups beside it.
+// Sums of bf16 aren't those of the dot products of other sets; those of int8 are exact.
+#pragma once
+
+#include <immintrin.h>
+
+#include "../types.h"
+#include "formats.h"
+
+namespace sluice {
+namespace SLUICE_SET {
+
+template <class Format>
+constexpr bool kIsOnUnit = std::is_same_v<Format, BFloat16Format> || std::is_same_v<Format, Int8Format>;
+
+constexpr int kUnitRows = 16;
+constexpr size_t kUnitBytes = 1024;
+
+// How many rows and bytes of each the eight tile registers take: 0 to 3 are sums, 4 and 7 inputs, 5 and 6 weights; 2, 3
+// and 7 are of `second` rows, if there are any.
+struct alignas(64) UnitShape {
+  uint8_t palette = 1, start = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16];
+
+  explicit UnitShape(int first, int second = 0) : rows{} {
+    for (int i = 0; i < 8; ++i) rows[i] = static_cast<uint8_t>(first);
+    rows[5] = rows[6] = kUnitRows;
+    if (second > 0) rows[2] = rows[3] = rows[7] = static_cast<uint8_t>(second);
+  }
+};
+
+// A row's sums [groups][16] lie `out_stride` floats behind those of the row before.
+struct UnitTile {
+  const uint8_t* x;
+  size_t x_bytes;  // from row to row
+  const uint8_t* w;
+  size_t group_bytes;
+  size_t w_bytes;  // of each group, that many columns' weights
+  float* out;
+  size_t out_stride;
+  bool continues;  // adds to what lies in `out`
+};
+
+// GCC takes the registers' numbers as literals only.
+#define SLUICE_UNIT_ADD(sum, input, weight)          \
+  do {                                               \
+    if constexpr (std::is_same_v<Format, Int8Format>) \
+      _tile_dpbusd(sum, input, weight);              \
+    else                                             \
+      _tile_dpbf16ps(sum, input, weight);            \
+  } while (false)
+#define SLUICE_UNIT_BEGIN(sum, at)                                 \
+  do {                                                             \
+    if (tile.continues)                                            \
+      _tile_loadd(sum, at, tile.out_stride * sizeof(float)); \
+    else                                                           \
+      _tile_zero(sum);                                             \
+  } while (false)
+
+// Up to 16 rows and N groups: 1, 2 or 4. Memory is called for the weights after the next.
+template <class Format, int N>
+void multiply_some(const UnitTile& tile) {
+  const auto call = [](const uint8_t* w) __attribute__((always_inline)) {
+    unroll<16>([&](auto i) __attribute__((always_inline)) { __builtin_prefetch(w + 2 * kUnitBytes + i * 64, 0, 3); });
+  };
+  SLUICE_UNIT_BEGIN(0, tile.out);
+  if constexpr (N > 1) SLUICE_UNIT_BEGIN(1, tile.out + 16);
+  if constexpr (N > 2) SLUICE_UNIT_BEGIN(2, tile.out + 32);
+  if constexpr (N > 2) SLUICE_UNIT_BEGIN(3, tile.out + 48);
+  const uint8_t *x = tile.x, *w = tile.w, *end = w + tile.w_bytes;
+  const size_t next = tile.group_bytes;
+  for (; w < end; w += kUnitBytes, x += 64) {
+    _tile_loadd(4, x, tile.x_bytes);
+    call(w);
+    _tile_loadd(5, w, 64);
+    SLUICE_UNIT_ADD(0, 4, 5);
+    if constexpr (N > 1) {
+      call(w + next);
+      _tile_loadd(6, w + next, 64);
+      SLUICE_UNIT_ADD(1, 4, 6);
+    }
+    if constexpr (N > 2) {
+      call(w + 2 * next);
+      _tile_loadd(5, w + 2 * next, 64);
+      SLUICE_UNIT_ADD(2, 4, 5);
+      call(w + 3 * next);
+      _tile_loadd(6, w + 3 * next, 64);
+      SLUICE_UNIT_ADD(3, 4, 6);
+    }
+  }
+  const size_t stride = tile.out_stride * sizeof(float);
+  _tile_stored(0, tile.out, stride);
+  if constexpr (N > 1) _tile_stored(1, tile.out + 16, stride);
+  if constexpr (N > 2) _tile_stored(2, tile.out + 32, stride);
+  if constexpr (N > 2) _tile_stored(3, tile.out + 48, stride);
+}
+
+// 16 rows and up to 16 more, and N groups: 1 or 2.
+template <class Format, int N>
+void multiply_many(const UnitTile& tile) {
+  float* below = tile.out + kUnitRows * tile.out_stride;
+  SLUICE_UNIT_BEGIN(0, tile.out);
+  SLUICE_UNIT_BEGIN(2, below);
+  if constexpr (N > 1) SLUICE_UNIT_BEGIN(1, tile.out + 16);
+  if constexpr (N > 1) SLUICE_UNIT_BEGIN(3, below + 16);
+  const uint8_t *x = tile.x, *second = x + kUnitRows * tile.x_bytes, *w = tile.w, *end = w + tile.w_bytes;
+  for (; w < end; w += kUnitBytes, x += 64, second += 64) {
+    _tile_loadd(4, x, tile.x_bytes);
+    _tile_loadd(5, w, 64);
+    SLUICE_UNIT_ADD(0, 4, 5);
+    _tile_loadd(7, second, tile.x_bytes);
+    SLUICE_UNIT_ADD(2, 7, 5);
+    if constexpr (N > 1) {
+      _tile_loadd(6, w + tile.group_bytes, 64);
+      SLUICE_UNIT_ADD(1, 4, 6);
+      SLUICE_UNIT_ADD(3, 7, 6);
+    }
+  }
+  const size_t stride = tile.out_stride * sizeof(float);
+  _tile_stored(0, tile.out, stride);
+  _tile_stored(2, below, stride);
+  if constexpr (N > 1) _tile_stored(1, tile.out + 16, stride);
+  if constexpr (N > 1) _tile_stored(3, below + 16, stride);
+}
+
+// As multiply_block of linear.h, for at most kMostGroups groups.
+template <class Format, int kMostGroups, class Finish>
+void multiply_block_on_unit(const Matrix& matrix, const void* inputs, size_t stride, int num_rows, int from, int to,
+                            const Finish& finish) {
+  constexpr size_t kColumnBytes = 8 * kUnitBytes;  // of weights at a time, so that inputs stay in the first cache
+  alignas(64) float out[2 * kUnitRows * kMostGroups * 16];
+  const int count = to - from;
+  const size_t x_bytes = stride * sizeof(typename Format::Input), out_stride = static_cast<size_t>(count) * 16;
+  const uint8_t* weights = matrix.data + from * matrix.group_bytes;
+  for (int row = 0; row < num_rows; row += 2 * kUnitRows) {
+    const int rows = num_rows - row < 2 * kUnitRows ? num_rows - row : 2 * kUnitRows;
+    const bool is_many = rows > kUnitRows;
+    const UnitShape shape(is_many ? kUnitRows : rows, is_many ? rows - kUnitRows : 0);
+    _tile_loadconfig(&shape);
+    const auto* x = static_cast<const uint8_t*>(inputs) + static_cast<size_t>(row) * x_bytes;
+    const size_t step = is_many ? kColumnBytes : matrix.group_bytes;
+    for (size_t at = 0; at < matrix.group_bytes; at += step) {
+      const size_t size = matrix.group_bytes - at < step ? matrix.group_bytes - at : step;
+      for (int group = 0; group < count;) {
+        const int left = count - group;
+        const UnitTile tile{x + at / kUnitRows, x_bytes, weights + group * matrix.group_bytes + at, matrix.group_bytes,
+                            size, out + group * 16, out_stride, at > 0};
+        if (is_many) {
+          left > 1 ? multiply_many<Format, 2>(tile) : multiply_many<Format, 1>(tile);
+          group += left > 1 ? 2 : 1;
+        } else {
+          left > 3 ? multiply_some<Format, 4>(tile) : left > 1 ? multiply_some<Format, 2>(tile) : multiply_some<Format, 1>(tile);
+          group += left > 3 ? 4 : left > 1 ? 2 : 1;
+        }
+      }
+    }
+    for (int m = 0; m < rows; ++m) finish(row + m, from, out + m * out_stride, count);
+  }
+}
+
+// Adds products of `numbers` with themselves to four sums, 4 * rounds times, and stores one of them.
+template <class Format>
+void multiply_on_unit(const uint8_t* numbers, int rounds, float* out) {
+  const UnitShape shape(kUnitRows);
+  _tile_loadconfig(&shape);
+  _tile_loadd(4, numbers, 64);
+  _tile_loadd(5, numbers, 64);
+  for (int round = 0; round < rounds; ++round) {
+    SLUICE_UNIT_ADD(0, 4, 5);
+    SLUICE_UNIT_ADD(1, 4, 5);
+    SLUICE_UNIT_ADD(2, 4, 5);
+    SLUICE_UNIT_ADD(3, 4, 5);
+  }
+  _tile_stored(0, out, 64);
+  _tile_release();
+}
+
+#undef SLUICE_UNIT_ADD
+#undef SLUICE_UNIT_BEGIN
+
+}  // namespace SLUICE_SET
+}  // namespace sluice
