@@ -59,7 +59,9 @@ std::vector<InstructionSet> make_sets() {
   std::vector<InstructionSet> sets;
 #if defined(__x86_64__)
   const Features has;
+#if defined(SLUICE_HAS_AMX)
   sets.push_back(SLUICE_SET_ROW(amx, has.amx));
+#endif
   sets.push_back(SLUICE_SET_ROW(avx512bf16, has.avx512bf16));
   sets.push_back(SLUICE_SET_ROW(avx512, has.avx512));
   sets.push_back(SLUICE_SET_ROW(avx2, has.avx2));

@@ -6,6 +6,9 @@
 
 #include "cached.h"
 #include "rows.h"
+#if defined(SLUICE_SET_amx)
+#include "attention_unit.h"
+#endif
 
 namespace sluice {
 namespace SLUICE_SET {
@@ -153,6 +156,10 @@ SLUICE_INLINE void each_tile(int num_rows, const Body& body) {
 
 template <class Format>
 void meet_keys(const Rows<Format>& rows, int num_rows, int width, const Slots& slots, const Slots* next) {
+#if defined(SLUICE_SET_amx)
+  if constexpr (std::is_same_v<Format, BFloat16Format>)
+    return meet_keys_on_unit(rows.queries, num_rows, width, slots, next, rows.scores);
+#endif
   each_tile(num_rows, [&](int row, auto m) __attribute__((always_inline)) {
     for (int part = 0; part < kParts; part += kAttendGroups)
       score_tile<Format, decltype(m)::value, kAttendGroups>(rows, row, width, slots, part, row == 0 ? next : nullptr);
@@ -161,6 +168,10 @@ void meet_keys(const Rows<Format>& rows, int num_rows, int width, const Slots& s
 
 template <class Format>
 void take_values(const Rows<Format>& rows, int num_rows, int width, const Slots& slots, const Slots* next) {
+#if defined(SLUICE_SET_amx)
+  if constexpr (std::is_same_v<Format, BFloat16Format>)
+    return take_values_on_unit(rows.weights, rows.rescale, num_rows, width, slots, next, rows.sums);
+#endif
   each_tile(num_rows, [&](int row, auto m) __attribute__((always_inline)) {
     const Slots* ahead = row == 0 ? next : nullptr;
     int group = 0;
@@ -193,7 +204,12 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
   const int kv_head = unit % shape.num_kv_heads;
   const int group_size = shape.num_heads / shape.num_kv_heads, width = shape.padded_head_dim(), dim = shape.head_dim;
   const int num_rows = piece.num_tokens * group_size;
+#if defined(SLUICE_SET_amx)
+  if constexpr (std::is_same_v<Format, BFloat16Format>) begin_attention_on_unit();
+  const Rows<Format> rows(scratch, (num_rows + kUnitRows - 1) / kUnitRows * kUnitRows, width);
+#else
   const Rows<Format> rows(scratch, num_rows, width);
+#endif
   const int window = step.weights->layers[layer].window;
   const Span span = span_of(step, layer, piece);
 

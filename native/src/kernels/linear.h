@@ -119,8 +119,13 @@ void multiply_block(const Matrix& matrix, const void* x, size_t x_stride, int nu
                     const Finish& finish) {
   if (to > matrix.groups) to = matrix.groups;
 #if defined(SLUICE_SET_amx)
+  constexpr bool is_exact = std::is_same_v<Format, Int8Format>;  // so one or two rows may go the way that is quicker
   if constexpr (kIsOnUnit<Format>)
-    return multiply_block_on_unit<Format, kMaxTileGroups>(matrix, x, x_stride, num_rows, from, to, finish);
+    if (!is_exact || num_rows > 2)
+      return multiply_block_on_unit<Format, kMaxTileGroups>(matrix, x, x_stride, num_rows, from, to, finish);
+  if constexpr (std::is_same_v<Format, Int4Format>)
+    return multiply_int4_on_unit<kMaxTileGroups>(matrix, static_cast<const Half*>(x), x_stride, num_rows, from, to,
+                                              finish);
 #endif
   alignas(64) float out[kMaxTileRows * kMaxTileGroups * 16];
   const auto* input = static_cast<const typename Format::Input*>(x);

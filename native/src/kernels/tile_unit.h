@@ -47,19 +47,19 @@ struct UnitTile {
 };
 
 // GCC takes the registers' numbers as literals only.
-#define SLUICE_UNIT_ADD(sum, input, weight)          \
-  do {                                               \
+#define SLUICE_UNIT_ADD(sum, input, weight)           \
+  do {                                                \
     if constexpr (std::is_same_v<Format, Int8Format>) \
-      _tile_dpbusd(sum, input, weight);              \
-    else                                             \
-      _tile_dpbf16ps(sum, input, weight);            \
+      _tile_dpbusd(sum, input, weight);               \
+    else                                              \
+      _tile_dpbf16ps(sum, input, weight);             \
   } while (false)
-#define SLUICE_UNIT_BEGIN(sum, at)                                 \
-  do {                                                             \
-    if (tile.continues)                                            \
+#define SLUICE_UNIT_BEGIN(sum, at)                           \
+  do {                                                       \
+    if (tile.continues)                                      \
       _tile_loadd(sum, at, tile.out_stride * sizeof(float)); \
-    else                                                           \
-      _tile_zero(sum);                                             \
+    else                                                     \
+      _tile_zero(sum);                                       \
   } while (false)
 
 // Up to 16 rows and N groups: 1, 2 or 4. Memory is called for the weights after the next.
@@ -148,14 +148,101 @@ void multiply_block_on_unit(const Matrix& matrix, const void* inputs, size_t str
       const size_t size = matrix.group_bytes - at < step ? matrix.group_bytes - at : step;
       for (int group = 0; group < count;) {
         const int left = count - group;
-        const UnitTile tile{x + at / kUnitRows, x_bytes, weights + group * matrix.group_bytes + at, matrix.group_bytes,
-                            size, out + group * 16, out_stride, at > 0};
+        const UnitTile tile{x + at / kUnitRows, x_bytes, weights + group * matrix.group_bytes + at,
+                            matrix.group_bytes, size,    out + group * 16,
+                            out_stride,         at > 0};
         if (is_many) {
           left > 1 ? multiply_many<Format, 2>(tile) : multiply_many<Format, 1>(tile);
           group += left > 1 ? 2 : 1;
         } else {
-          left > 3 ? multiply_some<Format, 4>(tile) : left > 1 ? multiply_some<Format, 2>(tile) : multiply_some<Format, 1>(tile);
+          left > 3   ? multiply_some<Format, 4>(tile)
+          : left > 1 ? multiply_some<Format, 2>(tile)
+                     : multiply_some<Format, 1>(tile);
           group += left > 3 ? 4 : left > 1 ? 2 : 1;
+        }
+      }
+    }
+    for (int m = 0; m < rows; ++m) finish(row + m, from, out + m * out_stride, count);
+  }
+}
+
+// 16 rows and 32 columns of four-bit weights as bf16, as the unit reads them.
+SLUICE_INLINE void widen_int4(const uint32_t* words, uint16_t* wide) {
+  for (int word = 0; word < Int4Format::kSteps; ++word) {
+    const IntLanes columns = load16_int(words + word * 16);
+    unroll<4>([&](auto pair) __attribute__((always_inline)) {
+      _mm512_store_si512(wide + (word * 4 + pair) * 32, Int4Format::pair<decltype(pair)::value>(columns));
+    });
+  }
+}
+
+// Sums of up to 16 rows of x with each of `blocks` pieces of widened weights, 32 columns each, into parts [4][16][16].
+SLUICE_INLINE void multiply_widened(const uint8_t* x, size_t x_bytes, const uint16_t* wide, int blocks, float* parts) {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_loadd(4, x, x_bytes);
+  _tile_loadd(5, wide, 64);
+  _tile_dpbf16ps(0, 4, 5);
+  if (blocks > 1) {
+    _tile_loadd(4, x + 64, x_bytes);
+    _tile_loadd(6, wide + 512, 64);
+    _tile_dpbf16ps(1, 4, 6);
+  }
+  if (blocks > 2) {
+    _tile_loadd(4, x + 128, x_bytes);
+    _tile_loadd(5, wide + 1024, 64);
+    _tile_dpbf16ps(2, 4, 5);
+  }
+  if (blocks > 3) {
+    _tile_loadd(4, x + 192, x_bytes);
+    _tile_loadd(6, wide + 1536, 64);
+    _tile_dpbf16ps(3, 4, 6);
+  }
+  _tile_stored(0, parts, 64);
+  _tile_stored(1, parts + 256, 64);
+  _tile_stored(2, parts + 512, 64);
+  _tile_stored(3, parts + 768, 64);
+}
+
+// As multiply_block of linear.h, for four-bit weights: the sums of 32 columns are scaled before they are added up.
+template <int kMostGroups, class Finish>
+void multiply_int4_on_unit(const Matrix& matrix, const Half* inputs, size_t stride, int num_rows, int from, int to,
+                           const Finish& finish) {
+  constexpr int kRowsAtOnce = 64, kBlocksAtOnce = 4;
+  alignas(64) float out[kRowsAtOnce * kMostGroups * 16], parts[kBlocksAtOnce * kUnitRows * 16];
+  alignas(64) uint16_t wide[kBlocksAtOnce * kUnitBytes / 2];
+  const int count = to - from, num_blocks = matrix.padded_cols / 32;
+  const size_t out_stride = static_cast<size_t>(count) * 16, x_bytes = stride * sizeof(Half);
+  int shaped = 0;
+  for (int row = 0; row < num_rows; row += kRowsAtOnce) {
+    const int rows = num_rows - row < kRowsAtOnce ? num_rows - row : kRowsAtOnce;
+    const auto* x = reinterpret_cast<const uint8_t*>(inputs + static_cast<size_t>(row) * stride);
+    std::memset(out, 0, static_cast<size_t>(rows) * out_stride * sizeof(float));
+    for (int group = 0; group < count; ++group) {
+      const auto* words = reinterpret_cast<const uint32_t*>(matrix.data + (from + group) * matrix.group_bytes);
+      const uint16_t* scales = matrix.group_scales + static_cast<size_t>(from + group) * num_blocks * 16;
+      for (int block = 0; block < num_blocks; block += kBlocksAtOnce) {
+        const int blocks = num_blocks - block < kBlocksAtOnce ? num_blocks - block : kBlocksAtOnce;
+        Lanes scale[kBlocksAtOnce];
+        for (int b = 0; b < blocks; ++b) {
+          widen_int4(words + (block + b) * 64, wide + b * 512);
+          scale[b] = Int4Format::scales(scales + (block + b) * 16);
+        }
+        for (int top = 0; top < rows; top += kUnitRows) {
+          const int some = rows - top < kUnitRows ? rows - top : kUnitRows;
+          if (some != shaped) {
+            const UnitShape shape(shaped = some);
+            _tile_loadconfig(&shape);
+          }
+          multiply_widened(x + top * x_bytes + block * 64, x_bytes, wide, blocks, parts);
+          for (int m = 0; m < some; ++m) {
+            float* at = out + (top + m) * out_stride + group * 16;
+            Lanes sum = load16(at);
+            for (int b = 0; b < blocks; ++b) sum = fma16(load16(parts + b * 256 + m * 16), scale[b], sum);
+            store16(at, sum);
+          }
         }
       }
     }
