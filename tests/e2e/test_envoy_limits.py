@@ -26,6 +26,13 @@ HALF_GRPC = (
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)  # and empty settings
 
 
+# Settings by which the server may send no data on a stream, and GET http://a/v1/models on the first one.
+NO_WINDOW = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\x06\x04\0\0\0\0\0" + b"\0\x04\0\0\0\0"
+GET_MODELS = b"\x82\x86\x04\x0a/v1/models\x41\x01a"
+GET_MODELS_FRAME = b"\0\0" + bytes([len(GET_MODELS)]) + b"\x01\x05\0\0\0\x01" + GET_MODELS
+RST_STREAM = 3
+
+
 def list_of_models(connection: socket.socket) -> bytes:
     """The whole answer, of which the next one begins on the same connection."""
     answer = b""
@@ -293,3 +300,21 @@ def test_a_reader_that_stopped_is_cut_off(stack: Stack) -> None:
             door.until(lambda: door.stat("http.front_door.downstream_cx_total") > 0)
             door.until(lambda: door.stat("http.front_door.downstream_rq_active") == 0)
             assert is_closed(connection)
+
+
+def test_a_stream_without_a_window_is_reset(stack: Stack) -> None:
+    """A small answer that its HTTP/2 reader leaves no room for isn't kept for good, and its connection goes on."""
+
+    def change(config: dict[str, Any]) -> None:
+        assert connection_manager(config)["stream_flush_timeout"] == "60s"
+        connection_manager(config)["stream_flush_timeout"] = "1s"
+
+    with door_with(stack, change) as door, connections(door, 1, NO_WINDOW + GET_MODELS_FRAME) as (connection,):
+        connection.settimeout(30)
+        kinds = []
+        while RST_STREAM not in kinds:
+            head = connection.recv(9, socket.MSG_WAITALL)
+            connection.recv(int.from_bytes(head[:3], "big"), socket.MSG_WAITALL)
+            kinds.append(head[3])
+        assert door.stat("http2.tx_flush_timeout") == 1
+        assert door.stat("http.front_door.downstream_rq_active") == 0

@@ -75,7 +75,7 @@ uint64_t count_on_unit(const uint8_t* numbers, int rounds, float* sum) {
 
 uint64_t multiply_registers(Type type, const uint8_t* numbers, int rounds, float* sum) {
 #if defined(SLUICE_SET_amx)
-  if (type == Type::BFloat16) return count_on_unit<BFloat16Format>(numbers, rounds, sum);
+  if (type == Type::BFloat16 || type == Type::Int4) return count_on_unit<BFloat16Format>(numbers, rounds, sum);
   if (type == Type::Int8) return count_on_unit<Int8Format>(numbers, rounds, sum);
 #endif
   switch (type) {

@@ -100,7 +100,7 @@ void multiply_some(const UnitTile& tile) {
   if constexpr (N > 2) _tile_stored(3, tile.out + 48, stride);
 }
 
-// 16 rows and up to 16 more, and N groups: 1 or 2.
+// 16 rows and up to 16 more, and N groups: 1 or 2. Weights are let through the first cache, which is the inputs'.
 template <class Format, int N>
 void multiply_many(const UnitTile& tile) {
   float* below = tile.out + kUnitRows * tile.out_stride;
@@ -111,12 +111,12 @@ void multiply_many(const UnitTile& tile) {
   const uint8_t *x = tile.x, *second = x + kUnitRows * tile.x_bytes, *w = tile.w, *end = w + tile.w_bytes;
   for (; w < end; w += kUnitBytes, x += 64, second += 64) {
     _tile_loadd(4, x, tile.x_bytes);
-    _tile_loadd(5, w, 64);
+    _tile_stream_loadd(5, w, 64);
     SLUICE_UNIT_ADD(0, 4, 5);
     _tile_loadd(7, second, tile.x_bytes);
     SLUICE_UNIT_ADD(2, 7, 5);
     if constexpr (N > 1) {
-      _tile_loadd(6, w + tile.group_bytes, 64);
+      _tile_stream_loadd(6, w + tile.group_bytes, 64);
       SLUICE_UNIT_ADD(1, 4, 6);
       SLUICE_UNIT_ADD(3, 7, 6);
     }
@@ -132,7 +132,7 @@ void multiply_many(const UnitTile& tile) {
 template <class Format, int kMostGroups, class Finish>
 void multiply_block_on_unit(const Matrix& matrix, const void* inputs, size_t stride, int num_rows, int from, int to,
                             const Finish& finish) {
-  constexpr size_t kColumnBytes = 8 * kUnitBytes;  // of weights at a time, so that inputs stay in the first cache
+  constexpr size_t kColumnBytes = 10 * kUnitBytes;  // of weights at a time, so that inputs stay in the first cache
   alignas(64) float out[2 * kUnitRows * kMostGroups * 16];
   const int count = to - from;
   const size_t x_bytes = stride * sizeof(typename Format::Input), out_stride = static_cast<size_t>(count) * 16;
