@@ -132,7 +132,8 @@ void multiply_many(const UnitTile& tile) {
 template <class Format, int kMostGroups, class Finish>
 void multiply_block_on_unit(const Matrix& matrix, const void* inputs, size_t stride, int num_rows, int from, int to,
                             const Finish& finish) {
-  constexpr size_t kColumnBytes = 10 * kUnitBytes;  // of weights at a time, so that inputs stay in the first cache
+  // Weights at a time, so that inputs stay in the first cache. The first rows take them as memory sends them best.
+  constexpr size_t kColumnBytes = 10 * kUnitBytes;
   alignas(64) float out[2 * kUnitRows * kMostGroups * 16];
   const int count = to - from;
   const size_t x_bytes = stride * sizeof(typename Format::Input), out_stride = static_cast<size_t>(count) * 16;
@@ -143,7 +144,7 @@ void multiply_block_on_unit(const Matrix& matrix, const void* inputs, size_t str
     const UnitShape shape(is_many ? kUnitRows : rows, is_many ? rows - kUnitRows : 0);
     _tile_loadconfig(&shape);
     const auto* x = static_cast<const uint8_t*>(inputs) + static_cast<size_t>(row) * x_bytes;
-    const size_t step = is_many ? kColumnBytes : matrix.group_bytes;
+    const size_t step = is_many && row > 0 ? kColumnBytes : matrix.group_bytes;
     for (size_t at = 0; at < matrix.group_bytes; at += step) {
       const size_t size = matrix.group_bytes - at < step ? matrix.group_bytes - at : step;
       for (int group = 0; group < count;) {
