@@ -54,6 +54,11 @@ CONFIGS: dict[str, PretrainedConfig] = {
     "llama, 12 heads": LlamaConfig(
         **SMALL | {"num_attention_heads": 12, "num_key_value_heads": 12, "hidden_size": 144}, rope_parameters=rope()
     ),
+    "llama, wide": LlamaConfig(  # more columns than any tile takes at a time, and none a multiple of what one takes
+        **SMALL | {"hidden_size": 712, "intermediate_size": 1_064, "num_hidden_layers": 2, "initializer_range": 0.05},
+        head_dim=40,
+        rope_parameters=rope(),
+    ),
     "mistral": MistralConfig(**SMALL, rope_parameters=rope(), sliding_window=None),
     "mistral, window": MistralConfig(**SMALL, rope_parameters=rope(), sliding_window=21),
     "qwen2": Qwen2Config(**SMALL, rope_parameters=rope(), tie_word_embeddings=True),
@@ -75,7 +80,11 @@ def reference(config: PretrainedConfig, dtype: torch.dtype = torch.float32) -> P
         if parameter.ndim == 1:
             torch.nn.init.normal_(parameter, 1.0 if "norm" in name else 0.0, 0.2)
     model.eval()  # type: ignore[no-untyped-call]
-    return model.to(dtype)  # type: ignore[no-any-return, arg-type]
+    rotary: Any = model.model.rotary_emb
+    frequencies = rotary.inv_freq
+    model.to(dtype)  # type: ignore[arg-type]
+    rotary.inv_freq = frequencies  # which a checkpoint's loader doesn't round
+    return model
 
 
 def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any) -> sluice_native.Model:

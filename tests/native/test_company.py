@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tests.native.decoders import CONFIGS, Sequence, native, reference, step
 
 BLOCK_SIZE, NUM_BLOCKS = 16, 128
-NAMES = ("qwen3", "mistral, window", "llama, one kv head of 20", "llama, 12 heads")
+NAMES = ("qwen3", "mistral, window", "llama, one kv head of 20", "llama, 12 heads", "llama, wide")
 # Of weights, and of keys and values.
 TYPES = (
     ("float32", "auto"),
