@@ -216,9 +216,11 @@ void multiply_int4_on_unit(const Matrix& matrix, const Half* inputs, size_t stri
   alignas(64) uint16_t wide[kBlocksAtOnce * kUnitBytes / 2];
   const int count = to - from, num_blocks = matrix.padded_cols / 32;
   const size_t out_stride = static_cast<size_t>(count) * 16, x_bytes = stride * sizeof(Half);
-  int shaped = 0;
   for (int row = 0; row < num_rows; row += kRowsAtOnce) {
     const int rows = num_rows - row < kRowsAtOnce ? num_rows - row : kRowsAtOnce;
+    const int tile_rows = rows < kUnitRows ? rows : kUnitRows;
+    const UnitShape shape(tile_rows);
+    _tile_loadconfig(&shape);
     const auto* x = reinterpret_cast<const uint8_t*>(inputs + static_cast<size_t>(row) * stride);
     std::memset(out, 0, static_cast<size_t>(rows) * out_stride * sizeof(float));
     for (int group = 0; group < count; ++group) {
@@ -232,14 +234,11 @@ void multiply_int4_on_unit(const Matrix& matrix, const Half* inputs, size_t stri
           scale[b] = Int4Format::scales(scales + (block + b) * 16);
         }
         for (int top = 0; top < rows; top += kUnitRows) {
-          const int some = rows - top < kUnitRows ? rows - top : kUnitRows;
-          if (some != shaped) {
-            const UnitShape shape(shaped = some);
-            _tile_loadconfig(&shape);
-          }
-          multiply_widened(x + top * x_bytes + block * 64, x_bytes, wide, blocks, parts);
-          for (int m = 0; m < some; ++m) {
-            float* at = out + (top + m) * out_stride + group * 16;
+          // To shape the registers anew takes longer than to compute rows again: the last tile begins before its rows.
+          const int begin = top + tile_rows > rows ? rows - tile_rows : top;
+          multiply_widened(x + begin * x_bytes + block * 64, x_bytes, wide, blocks, parts);
+          for (int m = top - begin; m < tile_rows; ++m) {
+            float* at = out + (begin + m) * out_stride + group * 16;
             Lanes sum = load16(at);
             for (int b = 0; b < blocks; ++b) sum = fma16(load16(parts + b * 256 + m * 16), scale[b], sum);
             store16(at, sum);
