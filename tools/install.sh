@@ -215,10 +215,11 @@ examples_part() {
 }
 
 languages_part() {
-    local -a packages=(g++ golang-go golang-google-grpc-dev golang-github-golang-protobuf-1-5-dev
-        libgeronimo-annotation-1.3-spec-java libgoogle-gson-java libgrpc++-dev libgrpc-java libguava-java libjsr305-java libnetty-java libperfmark-java
-        libprotobuf-java mono-mcs php-cli php-curl php-google-protobuf pkg-config protobuf-compiler protobuf-compiler-grpc
-        protobuf-compiler-grpc-java-plugin protoc-gen-go-1-5 protoc-gen-go-grpc ruby ruby-grpc ruby-grpc-tools)
+    local -a packages=(g++ golang-go golang-google-grpc-dev golang-github-golang-protobuf-1-5-dev libgeronimo-
+        annotation-1.3-spec-java libgoogle-gson-java libgrpc++-dev libgrpc-java libguava-java libjsr305-java libnetty-java
+        libperfmark-java libprotobuf-java mono-mcs php-cli php-curl php-google-protobuf pkg-config protobuf-compiler
+        protobuf-compiler-grpc protobuf-compiler-grpc-java-plugin protoc-gen-go-1-5 protoc-gen-go-grpc ruby ruby-grpc
+        ruby-grpc-tools)
     command -v javac >/dev/null || packages+=(default-jdk-headless)
     browser_part
     dpkg --status "${packages[@]}" >/dev/null 2>&1 || apt "${packages[@]}"
