@@ -215,8 +215,9 @@ examples_part() {
 }
 
 languages_part() {
-    local -a packages=(g++ golang-go golang-google-grpc-dev golang-github-golang-protobuf-1-5-dev libgeronimo-
-        annotation-1.3-spec-java libgoogle-gson-java libgrpc++-dev libgrpc-java libguava-java libjsr305-java libnetty-java
+    local -a packages=(g++ golang-go golang-google-grpc-dev golang-github-golang-protobuf-1-5-dev
+        libgeronimo-annotation-1.3-spec-java libgoogle-gson-java libgrpc++-dev libgrpc-java libguava-java
+        libjsr305-java libnetty-java
         libperfmark-java libprotobuf-java mono-mcs php-cli php-curl php-google-protobuf pkg-config protobuf-compiler
         protobuf-compiler-grpc protobuf-compiler-grpc-java-plugin protoc-gen-go-1-5 protoc-gen-go-grpc ruby ruby-grpc
         ruby-grpc-tools)
