@@ -8,7 +8,7 @@
 namespace sluice {
 
 constexpr int kRows = 16;  // output rows of a weight that lie side by side; also keys of one packed part of the cache
-constexpr int kPad = 64;   // widths of activations are padded to a multiple of this
+constexpr int kPad = 64;   // widths of activations are padded to a multiple of this: bytes that a tile unit takes up
 
 inline constexpr int padded(int width) { return (width + kPad - 1) / kPad * kPad; }
 inline constexpr int groups_of(int rows) { return (rows + kRows - 1) / kRows; }
@@ -21,7 +21,8 @@ enum class Stored : int { Float32, BFloat16, Float16 };
 inline constexpr size_t bytes_of(Stored stored) { return stored == Stored::Float32 ? 4 : 2; }
 
 // A weight [rows, cols], packed in groups of 16 rows so that one vector register holds a column (or a pair, or four)
-// of all 16. Rows and columns that only pad are zeros.
+// of all 16. Rows and columns that only pad are zeros; bf16 has columns by 32, int8 by 64, as a
+// tile unit takes them.
 //   Float32   [groups][cols][16]
 //   BFloat16  [groups][cols / 2][16][2]
 //   Int8      [groups][cols / 4][16][4], a scale for each row

@@ -24,6 +24,20 @@ SLUICE_INLINE void call_lines(const uint8_t* at, int count) {
   for (int line = 0; line < count; ++line) __builtin_prefetch(at + line * 64, 0, 2);
 }
 
+// Adds the products of queries at column `d` with four parts' keys; GCC takes the registers' numbers as literals only.
+#define SLUICE_UNIT_MEET(query, key)              \
+  do {                                            \
+    _tile_loadd(query, x + d, query_bytes);       \
+    _tile_loadd(key, slots.keys[0] + d * 32, 64); \
+    _tile_dpbf16ps(0, query, key);                \
+    _tile_loadd(key, slots.keys[1] + d * 32, 64); \
+    _tile_dpbf16ps(1, query, key);                \
+    _tile_loadd(key, slots.keys[2] + d * 32, 64); \
+    _tile_dpbf16ps(2, query, key);                \
+    _tile_loadd(key, slots.keys[3] + d * 32, 64); \
+    _tile_dpbf16ps(3, query, key);                \
+  } while (false)
+
 // The scores [rows][kKeys] of queries [rows][width] with 64 keys. Memory is called for those of `next`, which may be
 // null.
 inline void meet_keys_on_unit(const uint16_t* queries, int num_rows, int width, const Slots& slots, const Slots* next,
@@ -37,28 +51,8 @@ inline void meet_keys_on_unit(const uint16_t* queries, int num_rows, int width, 
     _tile_zero(3);
     const uint16_t* x = queries + static_cast<size_t>(row) * width;
     int d = 0;
-    for (; d + 32 <= width; d += 32) {
-      _tile_loadd(4, x + d, query_bytes);
-      _tile_loadd(5, slots.keys[0] + d * 32, 64);
-      _tile_dpbf16ps(0, 4, 5);
-      _tile_loadd(5, slots.keys[1] + d * 32, 64);
-      _tile_dpbf16ps(1, 4, 5);
-      _tile_loadd(5, slots.keys[2] + d * 32, 64);
-      _tile_dpbf16ps(2, 4, 5);
-      _tile_loadd(5, slots.keys[3] + d * 32, 64);
-      _tile_dpbf16ps(3, 4, 5);
-    }
-    if (d < width) {
-      _tile_loadd(6, x + d, query_bytes);
-      _tile_loadd(7, slots.keys[0] + d * 32, 64);
-      _tile_dpbf16ps(0, 6, 7);
-      _tile_loadd(7, slots.keys[1] + d * 32, 64);
-      _tile_dpbf16ps(1, 6, 7);
-      _tile_loadd(7, slots.keys[2] + d * 32, 64);
-      _tile_dpbf16ps(2, 6, 7);
-      _tile_loadd(7, slots.keys[3] + d * 32, 64);
-      _tile_dpbf16ps(3, 6, 7);
-    }
+    for (; d + 32 <= width; d += 32) SLUICE_UNIT_MEET(4, 5);
+    if (d < width) SLUICE_UNIT_MEET(6, 7);
     if (row == 0 && next != nullptr)
       for (const uint8_t* keys : next->keys) call_lines(keys, width / 2);
     float* to = scores + static_cast<size_t>(row) * kKeys;
@@ -68,6 +62,8 @@ inline void meet_keys_on_unit(const uint16_t* queries, int num_rows, int width, 
     _tile_stored(3, to + 48, kStride);
   }
 }
+
+#undef SLUICE_UNIT_MEET
 
 // sums [rows][width] = sums * rescale [rows] + weights [rows][kKeys] · 64 values. Memory is called for those of `next`.
 inline void take_values_on_unit(const uint16_t* weights, const float* rescale, int num_rows, int width,

@@ -125,7 +125,7 @@ void multiply_block(const Matrix& matrix, const void* x, size_t x_stride, int nu
       return multiply_block_on_unit<Format, kMaxTileGroups>(matrix, x, x_stride, num_rows, from, to, finish);
   if constexpr (std::is_same_v<Format, Int4Format>)
     return multiply_int4_on_unit<kMaxTileGroups>(matrix, static_cast<const Half*>(x), x_stride, num_rows, from, to,
-                                              finish);
+                                                 finish);
 #endif
   alignas(64) float out[kMaxTileRows * kMaxTileGroups * 16];
   const auto* input = static_cast<const typename Format::Input*>(x);
