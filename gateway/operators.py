@@ -17,7 +17,6 @@ from gateway.metrics_gate import MetricsGate
 from gateway.openapi.routes import docs_routes
 from gateway.page.routes import documentation_routes, status_page_routes
 from gateway.reply import challenges
-from gateway.routes.surfaces import SURFACES
 from gateway.status import StatusReader
 from gateway.telemetry import Telemetry
 
@@ -48,7 +47,7 @@ def operator_routes(
         return Response(body, headers={"cache-control": "no-store"}, media_type="application/json")
 
     return [
-        *docs_routes(SURFACES),
+        *docs_routes(),
         *documentation_routes(),
         *status_page_routes(),
         Route("/status.json", status),

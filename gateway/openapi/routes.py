@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 import orjson
@@ -13,14 +13,15 @@ from starlette.routing import Route
 from gateway.openapi.descriptors import MEDIA_TYPE, descriptor_set
 from gateway.openapi.document import build_document
 from gateway.openapi.viewer import CONTENT_SECURITY_POLICY, PAGE, read_assets
-from gateway.routes.surface import Surface
+from gateway.routes.surfaces import SURFACES
 
 _CACHED: Final = {"cache-control": "public, max-age=86400"}
 
 
-def docs_routes(surfaces: Sequence[Surface]) -> list[Route]:
-    """The document of these surfaces and its viewer."""
-    document = orjson.dumps(build_document(surfaces))
+@cache
+def docs_routes() -> tuple[Route, ...]:
+    """Return the routes, which are the same for every application in a process. The first call takes 0.2 s."""
+    document = orjson.dumps(build_document(SURFACES))
     descriptors = descriptor_set().SerializeToString()
     assets = read_assets()
 
@@ -42,9 +43,9 @@ def docs_routes(surfaces: Sequence[Surface]) -> list[Route]:
 
         return Route(f"/page/{name}", serve)
 
-    return [
+    return (
         Route("/openapi.json", openapi),
         Route("/sluice.binpb", contract),
         Route("/docs", page),
         *map(asset, assets),
-    ]
+    )

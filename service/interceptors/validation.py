@@ -49,9 +49,7 @@ class Validation(Policy):
 
     def __init__(self, request_types: Iterable[type[Message]]) -> None:
         """The rules of `request_types` are compiled now, not by the first caller."""
-        self._validator = protovalidate.Validator()
-        for request_type in request_types:
-            self._validator.collect_violations(request_type())
+        self._validator = _validator(frozenset(request_types))
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -69,6 +67,15 @@ class Validation(Policy):
             if found := self._validator.collect_violations(request, fail_fast=fail_fast):
                 raise InvalidMessage([_violation(each) for each in found[:_MAX_VIOLATIONS]])
         return await proceed(request, context)
+
+
+@functools.cache
+def _validator(request_types: frozenset[type[Message]]) -> protovalidate.Validator:
+    """Return a validator that has compiled the rules of these types; every server of the process shares it."""
+    validator = protovalidate.Validator()
+    for request_type in request_types:
+        validator.collect_violations(request_type())
+    return validator
 
 
 def _forgiving(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any]:
