@@ -26,9 +26,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark as slow what is in these folders, and what uses servers of its own; single tests say it by a decorator.
 
     What is marked `cuda` is skipped where there is no such device.
-    What is marked `soak`, `large`, `cluster`, `deploy` or `ray` runs only where `-m` names it.
+    What is marked `long`, `soak`, `large`, `cluster`, `deploy` or `ray` runs only where `-m` names it.
     """
-    for name in ("soak", "large", "cluster", "deploy", "ray"):
+    for name in ("long", "soak", "large", "cluster", "deploy", "ray"):
         if name not in config.option.markexpr:
             others = [item for item in items if item.get_closest_marker(name)]
             config.hook.pytest_deselected(items=others)
