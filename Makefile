@@ -8,7 +8,7 @@ MINUTES ?= 30
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
-	@tools/install.sh run && { tools/install.sh native || true; } && exec $(PY) -m runner $(if $(TLS),--tls=$(TLS))
+	@{ tools/install.sh run native-host || tools/install.sh run; } && exec $(PY) -m runner $(if $(TLS),--tls=$(TLS))
 test:  ## run all tests
 	@tools/install.sh dev native npm validate clients examples browser redis docs && $(PY) -m tools.docs_site && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal && $(PY) -m pytest -m slow
 test-fast:  ## run the tests that need neither npm nor a browser nor the whole product, in three minutes
@@ -48,7 +48,7 @@ bench-gpu:  ## measure on the CUDA device here, beside transformers serve where 
 pictures:  ## make the README's pictures anew: a terminal's recording, and the page to chat on
 	@tools/install.sh dev native npm browser && $(PY) -m tools.pictures
 pins:  ## make constraints.txt, the clients' and npm's pins anew; versions that fit stay
-	@tools/install.sh dev npm pins && $(PY) tools/pins.py lock .venvs/tool-pins/bin/uv
+	@tools/install.sh dev npm && $(PY) tools/pins.py lock
 audit:  ## look for known vulnerabilities in what is pinned
 	@tools/install.sh dev npm audit && $(PY) tools/audit.py
 envoy-filter:  ## build envoy/connections_by_address.c into envoy/envoy.yaml

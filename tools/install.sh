@@ -5,6 +5,7 @@
 #   bench     those, and the server that the benches compare with
 #   llama     llama.cpp's server, for the benches, which takes a C++ compiler and about ten minutes
 #   native    the native step of native/, which takes a C++ compiler: the system's or, with NATIVE_COMPILER=zig, PyPI's
+#   native-host  the same, with the instruction sets of this CPU only, in half the time
 #   dist      a release, into dist/ (tools/dist.py), and what builds it
 #   cmake     a C++ compiler, CMake and ninja, to build native/ without Python
 #   npm       buf, clients of the tests (grpc-js, openai, @anthropic-ai/sdk, playwright), what builds the TypeScript client
@@ -15,7 +16,6 @@
 #   large-clients  those that are too large for every test run: benchmarks, lm-eval, frameworks
 #   browser   headless Chromium, for the tests of pages
 #   shell     shellcheck
-#   pins      what makes the pins anew
 #   audit     what looks for known vulnerabilities
 #   docs      what builds the documentation's pages
 #   zig       PyPI's C compiler, for Envoy's filter
@@ -38,38 +38,70 @@ apt() {  # packages a bare machine lacks; only root can install them. `otherwise
     { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } >&2
 }
 
+python_environment() {  # .venv, made with pip, which installs uv (tools/pins.py)
+    [ -x .venv/bin/pip ] && return
+    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "Python 3.11 or newer is required, but python3 is $(python3 -V)"
+    python3 -m venv .venv 2>/dev/null || { apt python3-venv; python3 -m venv .venv; }
+}
+
+uv() { .venv/bin/python tools/pins.py uv "$@"; }
+
 python_part() {  # python_part NAME EXTRAS: an editable install of this checkout
     local stamp=.venv/.installed-$1
     [ -f "$stamp" ] && [ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt constraints.txt ] && [ "$stamp" -nt requirements-embedding.txt ] && return
-    python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "Python 3.11 or newer is required, but python3 is $(python3 -V)"
-    [ -x .venv/bin/pip ] || python3 -m venv .venv 2>/dev/null || { apt python3-venv; python3 -m venv .venv; }
+    python_environment
     say "installing Python packages ($1) into .venv; about 1 GB the first time"
     pinned .venv "build,$2"
-    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-embedding.txt
+    uv pip install --python .venv/bin/python --no-deps --no-build-isolation -e .
+    uv pip install --python .venv/bin/python --no-deps --require-hashes -r requirements-embedding.txt
     touch "$stamp"
 }
 
-pinned() {  # pinned ENVIRONMENT EXTRAS [pip's OPTIONS]: what these extras need, by version and hash
-    local environment=$1 extras=$2 tmp; shift 2
-    local -a pip=("$environment/bin/pip" install --quiet --disable-pip-version-check)
-    tmp=$(mktemp -d)
-    # shellcheck disable=SC2086  # each is a word of its own
-    "$environment/bin/python" tools/pins.py needed ${extras//,/ } >"$tmp/needed.txt"
-    "$environment/bin/python" tools/pins.py versions >"$tmp/versions.txt"
-    "${pip[@]}" --dry-run --ignore-installed --report "$tmp/report.json" -c "$tmp/versions.txt" -r "$tmp/needed.txt"
-    "$environment/bin/python" tools/pins.py hashed "$tmp/report.json" >"$tmp/hashed.txt"
-    "${pip[@]}" --no-deps --require-hashes -r "$tmp/hashed.txt" "$@"
-    rm -rf "$tmp"
+pinned() {  # pinned ENVIRONMENT EXTRAS [uv's OPTIONS]: what these extras need, by version and hash
+    local environment=$1; shift
+    .venv/bin/python tools/pins.py install "$environment/bin/python" "$@"
 }
 
-native_part() {
-    local stamp=.venv/.installed-native compiler=${NATIVE_COMPILER:-c++}
-    [ "$(cat "$stamp" 2>/dev/null)" = "$compiler" ] && [ -z "$(find native -type f -newer "$stamp" -print -quit)" ] && return
-    native_compiler "$compiler"
+native_stamp=.venv/.installed-native
+native_build=
+declare -A native_sets=([native]=all [native-host]="")  # by part; see host_sets
+
+host_sets() {  # the instruction sets of native/CMakeLists.txt that this CPU is best served by; all if that isn't known
+    local flags
+    flags=" $(grep -m1 '^flags' /proc/cpuinfo 2>/dev/null || true) "
+    case $flags in
+        *" amx_bf16 "*) echo "avx512bf16;amx" ;;  # the tile unit needs the kernel's permission
+        *" avx512_bf16 "*) echo avx512bf16 ;;
+        *" avx512bw "*) echo avx512 ;;
+        *" avx2 "*) echo avx2 ;;
+        *) echo all ;;
+    esac
+}
+
+native_is_current() {  # native_is_current SETS
+    case $(cat "$native_stamp" 2>/dev/null) in
+        "${NATIVE_COMPILER:-c++} all" | "${NATIVE_COMPILER:-c++} $1") [ -z "$(find native -type f -newer "$native_stamp" -print -quit)" ] ;;
+        *) false ;;
+    esac
+}
+
+native_build() {  # native_build SETS: build native/ in the background, while other parts install packages
+    native_is_current "$1" && return
+    python_environment
+    native_compiler "${NATIVE_COMPILER:-c++}"
+    uv --version >/dev/null  # installs uv, once for both
     say "building native/ into .venv; about a minute"
-    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps ./native || fail "native/ can't be built, and torch computes the models"
-    echo "$compiler" >"$stamp"
+    rm -rf .cache/native
+    uv build --wheel --out-dir .cache/native --config-setting "cmake.define.SLUICE_SETS=${1/#all/}" ./native &
+    native_build=$!
+    trap 'kill "$native_build" 2>/dev/null || true' EXIT
+}
+
+native_part() {  # native_part SETS
+    native_is_current "$1" && return
+    wait "$native_build" || fail "native/ can't be built, and torch computes the models"
+    uv pip install --python .venv/bin/python --no-deps --reinstall .cache/native/*.whl
+    echo "${NATIVE_COMPILER:-c++} $1" >"$native_stamp"
 }
 
 native_compiler() {  # native_compiler c++|zig: what CMake needs to find that compiler
@@ -106,7 +138,7 @@ tool_part() {  # tool_part EXTRA: a tool in an environment of its own, for the t
     local folder=.venvs/tool-$1
     [ "$folder/.installed" -nt constraints.txt ] && return
     say "installing $1 into $folder"
-    [ -x "$folder/bin/pip" ] || .venv/bin/python -m venv "$folder"
+    [ -x "$folder/bin/python" ] || .venv/bin/python -m venv --without-pip "$folder"
     pinned "$folder" "$1"
     touch "$folder/.installed"
 }
@@ -121,7 +153,7 @@ dist_part() {
 cmake_part() {
     command -v c++ >/dev/null || apt g++
     [ -x .venv/bin/ninja ] && [ -x .venv/bin/cmake ] && return
-    [ -x .venv/bin/pip ] || python3 -m venv .venv 2>/dev/null || { apt python3-venv; python3 -m venv .venv; }
+    python_environment
     say "installing CMake and ninja into .venv"
     # shellcheck disable=SC2046  # each is a word of its own
     .venv/bin/pip install --quiet --disable-pip-version-check $(grep -oE '(cmake|ninja)==[0-9.]+' native/pyproject.toml)
@@ -197,7 +229,7 @@ client() {  # client PINS [large]: an environment of that name, which finds the 
     say "installing the client $(basename "$folder") into $folder"
     rm -rf "$folder"
     .venv/bin/python -m venv --without-pip "$folder"
-    .venv/bin/pip --python "$folder/bin/python" install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$pins"
+    uv pip install --python "$folder/bin/python" --no-deps --require-hashes -r "$pins"
     if [ $# -gt 1 ]; then
         .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
             >"$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/product.pth"
@@ -243,7 +275,7 @@ ray_part() {  # 270 MB
     [ "$folder/.installed" -nt constraints.txt ] && return
     say "installing Ray into $folder"
     rm -rf "$folder"
-    .venv/bin/python -m venv "$folder"
+    .venv/bin/python -m venv --without-pip "$folder"
     pinned "$folder" ray
     packages=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$packages/product.pth"
@@ -255,12 +287,15 @@ redis_part() {
 }
 
 for part in "$@"; do
+    case $part in native | native-host) native_build "${native_sets[$part]:=$(host_sets)}" ;; esac
+done
+for part in "$@"; do
     case $part in
         run) python_part run service,gateway,run ;;
         dev) python_part dev dev ;;
         bench) python_part bench bench ;;
         llama) llama_part ;;
-        native) native_part ;;
+        native | native-host) native_part "${native_sets[$part]}" ;;
         cmake) cmake_part ;;
         dist) dist_part ;;
         npm) npm_part ;;
@@ -272,10 +307,10 @@ for part in "$@"; do
         browser) browser_part ;;
         shell) shell_part ;;
         zig) zig_part ;;
-        pins | audit | docs | deploy) tool_part "$part" ;;
+        audit | docs | deploy) tool_part "$part" ;;
         prometheus) prometheus_part ;;
         ray) ray_part ;;
         redis) redis_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench llama native dist cmake npm validate clients large-clients examples languages browser shell redis ray prometheus deploy zig pins audit docs" ;;
+        *) fail "unknown part $part; the parts are: run dev bench llama native native-host dist cmake npm validate clients large-clients examples languages browser shell redis ray prometheus deploy zig audit docs" ;;
     esac
 done

