@@ -59,13 +59,19 @@ std::vector<InstructionSet> make_sets() {
   std::vector<InstructionSet> sets;
 #if defined(__x86_64__)
   const Features has;
-#if defined(SLUICE_HAS_AMX)
+#if defined(SLUICE_HAS_amx)
   sets.push_back(SLUICE_SET_ROW(amx, has.amx));
 #endif
+#if defined(SLUICE_HAS_avx512bf16)
   sets.push_back(SLUICE_SET_ROW(avx512bf16, has.avx512bf16));
+#endif
+#if defined(SLUICE_HAS_avx512)
   sets.push_back(SLUICE_SET_ROW(avx512, has.avx512));
+#endif
+#if defined(SLUICE_HAS_avx2)
   sets.push_back(SLUICE_SET_ROW(avx2, has.avx2));
-#elif defined(__aarch64__)
+#endif
+#elif defined(SLUICE_HAS_neonbf16)
 #if defined(__linux__) && defined(HWCAP2_BF16)
   const bool has_bf16 = (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
 #else
