@@ -20,6 +20,7 @@ from service.engine.load_generator import load_model
 from service.generation.errors import ModelLoadError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["auto", "torch", "transformers"])
 def test_what_is_said_is_what_is_loaded(backend: str) -> None:
     """The backend, the types, the lengths, and the bytes of a token's keys and values."""
@@ -35,6 +36,7 @@ def test_what_is_said_is_what_is_loaded(backend: str) -> None:
     assert told["fits"] is True
 
 
+@pytest.mark.slow
 def test_an_encoder_is_told_by_its_modules_and_headers(tmp_path: Path) -> None:
     """As it is loaded; a tensor that is missing or of another shape is found, though no weight is read."""
     source = embedding_folder()
@@ -77,10 +79,13 @@ def test_a_model_that_would_not_load_is_refused_for_the_same_reason(tmp_path: Pa
     assert str(checked.value) == str(loaded.value)
 
 
+@pytest.mark.slow
 def test_command_ends_with_one_line_and_a_code() -> None:
     """0 with the facts, as text or JSON; 1 with the reason."""
     command = [sys.executable, "-m", "service.check_model"]
-    done = subprocess.run([*command, str(DEMO_FOLDER), "--json"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [*command, str(DEMO_FOLDER), "--dtype", "bfloat16", "--json"], capture_output=True, text=True, check=True
+    )
     assert json.loads(done.stdout)["cache_bytes_per_token"] == 2560
     shown = subprocess.run([*command, str(DEMO_FOLDER)], capture_output=True, text=True, check=True)
     assert "architecture                  Qwen3ForCausalLM\n" in shown.stdout
