@@ -3,16 +3,23 @@ PY := .venv/bin/python
 BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 MINUTES ?= 30
+TEST_PARTS := dev native npm validate clients examples browser redis docs
+# Where bytecode isn't kept, each of the hundreds of processes of a test run compiles every module again.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test test-fast test-deploy test-cluster test-ray test-clients test-languages test-examples models soak fuzz check docs sanitize generate pictures pins audit envoy-filter release-contract bench bench-gpu dist clean
+.PHONY: help run test test-fast test-slow test-hostile test-deploy test-cluster test-ray test-clients test-languages test-examples models soak fuzz check docs sanitize generate pictures pins audit envoy-filter release-contract bench bench-gpu dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
 	@{ tools/install.sh run native-host || tools/install.sh run; } && exec $(PY) -m runner $(if $(TLS),--tls=$(TLS))
-test:  ## run all tests
-	@tools/install.sh dev native npm validate clients examples browser redis docs && $(PY) -m tools.docs_site && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal && $(PY) -m pytest -m slow
-test-fast:  ## run the tests that need neither npm nor a browser nor the whole product, in three minutes
+test:  ## run all tests that take less than minutes, in twelve minutes
+	@tools/install.sh $(TEST_PARTS) && $(PY) -m tools.docs_site && $(PY) -m pytest -n 2 --dist loadgroup
+test-fast:  ## run the tests that need neither npm nor a browser nor the whole product, in 90 seconds
 	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
+test-slow:  ## run the tests that take minutes
+	@tools/install.sh $(TEST_PARTS) && $(PY) -m pytest -m long -n 2 --dist loadgroup
+test-hostile:  ## run all tests while a busy loop for each core takes half of the machine
+	@tools/busy.sh $(MAKE) -s test test-slow
 test-cluster:  ## replace every process of a fleet under load: three services, two gateways, Envoy
 	@tools/install.sh dev native redis && $(PY) -m pytest -m cluster tests
 test-ray:  ## scale, replace and heal replicas on the nodes of a Ray cluster, under load

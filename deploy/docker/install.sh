@@ -5,7 +5,7 @@ set -euo pipefail
 environment=$1 extras=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export UV_CACHE_DIR=$work/cache
+export UV_CACHE_DIR=$work/cache UV_COMPILE_BYTECODE=1  # an image is read-only, and starts often
 
 python3 -m venv "$environment"
 python3 -m venv "$work/tools"  # uv isn't part of the image

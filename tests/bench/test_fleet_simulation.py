@@ -140,6 +140,7 @@ def test_a_fleet_follows_its_load() -> None:
     assert outcome.replica_s < max(sizes) * outcome.until
 
 
+@pytest.mark.slow
 def test_an_envoy_counts_its_own_calls_only() -> None:
     """Ten calls of one key by a single Envoy are spread over three replicas by a bound of 1, and by 100 not."""
     spread = []

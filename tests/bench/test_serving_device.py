@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench.serving.servers import command_of, installed
 
 FOLDER = Path("weights")
@@ -26,6 +28,7 @@ def test_on_a_cpu_nothing_is_set_but_the_device() -> None:
     assert command_of("sluice", FOLDER, 4).environment == {"SLUICE_SERVICE_DEVICE": "cpu"}
 
 
+@pytest.mark.slow
 def test_another_device_is_refused() -> None:
     command = [sys.executable, "-m", "bench.serving", "--device", "abacus"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)

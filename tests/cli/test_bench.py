@@ -108,6 +108,7 @@ def test_times_are_those_of_whole_answers() -> None:
     assert told["errors"] == {"broken stream": {"count": 1, "example": "why"}}
 
 
+@pytest.mark.slow
 def test_lengths_and_failures_are_counted(slow: str, tmp_path: Path) -> None:
     """Lengths are as the server counts, failures are told by kind."""
     plot = tmp_path / "times.svg"
@@ -124,6 +125,7 @@ def test_lengths_and_failures_are_counted(slow: str, tmp_path: Path) -> None:
     assert sum("p95" in (each.text or "") for each in picture.iter("{http://www.w3.org/2000/svg}text")) == 4
 
 
+@pytest.mark.slow
 def test_a_table_and_a_plot_are_for_people(slow: str) -> None:
     """With no order to the terminal in what a server said."""
     done = sluice("bench", "--requests", "3", "--warm-up", "0", "--plot", "-", url=slow)
@@ -134,6 +136,7 @@ def test_a_table_and_a_plot_are_for_people(slow: str) -> None:
     assert "█" in done.stdout
 
 
+@pytest.mark.slow
 def test_arrivals_do_not_wait_for_answers(slow: str) -> None:
     """At a rate that one at a time can't have, more are open at once than --concurrency says."""
     told = json.loads(sluice("bench", "--rate", "200", "--seconds", "0.3", "-c", "1", "--json", url=slow).stdout)
@@ -169,6 +172,7 @@ def test_what_is_wrong_is_said_in_one_line(stack: Stack, words: list[str], text:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["--model", "m"], ["--model", "m", "--dialect", "grpc"]])
 def test_a_server_that_isnt_there_is_named(words: list[str]) -> None:
     """Whether its models are asked for first, or not."""

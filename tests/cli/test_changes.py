@@ -15,6 +15,8 @@ import pytest
 from tests.e2e.stack import ROOT, Stack
 from tests.engine import peft_adapters
 
+pytestmark = pytest.mark.slow
+
 DEMO = Path("demo/model").resolve()
 
 

@@ -65,6 +65,7 @@ def test_what_is_wrong_is_said_in_one_line(stack: Stack, words: list[str], code:
         assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "url"),
     [

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.stack import ROOT
 
 
@@ -19,6 +21,7 @@ def config(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_services_settings_have_their_origins(tmp_path: Path) -> None:
     """A flag before a variable before the file; what is secret stays so, wherever it came from."""
     file = tmp_path / "service.yaml"
@@ -38,6 +41,7 @@ def test_the_services_settings_have_their_origins(tmp_path: Path) -> None:
     assert "password" not in done.stdout
 
 
+@pytest.mark.slow
 def test_the_gateways_are_a_table_for_people() -> None:
     """A line a setting; the words that are the command's own are no settings."""
     done = config("--gateway", "--port", "8123")
@@ -45,6 +49,7 @@ def test_the_gateways_are_a_table_for_people() -> None:
     assert ["admin_port", "null", "default"] in [line.split() for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_bad_settings_are_one_line() -> None:
     """As the service itself would say it, with its exit code."""
     done = config("--prot=1")

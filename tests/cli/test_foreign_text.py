@@ -13,6 +13,8 @@ import pytest
 from tests.cli.terminal import Terminal
 from tests.cli.test_chat import sluice
 
+pytestmark = pytest.mark.slow
+
 NAME = "a\x1b[2Jmodel"
 PIECES = ["\x1b]0;owned\x07Hello", "\x1b", "[31m\x9b2J,\tworld\r\n", "a\x85line\u2028or\u2029two ", "\x7f\x08bye"]
 SHOWN = "]0;ownedHello[31m2J,\tworld\naline\u2028or\u2029two bye"

@@ -131,6 +131,7 @@ def test_options_are_checked(path: Path, arguments: tuple[str, ...]) -> None:
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_commands_side_by_side_lose_nothing(path: Path) -> None:
     """Of eight processes that make a key at once, each finds what the others wrote."""
     command = [sys.executable, "-m", "cli", "keys", "create", "--file", str(path)]

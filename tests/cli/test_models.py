@@ -37,12 +37,14 @@ def test_texts_are_continued_and_embedded(stack: Stack) -> None:
     assert answer["data"][0]["embedding"] == pytest.approx([float(number) for number in first.split()], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_version_is_the_distributions() -> None:
     """One line."""
     done = subprocess.run([sys.executable, "-m", "cli", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"{version('sluice')}\n"
 
 
+@pytest.mark.slow
 def test_others_servers_may_leave_fields_empty() -> None:
     """Null for what a chunk doesn't have, as some servers write it, is nothing."""
     chunks = [{"choices": None}, {"choices": [{"delta": None}]}, {"choices": [{"delta": {"content": "Hi"}}]}]

@@ -11,6 +11,8 @@ import pytest
 from tests.cli.terminal import Terminal
 from tests.e2e.stack import ROOT, free_ports
 
+pytestmark = pytest.mark.slow
+
 PORTS = ("envoy", "envoy-admin", "gateway", "service", "service-metrics")
 
 

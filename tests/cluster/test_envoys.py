@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import pytest
+
 from cluster.envoys import Callers, is_called
 from runner.eds import Host
 from tests.e2e.stack import free_ports
@@ -37,6 +39,7 @@ def admin(counts: dict[str, int]) -> Iterator[Host]:
             thread.join()
 
 
+@pytest.mark.slow
 def test_calls_since_the_last_time_count() -> None:
     """What was counted before the first look is old."""
     counts = {"service": 5, "large-affinity": 2}

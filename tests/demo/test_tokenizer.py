@@ -18,6 +18,7 @@ MODEL = Path(__file__).parents[2] / "demo" / "model"
 BUNDLED = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.text())
 def test_tokenizer_round_trips_any_text(text: str) -> None:

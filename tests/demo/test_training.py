@@ -29,6 +29,7 @@ def test_training_lowers_the_loss(tokenizer: Tokenizer) -> None:
     assert sum(losses[-10:]) < 0.75 * sum(losses[:10])
 
 
+@pytest.mark.slow
 def test_training_resumes_where_it_stopped(tokenizer: Tokenizer) -> None:
     """State taken from a run and given to another one brings weights, optimisers and place in the stream."""
     plan = Plan(steps=3, batch_tokens=1024)

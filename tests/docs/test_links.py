@@ -16,6 +16,7 @@ FOLDERS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page: Path) -> None:
     """Each relative link names a file or a folder, and after # one of its headings."""

@@ -82,7 +82,7 @@ def test_each_dialect_lets_a_key_in(guarded: Guarded, dialect: str, stream: bool
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("key", ["nonsense", new_key("team"), new_key("nobody")])
+@pytest.mark.parametrize("key", ["nonsense", new_key("team"), new_key("nobody")], ids=["text", "team", "nobody"])
 def test_each_dialect_refuses_a_wrong_key(guarded: Guarded, dialect: str, key: str) -> None:
     """With 401 in its own shape, and the challenge that HTTP asks for."""
     asked = DIALECTS[dialect]

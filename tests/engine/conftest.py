@@ -9,7 +9,7 @@ import torch
 from tests.engine.started_engine import Starter
 
 
-@pytest.fixture(params=["thread", "process"])
+@pytest.fixture(params=["thread", pytest.param("process", marks=pytest.mark.slow)])
 def start(request: pytest.FixtureRequest, tmp_path: Path) -> Starter:
     """Starts engines: once on threads, and once in processes."""
     return Starter(request.param, tmp_path)

@@ -87,6 +87,7 @@ async def test_compilation_that_takes_too_long_is_refused_by_its_field(start: St
         assert refusal.value.field == "output.schema"
 
 
+@pytest.mark.slow
 async def test_slow_compilations_of_one_caller_leave_a_thread_to_others(start: Starter) -> None:
     """Whatever the one asks for: two of its constraints are compiled at a time, and one of another's beside."""
     async with start.started("abab", max_compile_s=0.5) as (engine, script):
@@ -103,6 +104,7 @@ async def test_slow_compilations_of_one_caller_leave_a_thread_to_others(start: S
         await generate(engine, request(constraint=constraint("ab"), caller_id="a", max_tokens=4))
 
 
+@pytest.mark.slow
 async def test_compilation_that_finds_no_thread_is_not_the_requests_fault(start: Starter) -> None:
     """While two are compiled the next one of the same caller waits for a thread, and not for ever."""
     async with start.started(max_compile_s=0.2) as (engine, script):

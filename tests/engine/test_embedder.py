@@ -207,6 +207,7 @@ async def test_drain_ends_what_does_not_end_in_time(start: Starter) -> None:
         assert len(script.steps()) == 1
 
 
+@pytest.mark.slow
 async def test_embedder_closes_before_its_start_and_twice(start: Starter) -> None:
     """Closing is possible at any time."""
     engine, _ = start.embedder()

@@ -79,6 +79,7 @@ async def test_engine_gives_a_choice_again_by_its_seed(start: Starter) -> None:
             assert tokens(alone) == tokens(outputs, index)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prefix_caching", "salts", "num_cached_tokens"),
     [
@@ -111,6 +112,7 @@ async def test_engine_merges_for_a_slow_reader(start: Starter) -> None:
     assert tokens(outputs) == sums(b"hello", 20, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "error"),
     [

@@ -94,6 +94,7 @@ async def test_engine_ends_what_is_left_after_the_drain(start: Starter) -> None:
         await until(lambda: is_idle(engine))
 
 
+@pytest.mark.slow
 async def test_engine_closes_with_readers_inside(start: Starter) -> None:
     """Closing ends all streams with EngineClosed and what computes with them; doing it again changes nothing."""
     never_started, _ = start.generator()
@@ -140,6 +141,7 @@ async def test_heartbeat_goes_on_when_idle(start: Starter, kind: str) -> None:
             await until(lambda: engine.heartbeat_age_s < BEAT_S / 2)
 
 
+@pytest.mark.slow
 async def test_heartbeat_stops_when_a_step_hangs(start: Starter) -> None:
     """Its age tells an idle engine from one whose step does not return."""
     async with start.started(link={"beat_s": BEAT_S}) as (engine, script):

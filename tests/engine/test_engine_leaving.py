@@ -11,6 +11,7 @@ from tests.engine.fakes import read, request, until
 from tests.engine.started_engine import ENDLESS, Starter, generate, is_idle
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_outputs", [0, 1, 3])
 @pytest.mark.parametrize("n", [1, 2])
 async def test_engine_frees_everything_when_the_reader_leaves(start: Starter, num_outputs: int, n: int) -> None:

@@ -54,6 +54,7 @@ def test_prompts_are_computed_by_weight_within_one_step_s_budget(weights: tuple[
     bench.assert_idle()
 
 
+@pytest.mark.slow
 def test_a_polite_key_begins_at_once_beside_a_flood() -> None:
     """160 requests of one key hold every place and wait in line; another key's only request begins in the next step."""
     bench = Bench(config_of(max_batch_sequences=8, num_blocks=800))
@@ -184,6 +185,7 @@ def test_what_has_begun_is_never_refused_for_its_wait() -> None:
     assert bench.errors == {}
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_nobody_starves(data: st.DataObject) -> None:

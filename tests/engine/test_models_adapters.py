@@ -47,6 +47,7 @@ def test_logits_equal_those_of_peft_merged(base: Path, shape: str, tmp_path: Pat
     assert_close(logits, peft_adapters.merged_reference(base, adapter, token_ids))
 
 
+@pytest.mark.slow
 def test_two_adapters_and_the_base_share_a_batch(base: Path, tmp_path: Path) -> None:
     first = peft_adapters.save_adapter(base, tmp_path / "first", seed=1)
     second = peft_adapters.save_adapter(base, tmp_path / "second", seed=2, r=2, target_modules=["q_proj", "up_proj"])

@@ -78,6 +78,7 @@ def test_a_file_that_is_cut_short_while_it_is_read_is_refused(folder: Path) -> N
         checkpoint.take(*last[:2])
 
 
+@pytest.mark.slow
 def test_what_was_read_and_let_go_is_in_memory_no_longer(tmp_path: Path) -> None:
     """A load of 128 MiB in pieces of 4 MiB never holds a quarter of them."""
     save_file({f"t{index}": torch.zeros(1 << 20) for index in range(32)}, tmp_path / FILE)

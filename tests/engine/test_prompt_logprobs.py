@@ -28,6 +28,7 @@ def request(token_ids: list[int], top_logprobs: int | None, **fields: Any) -> Ge
     return GenerationRequest("r", token_ids, SamplingParams(seed=1), stopping, prompt_logprobs=options, **fields)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [{}, {"max_batch_tokens": 24, "max_batch_sequences": 8}], ids=["whole", "pieces"])
 async def test_prompt_logprobs_are_the_models_own(sizes: dict[str, Any]) -> None:
     """Equal to a plain forward's within 1e-4, with choices, beside other requests, and where the prompt is cached."""

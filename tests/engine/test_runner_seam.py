@@ -60,6 +60,7 @@ def test_prompt_logprobs_are_collected_over_steps(max_batch_tokens: int) -> None
     assert not any(output.prompt_logprobs for output in (*others, *plain))
 
 
+@pytest.mark.slow
 def test_runner_keeps_nothing_of_a_request_that_left() -> None:
     """Not even what was collected of a prompt whose end it never saw."""
     core = core_of(BlockBackend(), SumSampler(), max_batch_tokens=8, max_batch_sequences=4)

@@ -111,6 +111,7 @@ def test_sampler_mixed_equals_alone() -> None:
     assert backwards[::-1] == alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plain", "top-k", "top-p", "min-p", "typical-p", "all"])
 def test_sampler_draws_from_the_reference_distribution(name: str) -> None:
     """4,000 seeds of one row fall as the float64 distribution says: chi-square below its 99.9 % quantile."""

@@ -227,6 +227,7 @@ def test_scheduler_keeps_one_sequence_s_blocks_together() -> None:
     assert all(table == list(range(table[0], table[0] + len(table))) for table in tables if table)
 
 
+@pytest.mark.slow
 def test_scheduler_keeps_blocks_together_in_a_cache_that_is_full() -> None:
     """When every free block has old contents, most sequences still get one run: views are better than copies."""
     bench = Bench(config_of(num_blocks=400, max_model_len=200, max_batch_sequences=6))

@@ -238,6 +238,7 @@ def test_a_slow_step_with_a_draft_does_not_end_drafts_for_ever() -> None:
     assert times.best_number(1, [0.5]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [1.0, 0.9, 0.5, 0.2, 0.02])
 @pytest.mark.parametrize("num_streams", [1, 4, 16])
 @pytest.mark.parametrize("row_s", [0.067, 0.01], ids=["small model", "large model"])

@@ -151,6 +151,7 @@ def answers_of(
     return dict(zip(cases, map(answer_of, outputs), strict=True)), core.stats()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [{}, {"draft_model": str(FOLDER), "draft_quantization": "int4"}],
@@ -167,6 +168,7 @@ def test_drafts_change_no_answer_of_a_real_model(settings: dict[str, Any]) -> No
             assert drafted[name] == answer, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["native", "torch"])
 def test_answer_is_free_up_to_its_first_call(backend: str) -> None:
     """Its tokens and their logprobs are those of a request without tools, and then come calls that match."""
@@ -195,6 +197,7 @@ def test_answer_is_free_up_to_its_first_call(backend: str) -> None:
     assert any(HERMES.end in text for text in texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["native", "torch"])
 def test_answer_ends_in_time(backend: str) -> None:
     """Whatever the model would say, its choices are valid within their limit, which they tell of."""

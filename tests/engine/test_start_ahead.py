@@ -27,6 +27,7 @@ def imports_ahead(link: ProcessLink) -> bool:
     return Path(f"/proc/{link.pid}/cmdline").read_bytes().split(b"\0")[-2] != b""
 
 
+@pytest.mark.slow
 async def test_the_next_launch_takes_a_process_that_was_started_ahead(tmp_path: Path) -> None:
     """Whatever it loads; the launch after it starts one of its own."""
     start_ahead(1)

@@ -44,6 +44,7 @@ async def read_to_death(engine: GeneratorFront, link: ProcessLink, *requests: Ge
             pass
 
 
+@pytest.mark.slow
 async def test_a_request_that_kills_is_refused_at_the_fourth_time(tmp_path: Path) -> None:
     """With an error that names its prompt, whoever asks and with whatever seed; others are served."""
     engine, link, _ = linked(tmp_path, STUBBORN, **ENDLESS)
@@ -60,6 +61,7 @@ async def test_a_request_that_kills_is_refused_at_the_fourth_time(tmp_path: Path
         assert tokens(await generate(engine, request("hello"))) == sums(b"hello", 8, 0)
 
 
+@pytest.mark.slow
 async def test_who_ran_beside_it_is_cleared(tmp_path: Path) -> None:
     """Two that were open at two deaths must run one after the other; the one that ends well is free again."""
     engine, link, _ = linked(tmp_path, STUBBORN, **ENDLESS)
@@ -82,6 +84,7 @@ async def test_who_ran_beside_it_is_cleared(tmp_path: Path) -> None:
             await generate(engine, poison)
 
 
+@pytest.mark.slow
 async def test_a_constraint_that_kills_is_refused_at_the_fourth_time(tmp_path: Path) -> None:
     """Its compiling is what the process died of, whatever the prompt."""
     engine, _, _ = linked(tmp_path, STUBBORN)

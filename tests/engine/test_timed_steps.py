@@ -110,6 +110,7 @@ class CrowdedRunner(TimedRunner):
         return super().run(step)
 
 
+@pytest.mark.slow
 def test_no_more_sequences_run_than_let_a_step_be_short() -> None:
     """Answers may take four times as long as alone, so four of twenty run at a time, and all end."""
     clock = Clock()

@@ -64,6 +64,7 @@ def test_watermark_is_found_in_120_tokens(sampling: SamplingParams, allowed: abc
     assert abs(sum(others)) / math.sqrt(len(others)) < 4
 
 
+@pytest.mark.slow
 def test_score_of_other_texts_is_standard_normal() -> None:
     """Over 2,000 random texts: mean 0, variance 1, and 5 % have a p-value below 0.05, each within 4 sigma."""
     rng = random.Random(1)

@@ -62,6 +62,7 @@ def kill(link: ProcessLink) -> None:
     os.kill(link.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 async def test_killed_worker_ends_its_own_streams_and_comes_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -97,6 +98,7 @@ async def test_killed_worker_ends_its_own_streams_and_comes_back(
     assert "SIGKILL" in caplog.text
 
 
+@pytest.mark.slow
 async def test_killed_encoder_comes_back(tmp_path: Path) -> None:
     """As a generator does."""
     script = Script(tmp_path / "encoder")
@@ -114,6 +116,7 @@ async def test_killed_encoder_comes_back(tmp_path: Path) -> None:
         assert len((await engine.embed(embedding(3, 4))).vectors) == 2
 
 
+@pytest.mark.slow
 async def test_worker_that_is_killed_while_it_compiles_ends_those_who_wait(tmp_path: Path) -> None:
     """A constraint that takes the process with it ends its request with EngineFailed, and the next is served."""
     engine, _, _ = linked(tmp_path)
@@ -124,6 +127,7 @@ async def test_worker_that_is_killed_while_it_compiles_ends_those_who_wait(tmp_p
         assert tokens(await generate(engine, request("hello"))) == sums(b"hello", 8, 0)
 
 
+@pytest.mark.slow
 async def test_step_that_fails_restarts_the_worker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """An exception there is a death like another; its text is logged here and told as the cause."""
     engine, _, script = linked(tmp_path)
@@ -138,6 +142,7 @@ async def test_step_that_fails_restarts_the_worker(tmp_path: Path, caplog: pytes
     assert "the engine has failed" in caplog.text
 
 
+@pytest.mark.slow
 async def test_worker_that_dies_too_often_is_given_up(tmp_path: Path) -> None:
     """After so many deaths in a row `failed` has the reason, and requests are refused for good."""
     engine, link, _ = linked(tmp_path, Restarts(first_delay_s=0.01, max_deaths=3))
@@ -152,6 +157,7 @@ async def test_worker_that_dies_too_often_is_given_up(tmp_path: Path) -> None:
             await generate(engine, request())
 
 
+@pytest.mark.slow
 async def test_load_that_fails_counts_as_a_death(tmp_path: Path) -> None:
     """The first load's error is the caller's; a later one's is tried again, until it is too often."""
     engine, link, script = linked(tmp_path, Restarts(first_delay_s=0.01, max_deaths=3))
@@ -208,6 +214,7 @@ class Poison:
         return explode, ()
 
 
+@pytest.mark.slow
 async def test_poisoned_mail_ends_only_its_own_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Neither what can't be pickled, nor what can't be unpickled, nor what is no request kills the worker."""
     engine, link, _ = linked(tmp_path)
@@ -227,6 +234,7 @@ async def test_poisoned_mail_ends_only_its_own_request(tmp_path: Path, caplog: p
     assert "a bad pickle" in caplog.text
 
 
+@pytest.mark.slow
 async def test_large_mail_crosses_in_pieces(start_process: Starter) -> None:
     """More than a socket takes at once, of many requests, and in between small ones."""
     async with start_process.started(num_blocks=100_000, max_model_len=200_000, max_queue_tokens=10**7) as (engine, _):
@@ -237,6 +245,7 @@ async def test_large_mail_crosses_in_pieces(start_process: Starter) -> None:
             assert tokens(await task) == sums([index] * 100_000, 1, 0)
 
 
+@pytest.mark.slow
 async def test_logs_of_a_worker_come_to_the_parents_handlers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As if they had been written here, from the parent's level on."""
     with caplog.at_level(logging.ERROR):
@@ -268,6 +277,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 def test_worker_ends_with_its_parent(tmp_path: Path) -> None:
     """A parent that is killed leaves no orphan."""
     with subprocess.Popen(
@@ -283,6 +293,7 @@ def test_worker_ends_with_its_parent(tmp_path: Path) -> None:
             time.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_closed_engine_leaves_no_process(tmp_path: Path) -> None:
     """Whether it was started or not."""
     engine, link, _ = linked(tmp_path)

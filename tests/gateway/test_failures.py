@@ -44,6 +44,7 @@ def error_of(answer: httpx.Response) -> dict[str, Any]:
     return body["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("code", "status", "kind", "name"), STATUSES, ids=[row[0].name for row in STATUSES])
 async def test_status_before_the_first_event(
@@ -201,6 +202,7 @@ async def test_unexpected_answer_is_an_internal_error(gateway: Gateway, *, strea
         await soon(gateway.service.cancelled.wait())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [["--request-deadline-s", "0.3"]])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_deadline(gateway: Gateway, *, stream: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -82,7 +83,10 @@ async def test_slow_reader_holds_back_the_service(gateway: Gateway, *, leaves: b
             yield event
 
     gateway.service.script = script
-    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port, limit=1 << 16)
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # else the system may take in the whole answer
+    connection.connect(("127.0.0.1", gateway.port))
+    reader, writer = await asyncio.open_connection(sock=connection, limit=1 << 16)
     writer.write(http_request(stream=True))
     await until(lambda: gateway.service.num_sent > 0)
     last = 0

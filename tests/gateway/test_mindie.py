@@ -118,6 +118,7 @@ async def test_timeout_is_the_calls_deadline(
     assert least < service.time_remaining[-1] <= most + 2  # the clocks of both ends
 
 
+@pytest.mark.slow
 async def test_who_is_in_a_hurry_keeps_nobody_else_out(gateway: Gateway, service: FakeTextService) -> None:
     """The service is asked each time: it refused him for a deadline of his own, and others may wait."""
     text = "the request would wait for about 1.0 s to begin; the limit is 0.5 s"

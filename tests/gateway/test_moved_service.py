@@ -72,6 +72,7 @@ def flags(names: NameServer, port: int) -> list[str]:
     return ["--target", f"dns://127.0.0.1:{names.port}/service.test:{port}", "--request-deadline-s", "2"]
 
 
+@pytest.mark.slow
 async def test_a_service_that_moved_is_found_again(gateway: Gateway, names: NameServer, port: int) -> None:
     """Once its old address is gone, the name is asked for anew, and requests go to the new one."""
     first = await serve_at(f"127.0.0.2:{port}", gateway.service)

@@ -135,6 +135,7 @@ def test_no_more_than_a_thousand_are_remembered_and_the_oldest_is_forgotten_firs
     assert num_asked(pushback, 500, None) == 500
 
 
+@pytest.mark.slow
 def test_nothing_of_a_refused_request_is_kept() -> None:
     """A refusal's traceback has the frames that the request went through, and what they hold."""
 
@@ -160,6 +161,7 @@ def test_nothing_of_a_refused_request_is_kept() -> None:
     assert kept[0]() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "fields"), PATHS)
 async def test_callers_cannot_tell_who_refuses(gateway: Gateway, path: str, fields: dict[str, Any]) -> None:
     """Status, body and the time to come back are the service's; once it has room, it is asked again."""

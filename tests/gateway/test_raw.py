@@ -32,6 +32,7 @@ async def client(gateway: Gateway) -> AsyncIterator[openai.AsyncOpenAI]:
         yield client
 
 
+@pytest.mark.slow
 async def test_completion(client: openai.AsyncOpenAI, service: fakes_raw.FakeRawService) -> None:
     """A completion comes whole and streamed with the same text, and the service got the request."""
     whole = await client.completions.create(model="m", prompt="hi", max_tokens=5)

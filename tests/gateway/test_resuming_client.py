@@ -76,6 +76,7 @@ async def unbroken(gateway: Gateway) -> str:
     return await stream(gateway)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", range(1, 9))
 async def test_stream_goes_on_where_its_service_died(gateway: Gateway, unbroken: str, count: int) -> None:
     """The caller gets the same bytes; the service is asked for what follows the last event."""

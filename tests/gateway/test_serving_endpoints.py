@@ -39,6 +39,7 @@ def names(answer: httpx.Response) -> list[str]:
     return [endpoint["name"] for endpoint in answer.json()["endpoints"]]
 
 
+@pytest.mark.slow
 async def test_life_of_an_endpoint(gateway: Gateway) -> None:
     """An endpoint is made, asked by its name, changed and removed; models are endpoints all the time."""
     http = gateway.http
@@ -102,6 +103,7 @@ async def test_wrong_method_is_told_the_right_ones(gateway: Gateway, path: str, 
     assert (answer.status_code, answer.headers["allow"]) == (405, methods)
 
 
+@pytest.mark.slow
 async def test_a_change_of_another_version_is_refused(gateway: Gateway) -> None:
     """With the number of the one that there is; nothing is changed, and `*` and no header change any."""
     http = gateway.http

@@ -18,6 +18,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 async def test_answers_equal_transformers(kind: str, tmp_path: Path) -> None:
     """Prompts in chunks beside decodes, then the same from what the cache has of them."""

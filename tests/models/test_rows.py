@@ -18,6 +18,8 @@ from service.generation.request import GenerationRequest
 from tests.models.comparison import CONFIG, compare, prompts, reference
 from tests.models.made import made
 
+pytestmark = pytest.mark.slow
+
 KINDS = {
     "bamba": "positions that its cache doesn't count",
     "bloom": "biases by distance in place of positions",

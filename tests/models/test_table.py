@@ -31,6 +31,7 @@ def test_no_architecture_answers_otherwise() -> None:
     assert sum(ROWS[kind].result == EQUAL for kind in DECODERS) >= 70
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "cohere2", "olmo", "openai-gpt", "stablelm", "xglm"])
 def test_a_row_is_so(kind: str) -> None:
     """Some of each kind, that no other test tries."""

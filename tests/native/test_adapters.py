@@ -48,6 +48,7 @@ def put(backend: Backend[Any], place: int, folder: Path) -> None:
     backend.put_adapter(place, read_adapter(folder, MAX_RANK))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", peft_adapters.SHAPES)
 def test_logits_equal_those_of_peft_merged(base: Path, shape: str, tmp_path: Path) -> None:
     adapter = peft_adapters.save_adapter(base, tmp_path, **peft_adapters.SHAPES[shape])

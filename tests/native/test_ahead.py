@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 import sluice_native
 
 from tests.native.decoders import CONFIGS, native, reference
@@ -42,6 +43,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
+@pytest.mark.slow
 def test_memory_is_there_before_a_step_wants_it() -> None:
     """A little from the start, then as much again as is in use, which goes down from the cache's end."""
     model = native(reference(CONFIGS["qwen3"]), "float32")

@@ -74,6 +74,7 @@ def test_a_bad_batch_is_refused(model: sluice_native.Model, name: str, value: An
         model.step(**good() | {name: value})
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     name=st.sampled_from(sorted(good())),

@@ -181,6 +181,7 @@ def test_the_cache_costs_what_it_takes(tmp_path: Path) -> None:
     assert loaded(tmp_path).bytes_per_block(BLOCK_SIZE) == 16 * 2 * 2 * 16 * 4 * 3
 
 
+@pytest.mark.slow
 async def test_an_answer_is_the_same_alone_and_in_company() -> None:
     """Tokens and logprobs of the bundled model, to the last bit: in company, after a preemption, of a cached prompt."""
     sizes = EngineConfig(num_blocks=24, num_threads=2, max_model_len=384, max_batch_tokens=40, max_batch_sequences=8)

@@ -42,6 +42,7 @@ def works(draw: st.DrawFn) -> list[tuple[int, list[int]]]:
     return draw(st.lists(st.tuples(st.integers(0, 3), pieces), min_size=1, max_size=6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
 @pytest.mark.parametrize("types", TYPES, ids="-".join)
 @settings(max_examples=25, deadline=None)

@@ -38,6 +38,7 @@ def torch_tokens(logits: NDArray[np.float32], sequences: list[Sequence]) -> list
     return TorchSampler().sample(torch.from_numpy(logits.copy()), sequences)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocab_size", [VOCAB_SIZE, 4_000])
 @pytest.mark.parametrize("sampling", PLAIN.values(), ids=PLAIN)
 def test_a_plain_row_gets_the_torch_samplers_token(sampling: SamplingParams, vocab_size: int) -> None:
@@ -83,6 +84,7 @@ def test_all_kinds_of_rows_share_a_call_and_keep_their_order() -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", PARAMS.values(), ids=PARAMS)
 def test_it_equals_the_reference(sampling: SamplingParams) -> None:
     """Over random logits, histories and seeds, each token is the one that the float64 reference draws."""

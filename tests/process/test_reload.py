@@ -18,6 +18,8 @@ from process.errors import ConfigError
 from process.reload import Reload
 from process.settings import ProcessSettings, read_settings
 
+pytestmark = pytest.mark.slow
+
 
 class Lamp(ProcessSettings):
     """A process that can change its colour as it runs."""

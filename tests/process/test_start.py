@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 BARE = {name: value for name, value in os.environ.items() if not name.upper().startswith("SLUICE_")}
 FAMILY = {

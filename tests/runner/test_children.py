@@ -47,6 +47,7 @@ async def test_a_line_without_end_stops_no_child(said: Said) -> None:
     assert said[-1] == "child   | after"
 
 
+@pytest.mark.slow
 async def test_one_that_dies_is_started_again_and_the_others_go_on(said: Said) -> None:
     """Each death is told with the delay, which doubles; the third of three in the window is the last."""
     children = children_of(said)
@@ -63,6 +64,7 @@ async def test_one_that_dies_is_started_again_and_the_others_go_on(said: Said) -
     assert said.count("steady  | up") == 1
 
 
+@pytest.mark.slow
 async def test_deaths_are_forgotten_after_the_window(said: Said) -> None:
     """One that dies now and then is started again for ever."""
     children = children_of(said, Restarts(first_delay_s=0.01, max_deaths=2, window_s=0.001))

@@ -168,6 +168,7 @@ async def _wait(call: Any) -> object:
     return await call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["Complete", "StreamComplete"])
 async def test_completion_ends_at_the_callers_deadline(method: str) -> None:
     """DEADLINE_EXCEEDED, and nothing goes on behind the caller's back."""

@@ -60,6 +60,7 @@ async def serving() -> AsyncIterator[aio.Channel]:
         telemetry.shutdown()
 
 
+@pytest.mark.slow
 async def test_prompts_together_say_what_each_says_alone() -> None:
     """With one seed, a prompt's choices don't depend on its neighbours; the same prompt twice says the same."""
     async with serving() as channel:
@@ -89,6 +90,7 @@ async def test_a_prompt_asked_several_times_without_a_seed_has_several_answers()
     assert again.choices[0].text == texts[0]
 
 
+@pytest.mark.slow
 async def test_echo_has_the_logprobs_that_the_tokens_had_when_they_were_generated() -> None:
     """A text that was generated, sent back as a prompt, has the logprobs it was generated with."""
     ask = logprobs_pb2.LogprobsOptions(top_logprobs=3)
@@ -110,6 +112,7 @@ async def test_echo_has_the_logprobs_that_the_tokens_had_when_they_were_generate
         assert best == pytest.approx([each.logprob for each in other.top_logprobs], abs=1e-3)
 
 
+@pytest.mark.slow
 async def test_scores_of_a_text_are_those_of_transformers() -> None:
     """As benchmarks score a continuation: the echoed prompt's logprobs, and one entry more for what is generated.
 
@@ -139,6 +142,7 @@ async def test_scores_of_a_text_are_those_of_transformers() -> None:
     assert sum(found[1:]) == pytest.approx(float(expected.sum()), abs=2e-2)
 
 
+@pytest.mark.slow
 async def test_prompt_in_the_template_is_answered_as_a_chat() -> None:
     """Without `use_raw_prompt` the text is that of the same chat."""
     stopping = sampling_pb2.StopParams(max_tokens=40)

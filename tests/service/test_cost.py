@@ -60,6 +60,7 @@ async def test_a_failure_is_told_its_cost_too() -> None:
     assert FORM.fullmatch(str(cost))
 
 
+@pytest.mark.slow
 async def test_operators_see_the_cost(caplog: pytest.LogCaptureFixture) -> None:
     """On the span, on the access line beside what it was for, and in counters; all agree."""
     with caplog.at_level(logging.INFO):

@@ -284,6 +284,7 @@ async def test_telemetry_tells_of_an_embedding(caplog: pytest.LogCaptureFixture)
     assert "completion_tokens" not in fields
 
 
+@pytest.mark.slow
 async def test_failed_embedding_tells_its_error() -> None:
     """The span and the histogram have the kind of error."""
     async with running_encoder() as run:
@@ -301,6 +302,7 @@ class Nobody:
         """Look away."""
 
 
+@pytest.mark.slow
 async def test_bundled_encoder_is_loaded_by_its_folder() -> None:
     """The default settings' second model is an encoder, described as one, and knows near from far."""
     _, settings = Settings(device="cpu").served_models()

@@ -69,6 +69,7 @@ async def writing(path: Path, *how: str) -> AsyncIterator[asyncio.StreamReader]:
         await process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("point", "size", "left"),
     [(("fsync", "1"), 3, 1), (("replace", "1"), 3, 1), (("fsync", "2"), 50, 0)],
@@ -86,6 +87,7 @@ async def test_file_is_whole_at_each_step_of_a_write(
     assert names_in(tmp_path) == ["endpoints.json"]
 
 
+@pytest.mark.slow
 async def test_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> None:
     """SIGKILL at random moments of a loop of writes: the file is one state, no older than the last one confirmed."""
     path, draw = tmp_path / "endpoints.json", Random(5)

@@ -179,6 +179,7 @@ async def test_hang_up_frees_the_place(tmp_path: Path, *, is_streamed: bool, has
         assert [event async for event in short]
 
 
+@pytest.mark.slow
 async def test_what_was_generated_and_never_read_counts(tmp_path: Path) -> None:
     """A caller who reads nothing and leaves has used all that was computed for it."""
     runner = ScriptedRunner("on and on ", end=False)

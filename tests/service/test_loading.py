@@ -119,6 +119,7 @@ async def test_tool_syntax_of_the_settings_is_enforced() -> None:
     assert '\nopening: ""' in "\n" + grammars["json"]
 
 
+@pytest.mark.slow
 def test_the_service_reads_a_models_files_without_torch() -> None:
     """It would cost seconds at start, and hundreds of megabytes beside those of the engines' own processes."""
     program = (

@@ -157,6 +157,7 @@ async def test_rank_left_by_its_caller_is_not_computed() -> None:
         assert len(run.runner.batches) == 1
 
 
+@pytest.mark.slow
 async def test_telemetry_tells_of_a_ranking() -> None:
     """Its span with stages, and tokens by the model's name."""
     async with running_encoder() as run:

@@ -102,6 +102,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [  # fields, the field at fault, it
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("fields", "field", "rule"), BAD, ids=[row[1] + ":" + row[2] for row in BAD])
 async def test_bad_request_is_refused_by_its_field(method: str, fields: dict[str, Any], field: str, rule: str) -> None:

@@ -82,6 +82,7 @@ async def test_server_refuses_a_message_too_large() -> None:
         assert await run.chat.Chat(request("x"))
 
 
+@pytest.mark.slow
 async def test_server_refuses_calls_that_waited_too_long_for_their_turn() -> None:
     """By what is left of their time; not one alone, nor a caller who has nothing there: all of them, for a second."""
     runner = ScriptedRunner("hello")

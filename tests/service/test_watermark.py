@@ -80,6 +80,7 @@ async def command(*arguments: str, text: str = "") -> tuple[int | None, str, str
     return process.returncode, out.decode(), err.decode()
 
 
+@pytest.mark.slow
 async def test_command_tells_the_score(tmp_path: Path) -> None:
     """From standard input and from a file: one line; an error is one line too, with code 1."""
     file = tmp_path / "text"

@@ -107,6 +107,7 @@ def test_reasoning_leaves_room_for_the_answer(seed: int, room: int, start: Reaso
     jsonschema.validate(json.loads(answer), schema, jsonschema.Draft202012Validator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["a*b", "[a-f]{40}", "(x|yyyy)-[0-9]+", r"[^\n]*Z", "é{3}", "(ja|nein)?"])
 @pytest.mark.parametrize("tokenizer", [TOKENIZER, SPELLED], ids=["tokens", "spelled"])
 def test_expression_within_any_budget_matches(pattern: str, tokenizer: FastTokenizer) -> None:
@@ -190,6 +191,7 @@ def test_copies_end_in_their_own_time() -> None:
         assert len(json.loads(text_of(said))) >= 2
 
 
+@pytest.mark.slow
 def test_end_that_is_too_far_to_find_leaves_the_answer_to_its_limit() -> None:
     """What is looked at is bounded; then nothing is promised, and nothing replaced."""
     state = COMPILE(Constraint(regex_grammar("([a-z]{200}[0-9]{200}){30}")))

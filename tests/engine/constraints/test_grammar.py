@@ -52,6 +52,7 @@ def accepts(constraint: GrammarConstraint, text: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100))
 def test_json_schema_holds_for_random_schemas_and_a_senseless_model(seed: int) -> None:
     """Whatever tokens are drawn under the mask of a schema, the text is JSON that matches it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 from sluice.v1 import chat_pb2, resume_pb2
 
@@ -44,6 +45,7 @@ def test_every_place_comes_back_as_it_was(point: ResumePoint) -> None:
     assert read(resume_options(point)) == point
 
 
+@pytest.mark.slow
 @hypothesis.given(st.binary(max_size=40), st.binary(max_size=80), st.integers(0, 99))
 def test_any_bytes_are_a_place_or_refused(position: bytes, stream: bytes, number: int) -> None:
     """Nothing that a caller sends is an error of any other kind."""

@@ -54,6 +54,7 @@ def settings(**values: Any) -> ImageSettings:
     return ImageSettings(allowed_hosts=["*.example"], allow_http=True, **values)
 
 
+@pytest.mark.slow
 async def test_an_image_is_fetched_by_its_hosts_name(server: PictureServer) -> None:
     names = NameServer(["127.0.0.1"])
     fetcher = Fetcher(settings(allow_private_addresses=True), names)
@@ -62,6 +63,7 @@ async def test_an_image_is_fetched_by_its_hosts_name(server: PictureServer) -> N
     assert (media.data, media.kind, names.asked) == (b"cat", "image/png", ["cats.example"])
 
 
+@pytest.mark.slow
 async def test_a_name_that_changes_its_address_gains_nothing(server: PictureServer) -> None:
     """It is looked up once, and what was checked is connected to, though the name has a private address by then."""
     names, network = NameServer(["1.1.1.1"], ["127.0.0.1"]), Network()
@@ -74,6 +76,7 @@ async def test_a_name_that_changes_its_address_gains_nothing(server: PictureServ
     assert network.addresses == ["1.1.1.1"]
 
 
+@pytest.mark.slow
 async def test_private_addresses_beside_public_ones_are_passed_over(server: PictureServer) -> None:
     """Of a host that has both, the public one is connected to."""
     network = Network()
@@ -83,6 +86,7 @@ async def test_private_addresses_beside_public_ones_are_passed_over(server: Pict
     assert network.addresses == ["1.1.1.1"]
 
 
+@pytest.mark.slow
 async def test_a_redirect_to_a_private_address_is_refused(server: PictureServer) -> None:
     """Though the first host was allowed to have one."""
     fetcher = Fetcher(settings(allow_private_addresses=True), NameServer(["127.0.0.1"]))
@@ -100,6 +104,7 @@ async def test_a_call_that_ends_before_is_told_of_its_deadline(server: PictureSe
     fetcher.close()
 
 
+@pytest.mark.slow
 async def test_a_key_that_fetches_much_keeps_nobody_from_it(server: PictureServer) -> None:
     """Its own requests wait for each other, those of another key don't, nor do those of callers without keys."""
     fetcher = Fetcher(

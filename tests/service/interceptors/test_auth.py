@@ -143,6 +143,7 @@ async def test_log_names_the_key_and_never_shows_it(path: Path, caplog: pytest.L
     assert digest(keys["team"]) not in lines
 
 
+@pytest.mark.slow
 async def test_keys_are_read_again_while_serving(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A new key is good and a removed one isn't, without a restart; a broken file changes nothing and is told once."""
     async with guarded(path, first={}) as (run, keys):

@@ -181,6 +181,7 @@ def test_parser_is_chunk_invariant_and_points_at_its_content(syntax: ToolSyntax,
             assert text[piece.start : place] == piece.text
 
 
+@pytest.mark.slow
 @given(syntax=st.sampled_from([syntax for syntax in SYNTAXES.values() if syntax is not HARMONY]), data=st.data())
 @settings(max_examples=300)
 def test_parser_loses_nothing_of_a_text_without_calls(syntax: ToolSyntax, data: st.DataObject) -> None:

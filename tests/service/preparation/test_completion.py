@@ -175,6 +175,7 @@ async def test_cut_off_prompt_has_no_logprobs(preparation: Preparation) -> None:
     assert choice.finish_reason == chat_pb2.FINISH_REASON_LENGTH
 
 
+@pytest.mark.slow
 @given(data=st.data())
 async def test_answer_is_the_same_however_outputs_are_cut_and_interleaved(
     preparation: Preparation, data: st.DataObject

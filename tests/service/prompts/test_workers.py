@@ -74,6 +74,7 @@ async def test_who_gets_no_thread_is_told_when_to_come_back(release: threading.E
     workers.close()
 
 
+@pytest.mark.slow
 async def test_who_would_wait_too_long_is_refused_at_once(release: threading.Event) -> None:
     """As many as can be expected to get a thread in time wait; who comes after them isn't kept waiting."""
     workers = Workers(WorkerLimits(num_threads=1, max_wait_s=0.5))
