@@ -163,6 +163,7 @@ async def test_a_storm_of_preemptions_loses_nothing() -> None:
         assert stack.stop() == 0, stack.output
 
 
+@pytest.mark.long
 def test_nobody_reads_the_log_and_the_collector_hangs(tmp_path: Path) -> None:
     """With standard output full and a collector that accepts nothing, requests are answered, and Ctrl-C stops all."""
     ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))

@@ -174,6 +174,7 @@ def grpc_kinds(draw: random.Random) -> list[tuple[CutKind, Any]]:
     return [(kind, kind.ask(draw, NUM_TOKENS)) for kind in draw.choices(KINDS, k=NUM_GRPC)]
 
 
+@pytest.mark.long
 async def test_200_streams_outlast_the_death_of_their_service(killable: Stack, http: httpx.AsyncClient) -> None:
     """Killed at random tokens: the service, its engine, and the service again, until 200 were cut.
 

@@ -29,7 +29,8 @@ def short_stack() -> Iterator[Stack]:
         assert stack.stop() == 0, stack.output
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.long
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     "options",
     [

@@ -13,8 +13,8 @@ from service.engine.models.linear import BlockedLinear, InputMajorLinear, lay_ou
 @pytest.mark.parametrize("rows", [1, 3, 16, 70])
 @pytest.mark.parametrize("with_biases", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_linear_equals_torch(outputs: int, inputs: int, rows: int, with_biases: bool, dtype: torch.dtype) -> None:
-    """The layout that this CPU gets multiplies, and adds to a residual, as torch does; also an input that is a slice."""
+def test_linear_equals_torch(outputs: int, inputs: int, rows: int, *, with_biases: bool, dtype: torch.dtype) -> None:
+    """The layout chosen on this CPU multiplies, and adds to a residual, as torch does; also for a slice as input."""
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(outputs, inputs, generator=generator).to(dtype)

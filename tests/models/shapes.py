@@ -105,7 +105,7 @@ _MORE: dict[str, dict[str, Any]] = {
         _UNGROUPED,
     ),
     "bailing_hybrid": {"layer_types": _HYBRID, **_UNGROUPED},
-    "bamba": {"attn_layer_indices": [1, 3]},
+    "bamba": {"attn_layer_indices": [1, 3], "mamba_chunk_size": 16},
     "codegen": {"rotary_dim": 8},
     "granitemoehybrid": {"layer_types": ["mamba", "attention", "mamba", "attention"]},
     "kimi_linear": {"layer_types": _HYBRID, **_UNGROUPED},
