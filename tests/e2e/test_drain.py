@@ -63,7 +63,9 @@ async def test_the_runner_drains_all() -> None:
 
 
 @pytest.mark.timeout(600)  # four processes start twice, or five times
-@pytest.mark.parametrize("num_rounds", [pytest.param(1, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "num_rounds", [pytest.param(1, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.soak)]
+)
 async def test_replicas_are_restarted_without_a_loss(num_rounds: int) -> None:
     """SIGTERM, and a new process, of one gateway and one service after the other: no request is lost.
 
