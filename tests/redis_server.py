@@ -9,8 +9,7 @@ import subprocess
 import time
 
 from tests.e2e.stack import free_ports
-
-TIMEOUT_S = 20
+from tests.waiting import GUARD_S
 
 
 class RedisServer:
@@ -32,7 +31,7 @@ class RedisServer:
         """Start it, again if need be, and return when it answers."""
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
         self._process = subprocess.Popen([self._program, *options], stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + GUARD_S
         while True:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
@@ -46,7 +45,7 @@ class RedisServer:
     def kill(self) -> None:
         """End it at once."""
         self._process.kill()
-        self._process.wait(TIMEOUT_S)
+        self._process.wait(GUARD_S)
 
     def pause(self) -> None:
         """Let it hang: it keeps its connections and answers nothing."""

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Self
 
 from tests.e2e.stack import ROOT
+from tests.waiting import GUARD_S
 
-_TIMEOUT_S = 60
 _PROGRAM = """
 import fcntl, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -53,7 +53,7 @@ class Terminal:
 
     def until(self, text: str) -> str:
         """Wait for `text` after what was waited for before; what was shown up to its end."""
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline = time.monotonic() + GUARD_S
         while text not in self.shown:
             assert time.monotonic() < deadline, f"{text!r} not in {self.shown!r}"
             assert self._read(), f"{text!r} not in {self.shown!r}, and it has ended"
@@ -64,10 +64,10 @@ class Terminal:
         """Read on until it ends; its exit code."""
         while self._read():
             pass
-        return self.process.wait(_TIMEOUT_S)
+        return self.process.wait(GUARD_S)
 
     def _read(self) -> bool:
-        if not select.select([self._master], [], [], _TIMEOUT_S)[0]:
+        if not select.select([self._master], [], [], GUARD_S)[0]:
             return False
         try:
             data = os.read(self._master, 1 << 16)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.terminal import Terminal
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import wait_until
 
 GREEDY = ["--set", "temperature=0"]
 QUESTION = "Who are you?"
@@ -158,9 +159,7 @@ def test_ctrl_c_stops_an_answer_and_not_the_program(stack: Stack) -> None:
         terminal.type("\x03")
         terminal.until("ended by Ctrl-C")
         terminal.until("> ")
-        deadline = time.monotonic() + 30
-        while stack.metric("sluice_engine_sequences_running"):
-            assert time.monotonic() < deadline
+        wait_until(lambda: not stack.metric("sluice_engine_sequences_running"))
         terminal.type("/set max_tokens=5\n")
         terminal.until("> ")
         terminal.type("And then?\n")

@@ -14,13 +14,14 @@ import pytest
 
 from tests.clients import listing
 from tests.e2e.stack import ROOT, Stack, free_ports
+from tests.waiting import GUARD_S
 
 HERE = Path(__file__).parent
 CHECKS = HERE / "checks"
 LARGE = {path.stem for path in (HERE / "requirements" / "large").glob("*.txt")}
 ENVIRONMENTS = {"lm_eval": "benchmarks"}  # of files that share another one's
 EXACT = {"lm_eval"}  # files that compare with the model in float32, and want the server's to be that
-TIMEOUT_S, LARGE_TIMEOUT_S = 110, 900
+LARGE_TIMEOUT_S = 900
 
 
 def environment(file: str) -> str:
@@ -47,7 +48,7 @@ def lonely_gateway() -> Iterator[str]:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         url = f"http://127.0.0.1:{port}"
         with httpx.Client(transport=httpx.HTTPTransport(retries=100)) as client:
-            assert client.get(f"{url}/healthz", timeout=30).status_code == 200
+            assert client.get(f"{url}/healthz", timeout=GUARD_S).status_code == 200
         yield url
         process.terminate()
 
@@ -85,7 +86,7 @@ def run(file: str, door: str, lonely_url: str) -> dict[str, str | None]:
     else:
         python = ROOT / ".venvs" / environment(file) / "bin" / "python"
         command = [str(python), str(HERE / "run_checks.py"), str(CHECKS / file), door, lonely_url]
-    timeout_s = LARGE_TIMEOUT_S if environment(file) in LARGE else TIMEOUT_S
+    timeout_s = LARGE_TIMEOUT_S if environment(file) in LARGE else GUARD_S
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, done.stderr
     result: dict[str, str | None] = json.loads(done.stdout.splitlines()[-1])

@@ -18,6 +18,7 @@ import sluice_client
 from sluice_client.v1 import chat_pb2
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 QUESTION = "Tell me of France."
 
@@ -69,7 +70,7 @@ def test_streams_outlive_their_service(killable: Stack) -> None:
         with sluice_client.Client(target) as client:
             stream = open_stream(client, 1)
             first = [next(stream) for _ in range(3)]
-            begun.wait(30)
+            begun.wait(GUARD_S)
             return texts([*first, *stream])
 
     async def on_loop() -> dict[int, str]:
@@ -81,7 +82,7 @@ def test_streams_outlive_their_service(killable: Stack) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(in_thread), pool.submit(lambda: asyncio.run(on_loop()))]
-        begun.wait(30)
+        begun.wait(GUARD_S)
         kill_service(killable)
         broken = [future.result(100) for future in futures]
     with sluice_client.Client(target) as client:

@@ -12,13 +12,14 @@ from cluster.plan import Phase
 from cluster.replica import Replica
 from cluster.report import Report
 from tests.e2e.stack import ROOT, child_pids
+from tests.waiting import GUARD_S
 
 SETTINGS = {"models": [{"name": "demo", "path": str(ROOT / "demo" / "model")}], "drain_delay_s": 0}
 
 
 def until(replica: Replica, *phases: Phase) -> Report:
     """The first report of one of these."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + GUARD_S
     while (report := replica.report()).phase not in phases:
         assert time.monotonic() < deadline, report
         time.sleep(0.1)

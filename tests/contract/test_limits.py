@@ -12,6 +12,7 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc
 
 from tests.contract.cases import CASES, GRPC_USER, USER, Case
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 
 def grpc_request(case: Case) -> chat_pb2.ChatRequest:
@@ -29,7 +30,7 @@ def test_grpc_names_field_and_limit(stack: Stack, case: Case) -> None:
     """INVALID_ARGUMENT with a BadRequest that names the field, and an ErrorInfo of our domain."""
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['service']}") as channel:
         with pytest.raises(grpc.RpcError) as caught:
-            chat_pb2_grpc.ChatServiceStub(channel).Chat(grpc_request(case), timeout=30)
+            chat_pb2_grpc.ChatServiceStub(channel).Chat(grpc_request(case), timeout=GUARD_S)
         error: Any = caught.value
         assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
         status = rpc_status.from_call(error)
@@ -47,7 +48,7 @@ def test_grpc_names_field_and_limit(stack: Stack, case: Case) -> None:
 def test_rest_names_field_and_limit(stack: Stack, case: Case) -> None:
     """400 in OpenAI's shape, with the caller's own name of the field and the limit."""
     body = {"model": "sluice-demo", "messages": [USER], **case.rest}
-    answer = httpx.post(f"{stack.gateway}/v1/chat/completions", json=body, timeout=30)
+    answer = httpx.post(f"{stack.gateway}/v1/chat/completions", json=body, timeout=GUARD_S)
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
@@ -60,4 +61,4 @@ def test_nothing_was_harmed(stack: Stack) -> None:
     """After all of them the engine is idle and answers."""
     stack.until_idle()
     body = {"model": "sluice-demo", "messages": [USER], "max_tokens": 2}
-    assert httpx.post(f"{stack.gateway}/v1/chat/completions", json=body, timeout=30).status_code == 200
+    assert httpx.post(f"{stack.gateway}/v1/chat/completions", json=body, timeout=GUARD_S).status_code == 200

@@ -21,6 +21,7 @@ from service.vllm_names import with_vllm_names
 from tests.deploy.prometheus_server import prometheus
 from tests.e2e.stack import free_ports
 from tests.service.fakes import Running, ScriptedRunner, request, rest_of, running
+from tests.waiting import GUARD_S
 
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(180)]
 
@@ -147,7 +148,7 @@ async def until_fired(firing: Callable[[], Awaitable[set[str]]], expected: set[s
     """Return when each of the alerts has fired."""
     seen: set[str] = set()
     try:
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(GUARD_S):
             while not expected <= seen:
                 seen |= await firing()
                 await asyncio.sleep(0.3)

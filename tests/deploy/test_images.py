@@ -20,6 +20,7 @@ import pytest
 
 from tests.deploy.image_build import ROOT, build, copied, lineage, stages, started
 from tests.e2e.stack import free_ports
+from tests.waiting import GUARD_S
 
 TOOLS = ROOT / ".venvs" / "tool-deploy" / "bin"
 IMAGES = {"gateway", "envoy", "service", "service-cuda", "ray", "all"}
@@ -145,7 +146,7 @@ def check_until_healthy(environment: Path, process: subprocess.Popen[bytes], kin
 def stop(process: subprocess.Popen[bytes]) -> None:
     """It ends at SIGTERM with 0, within Kubernetes' grace."""
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(GUARD_S) == 0
 
 
 def test_health_check_fails_where_nobody_listens() -> None:

@@ -8,6 +8,8 @@ import grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
+from tests.waiting import GUARD_S
+
 
 @dataclass(frozen=True)
 class Received:
@@ -60,14 +62,14 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
             self._changed.notify_all()
         return trace_service_pb2.ExportTraceServiceResponse()
 
-    def trace(self, trace_id: str, num_spans: int, timeout_s: float, ignored: str = "") -> list[Received]:
-        """The spans of one trace but the `ignored`, as soon as there are `num_spans` of them or the time is over."""
+    def trace(self, trace_id: str, num_spans: int, ignored: str = "") -> list[Received]:
+        """Return the spans of one trace except those named `ignored`, as soon as there are `num_spans` of them."""
 
         def found() -> list[Received]:
             return [span for span in self._spans if span.trace_id == trace_id and span.name != ignored]
 
         with self._changed:
-            self._changed.wait_for(lambda: len(found()) >= num_spans, timeout_s)
+            self._changed.wait_for(lambda: len(found()) >= num_spans, GUARD_S)
             return found()
 
     def stop(self) -> None:

@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.e2e.door import Door
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 CHAT = {"model": "sluice-demo", "max_tokens": 4, "messages": [{"role": "user", "content": "Hello!"}]}
 
@@ -22,8 +23,8 @@ CHAT = {"model": "sluice-demo", "max_tokens": 4, "messages": [{"role": "user", "
 def serves(door: Door) -> None:
     """Operators, REST and gRPC are answered."""
     for path in ("healthz", "readyz"):
-        assert httpx.get(f"{door.url}/{path}", timeout=20).status_code == 200
-    assert httpx.post(f"{door.url}/v1/chat/completions", json=CHAT, timeout=20).status_code == 200
+        assert httpx.get(f"{door.url}/{path}", timeout=GUARD_S).status_code == 200
+    assert httpx.post(f"{door.url}/v1/chat/completions", json=CHAT, timeout=GUARD_S).status_code == 200
     assert health(door) == "OK"
 
 
@@ -32,7 +33,7 @@ def health(door: Door) -> str:
     with grpc.insecure_channel(door.target) as channel:
         try:
             stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
-            stub.Check(health_pb2.HealthCheckRequest(), timeout=20)
+            stub.Check(health_pb2.HealthCheckRequest(), timeout=GUARD_S)
         except grpc.RpcError as error:
             return str(error.code().name)
     return "OK"
@@ -82,7 +83,7 @@ class SlowUpstream:
 
             def do_GET(self) -> None:
                 if self.path == "/v1/slow":
-                    release.wait(30)
+                    release.wait(GUARD_S)
                 body = bytes(32 << 20) if self.path == "/v1/large" else b""
                 self.send_response(200)
                 self.send_header("content-length", str(len(body)))

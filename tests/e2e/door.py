@@ -17,8 +17,7 @@ import yaml
 
 from runner.envoy_config import Addresses, connection_manager, envoy_config
 from tests.e2e.stack import free_ports
-
-TIMEOUT_S = 20
+from tests.waiting import GUARD_S
 
 
 class Door:
@@ -69,7 +68,7 @@ class Door:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(GUARD_S)
         self._folder.cleanup()
 
     @property
@@ -87,9 +86,9 @@ class Door:
         """All that it wrote so far."""
         return Path(self._folder.name, "log").read_text()
 
-    def wait_for_log(self, pattern: str, timeout_s: float = 10) -> str:
+    def wait_for_log(self, pattern: str) -> str:
         """The first line that has the pattern."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + GUARD_S
         while time.monotonic() < deadline:
             for line in self.log.splitlines():
                 if re.search(pattern, line):
@@ -100,7 +99,7 @@ class Door:
     def stat(self, name: str) -> int:
         """A counter or gauge of its own, 0 if it has none of that name."""
         page = httpx.get(
-            f"http://127.0.0.1:{self.admin_port}/stats", params={"filter": f"^{re.escape(name)}$"}, timeout=10
+            f"http://127.0.0.1:{self.admin_port}/stats", params={"filter": f"^{re.escape(name)}$"}, timeout=GUARD_S
         ).text
         return int(page.rpartition(": ")[2] or 0)
 
@@ -110,7 +109,7 @@ class Door:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Return when it holds."""
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + GUARD_S
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.log
             try:
@@ -119,7 +118,7 @@ class Door:
             except httpx.TransportError:
                 pass  # it doesn't listen yet
             time.sleep(0.05)
-        raise AssertionError(f"not in {TIMEOUT_S} s\n{self.log}")
+        raise AssertionError(f"not in {GUARD_S} s\n{self.log}")
 
     def _is_live(self) -> bool:
         return httpx.get(f"http://127.0.0.1:{self.admin_port}/ready").text == "LIVE\n"

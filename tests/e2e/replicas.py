@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ import yaml
 from runner.fleet import Fleet
 from runner.production import production_config
 from tests.e2e.stack import ROOT, child_pids, free_ports
+from tests.waiting import GUARD_S, wait_until
 
 
 class Replicas:
@@ -77,7 +77,7 @@ class Replicas:
             process.send_signal(signal.SIGINT)
         for process in self._processes.values():
             try:
-                process.wait(60)
+                process.wait(GUARD_S)
             finally:
                 process.kill()
                 process.wait()
@@ -98,7 +98,7 @@ class Replicas:
     def stop(self, name: str) -> int:
         """Send SIGTERM to a replica and return its exit code."""
         self._processes[name].send_signal(signal.SIGTERM)
-        return self._processes[name].wait(60)
+        return self._processes[name].wait(GUARD_S)
 
     def restart(self, name: str) -> int:
         """Stop a replica, start it again, and wait until Envoy sends to it. Its exit code."""
@@ -115,14 +115,11 @@ class Replicas:
         for name in (*self.services, *self.gateways):
             self.until_healthy(name)
         old.send_signal(signal.SIGTERM)
-        return old.wait(60)
+        return old.wait(GUARD_S)
 
-    def until_healthy(self, name: str, timeout_s: float = 60) -> None:
+    def until_healthy(self, name: str) -> None:
         """Return when Envoy finds a replica healthy, in all that lead to it."""
-        deadline = time.monotonic() + timeout_s
-        while self._health().get(self._ports[name]) != {"HEALTHY"}:
-            assert time.monotonic() < deadline, f"{name} is not healthy"
-            time.sleep(0.1)
+        wait_until(lambda: self._health().get(self._ports[name]) == {"HEALTHY"}, lambda: f"{name} is not healthy")
 
     def _run(self, name: str, command: list[str]) -> None:
         with (Path(self._folder.name) / f"{name}.log").open("ab") as log:
@@ -151,7 +148,9 @@ class Replicas:
     def _hosts(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """What Envoy tells of each replica in each cluster, with its port; nothing while it doesn't listen."""
         try:
-            with urllib.request.urlopen(f"http://{self.address('admin')}/clusters?format=json", timeout=5) as page:
+            with urllib.request.urlopen(
+                f"http://{self.address('admin')}/clusters?format=json", timeout=GUARD_S
+            ) as page:
                 clusters = json.load(page)["cluster_statuses"]
         except OSError:
             return

@@ -45,6 +45,7 @@ from tests.engine.constraints.fakes import control_ids_of, token_id
 from tests.engine.fakes import config_of
 from tests.service.fakes import settings_of
 from tests.service.prompts.fakes import template_of
+from tests.waiting import GUARD_S
 
 RESULT = "sun, 25 degrees"  # what the function returns
 
@@ -128,7 +129,7 @@ async def scripted_product(scripts: dict[str, Script]) -> AsyncIterator[Doors]:
             await gateway.startup([listener])
             base = f"http://127.0.0.1:{listener.getsockname()[1]}"
             try:
-                async with httpx.AsyncClient(base_url=base, timeout=30) as http:
+                async with httpx.AsyncClient(base_url=base, timeout=GUARD_S) as http:
                     yield Doors(http, channel)
             finally:
                 await gateway.shutdown([listener])

@@ -15,6 +15,8 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.waiting import GUARD_S
+
 ROOT = Path(__file__).resolve().parents[2]
 _claims: list[int] = []  # open sockets, until the process ends
 PORTS = ("envoy", "envoy_admin", "gateway", "service", "service_metrics")
@@ -112,7 +114,7 @@ class Stack:
         with self._changed:
             return "".join(self._lines)
 
-    def wait_for(self, *texts: str, timeout_s: float = 100) -> None:
+    def wait_for(self, *texts: str, timeout_s: float = GUARD_S) -> None:
         """Return when one line held all the texts; fail if the run ends or the time is over before."""
 
         def found() -> bool:
@@ -154,15 +156,17 @@ class Stack:
 
     def metric(self, name: str) -> float:
         """The sum over all label sets of one sample of the service's metrics page."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['service_metrics']}/metrics", timeout=10) as page:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.ports['service_metrics']}/metrics", timeout=GUARD_S
+        ) as page:
             text = page.read().decode()
         values = re.findall(rf"^{re.escape(name)}(?:{{.*}})? (\S+)$", text, re.MULTILINE)
         assert values, f"{name} is not in\n{text}"
         return sum(map(float, values))
 
-    def until_idle(self, timeout_s: float = 30) -> None:
+    def until_idle(self) -> None:
         """Return when the engine runs nothing, nothing waits, and every block is free."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + GUARD_S
         while time.monotonic() < deadline:
             busy = {
                 name: self.metric(name) for name in ("sluice_engine_sequences_running", "sluice_engine_queue_depth")
@@ -179,7 +183,7 @@ class Stack:
             self.process.send_signal(signal.SIGINT)
         return self.wait()
 
-    def wait(self, timeout_s: float = 60) -> int:
+    def wait(self, timeout_s: float = GUARD_S) -> int:
         """Wait for the end and return the exit code."""
         try:
             return self.process.wait(timeout_s)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from tests.e2e.cut_streams import resumed
 from tests.e2e.stack import Stack
 from tests.engine import peft_adapters
 from tests.engine.tiny_models import reload
+from tests.waiting import wait_until
 
 DEMO = Path("demo/model").resolve()
 PROMPT = "<|im_start|>user\nTell me about rivers.<|im_end|>\n<|im_start|>assistant\n"
@@ -223,13 +223,6 @@ def test_an_adapter_is_there_again_after_its_worker_has_died(run: Run) -> None:
         wait_until(lambda: _answers(run, "terse"))
         assert run.text("terse") == run.expected["terse"]
         assert run.text("french") == run.expected["french"]
-
-
-def wait_until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def _answers(run: Run, model: str) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2, model_pb2_grpc, sampling_pb2
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 PROMPT = "Hello! Who are you?"
 
@@ -83,7 +84,9 @@ def test_grpc_stream_equals_rest(stack: Stack, whole: str) -> None:
 def test_grpc_lists_models(stack: Stack) -> None:
     """ModelService answers behind Envoy."""
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
-        models = model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=10).models
+        models = (
+            model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=GUARD_S).models
+        )
     assert {m.name: m.architecture for m in models} == {
         "all-minilm-l6-v2": "BertModel",
         "sluice-demo": "Qwen3ForCausalLM",

@@ -26,7 +26,7 @@ def test_rest_callers_are_told(stack: Stack) -> None:
     name, _, cost = streamed.text.strip().splitlines()[-1].removeprefix(": ").partition(": ")
     assert name == "x-sluice-cost"
     assert FORM.fullmatch(cost)
-    stack.wait_for("sluice.access", "told-its-cost", timeout_s=10)
+    stack.wait_for("sluice.access", "told-its-cost")
     (line,) = [each for each in stack.output.splitlines() if "sluice.access" in each and "told-its-cost" in each]
     access = json.loads(line[line.index("{") :])
     assert (access["endpoint"], access["entity"]) == (MODEL, MODEL)

@@ -17,6 +17,7 @@ from tests.e2e.replicas import Replicas
 from tests.e2e.stack import Stack
 from tests.e2e.test_run import chat_request, until_served
 from tests.soak.load import AWAY, DONE, Load
+from tests.waiting import GUARD_S
 
 # Those of half of the replicas have less room: beside other tests, which slow them, callers wait for it.
 PATIENT = ("--engine.max-queue-wait-s=60",)
@@ -28,7 +29,7 @@ async def under(load: Load) -> AsyncIterator[None]:
     enough = asyncio.Event()
     running = asyncio.create_task(load.run(enough))
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(GUARD_S):
             await until_num(load, 4 * load.num_callers)
         yield
     finally:

@@ -14,6 +14,7 @@ from sluice.v1 import endpoint_pb2, endpoint_pb2_grpc
 from tests.e2e.stack import ROOT, Stack
 from tests.e2e.test_run import until_served
 from tests.service.endpoint_fakes import both, entities_of
+from tests.waiting import GUARD_S
 
 DEMO = ROOT / "demo" / "model"
 
@@ -45,7 +46,7 @@ def kill_in_a_loop_of_updates(stack: Stack, stub: Any) -> endpoint_pb2.Endpoint:
 
     def update(share: int) -> endpoint_pb2.Endpoint:
         request = endpoint_pb2.UpdateEndpointRequest(name="x", entities=entities_of(*both(share, 100 - share)))
-        endpoint: endpoint_pb2.Endpoint = stub.UpdateEndpoint(request, timeout=30).endpoint
+        endpoint: endpoint_pb2.Endpoint = stub.UpdateEndpoint(request, timeout=GUARD_S).endpoint
         return endpoint
 
     confirmed = update(1)
@@ -67,17 +68,17 @@ def test_endpoints_outlive_a_killed_service(tmp_path: Path) -> None:
         with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
             stub = stub_of(channel)
             stub.CreateEndpoint(
-                endpoint_pb2.CreateEndpointRequest(name="x", entities=entities_of(*both(0, 100))), timeout=30
+                endpoint_pb2.CreateEndpointRequest(name="x", entities=entities_of(*both(0, 100))), timeout=GUARD_S
             )
             assert answering_model(stack, "x") == "b"
             last = kill_in_a_loop_of_updates(stack, stub)
         until_served(stack, "a")  # by the service's successor
         with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
             stub = stub_of(channel)
-            kept = stub.GetEndpoint(endpoint_pb2.GetEndpointRequest(name="x"), timeout=30).endpoint
+            kept = stub.GetEndpoint(endpoint_pb2.GetEndpointRequest(name="x"), timeout=GUARD_S).endpoint
             assert kept == last or kept.config_version == last.config_version + 1
             only = endpoint_pb2.UpdateEndpointRequest(name="x", entities=entities_of(*both(100, 0)))
-            assert stub.UpdateEndpoint(only, timeout=30).endpoint.config_version == kept.config_version + 1
+            assert stub.UpdateEndpoint(only, timeout=GUARD_S).endpoint.config_version == kept.config_version + 1
         assert answering_model(stack, "x") == "a"
         assert [each.name for each in tmp_path.iterdir()] == ["endpoints.json"]
     finally:

@@ -9,6 +9,7 @@ import pytest
 from sluice.v1 import model_pb2, model_pb2_grpc
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 
 def test_readyz_needs_no_trace_and_no_service_path(stack: Stack) -> None:
@@ -32,13 +33,13 @@ def test_unknown_route_and_method(stack: Stack) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
         call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/sluice.v1.ModelService/Nothing")
         with pytest.raises(grpc.RpcError) as caught:
-            call(b"", timeout=10)
+            call(b"", timeout=GUARD_S)
     assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_clusters_are_health_checked(stack: Stack) -> None:
     """Both clusters' hosts are healthy, by gRPC health and by /healthz."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + GUARD_S
     while time.monotonic() < deadline:
         page = httpx.get(f"http://127.0.0.1:{stack.ports['envoy_admin']}/clusters", timeout=60).text
         flags = {line.split("::")[0] for line in page.splitlines() if line.endswith("::health_flags::healthy")}
@@ -47,7 +48,7 @@ def test_clusters_are_health_checked(stack: Stack) -> None:
         time.sleep(0.2)
     assert {"service", "gateway"} <= flags
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
-        model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=10)
+        model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=GUARD_S)
 
 
 def test_deadlines_reach_the_service(stack: Stack) -> None:

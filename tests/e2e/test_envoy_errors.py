@@ -21,6 +21,7 @@ from tests.e2e.collector import Collector
 from tests.e2e.door import Door
 from tests.e2e.stack import Stack, free_ports
 from tests.e2e.test_chat import grpc_request
+from tests.waiting import GUARD_S
 
 PATHS = [
     "/v1/chat/completions",
@@ -62,7 +63,7 @@ def health(target: str, entries: list[tuple[str, str]] | None = None) -> str:
     with grpc.insecure_channel(target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
         try:
-            stub.Check(health_pb2.HealthCheckRequest(), timeout=10, metadata=entries)
+            stub.Check(health_pb2.HealthCheckRequest(), timeout=GUARD_S, metadata=entries)
         except grpc.RpcError as error:
             return str(error.code().name)
         return "OK"
@@ -106,7 +107,7 @@ def test_grpc_callers_get_a_status(stack: Stack, closed_door: Door) -> None:
     with grpc.insecure_channel(closed_door.target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
         with pytest.raises(grpc.RpcError) as caught:
-            stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+            stub.Check(health_pb2.HealthCheckRequest(), timeout=GUARD_S)
         assert (caught.value.code(), caught.value.details()) == (
             grpc.StatusCode.UNAVAILABLE,
             "the service is not available",
@@ -114,7 +115,7 @@ def test_grpc_callers_get_a_status(stack: Stack, closed_door: Door) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
         call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/sluice.v1.ModelService/ListModels")
         with pytest.raises(grpc.RpcError) as caught:
-            call(TOO_LARGE, timeout=20)
+            call(TOO_LARGE, timeout=GUARD_S)
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
@@ -203,7 +204,7 @@ def test_logs_and_spans_have_no_query(stack: Stack, collector: Collector, path: 
     stack.wait_for("gateway", trace_id)
     assert "tulip-key" not in stack.output
     num_spans = 4 if path == "/v1/models" else 2
-    spans = collector.trace(trace_id, num_spans, timeout_s=30)
+    spans = collector.trace(trace_id, num_spans)
     assert not [span for span in spans if "tulip-key" in str(span.attributes) + span.name]
 
 
@@ -225,7 +226,7 @@ def test_a_callers_request_id_stays_as_it_is(
             line for line in stack.output.splitlines() if f'"request_id":"{request_id}"' in line and "envoy" in line
         ]
         trace_id = json.loads(lines[-1].partition("|")[2])["trace_id"]
-    assert {span.service for span in collector.trace(trace_id, 4, timeout_s=30)} >= {"sluice-envoy", "sluice-gateway"}
+    assert {span.service for span in collector.trace(trace_id, 4)} >= {"sluice-envoy", "sluice-gateway"}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tests.e2e.crowd import SlowUpstream, connections, door_with, full_backlog, 
 from tests.e2e.door import Door, http_filter
 from tests.e2e.stack import Stack, free_ports
 from tests.e2e.test_chat import grpc_request
+from tests.waiting import GUARD_S
 
 HALF_REST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{"
 HALF_GRPC = (
@@ -146,7 +147,7 @@ def test_streams_of_a_connection_are_limited(stack: Stack) -> None:
             assert not wait([answer], timeout=1).done
             assert door.stat("http.front_door.downstream_rq_active") == 5
             calls.pop().cancel()
-            assert answer.result(timeout=30).status == health_pb2.HealthCheckResponse.SERVING
+            assert answer.result(timeout=GUARD_S).status == health_pb2.HealthCheckResponse.SERVING
         for call in (*calls, one_more):
             call.cancel()
 

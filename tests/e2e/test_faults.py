@@ -23,9 +23,10 @@ from sluice.v1 import chat_pb2_grpc
 from tests.e2e.relay import Relay
 from tests.e2e.stack import PORTS, ROOT, Stack, free_ports
 from tests.e2e.test_drain import under
-from tests.e2e.test_run import chat_request, until, until_served
+from tests.e2e.test_run import chat_request, until_served
 from tests.soak import requests as kinds
 from tests.soak.load import DONE, Load
+from tests.waiting import GUARD_S, wait_until
 
 QUICK = {
     "SLUICE_SERVICE_MAX_HEARTBEAT_AGE_S": "2.5",
@@ -66,14 +67,14 @@ def test_an_engine_that_stands_still_is_ended(quick: Stack) -> None:
         stream = stub_of(channel).StreamChat(chat_request("sluice-demo", n=8, max_tokens=1500), timeout=60)
         next(stream)
         os.kill(worker, signal.SIGSTOP)
-        until(lambda: status_of(quick) == 503)
+        wait_until(lambda: status_of(quick) == 503)
         with pytest.raises(grpc.RpcError) as ended:
             list(stream)
     assert ended.value.code() is grpc.StatusCode.INTERNAL
     quick.wait_for("sluice-demo: the engine has not moved for")
     until_served(quick, "sluice-demo")
     assert worker not in quick.workers()
-    until(lambda: status_of(quick) == 200)
+    wait_until(lambda: status_of(quick) == 200)
     quick.until_idle()
 
 
@@ -88,7 +89,7 @@ def test_a_service_that_stood_still_goes_on(quick: Stack) -> None:
         time.sleep(7)
         os.killpg(service, signal.SIGCONT)
         assert list(stream)[-1].HasField("completed")
-    until(lambda: status_of(quick) == 200)
+    wait_until(lambda: status_of(quick) == 200)
     assert quick.workers() == workers
 
 
@@ -97,12 +98,12 @@ def test_a_gateway_that_stands_still_stops_no_grpc(quick: Stack) -> None:
     gateway = quick.children()["gateway"]
     os.kill(gateway, signal.SIGSTOP)
     try:
-        until(lambda: status_of(quick, "/v1/models") == 503)
+        wait_until(lambda: status_of(quick, "/v1/models") == 503)
         with grpc.insecure_channel(quick.door.removeprefix("http://")) as channel:
-            assert stub_of(channel).Chat(chat_request("sluice-demo"), timeout=30)
+            assert stub_of(channel).Chat(chat_request("sluice-demo"), timeout=GUARD_S)
     finally:
         os.kill(gateway, signal.SIGCONT)
-    until(lambda: status_of(quick, "/v1/models") == 200)
+    wait_until(lambda: status_of(quick, "/v1/models") == 200)
 
 
 async def test_a_caller_who_fell_silent_frees_its_place(quick: Stack) -> None:
@@ -153,7 +154,7 @@ async def test_a_storm_of_preemptions_loses_nothing() -> None:
     try:
         await asyncio.to_thread(stack.wait_for, "sluice is ready.")
         load = Load(stack.door, num_callers=12, kinds=(long_chat, kinds.chat, kinds.mindie), leaving=0.1)
-        async with under(load), asyncio.timeout(60):
+        async with under(load), asyncio.timeout(GUARD_S):
             while await asyncio.to_thread(stack.metric, "sluice_engine_preemptions_total") < 20:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
         assert load.num(DONE) > 0
@@ -176,13 +177,13 @@ def test_nobody_reads_the_log_and_the_collector_hangs(tmp_path: Path) -> None:
             [sys.executable, "-m", "runner", *flags], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         ) as run:
             try:
-                until(lambda: is_ready(door))
+                wait_until(lambda: is_ready(door))
                 with httpx.Client(base_url=door, timeout=60) as caller:
                     codes = {caller.get(f"/nowhere/{'x' * 900}").status_code for _ in range(300)}  # 600 KB of log
                     assert codes == {404}
-                    assert caller.post("/v1/chat/completions", json=BODY, timeout=30).status_code == 200
+                    assert caller.post("/v1/chat/completions", json=BODY, timeout=GUARD_S).status_code == 200
                 run.send_signal(signal.SIGINT)
-                assert run.wait(60) == 0
+                assert run.wait(GUARD_S) == 0
             finally:
                 run.kill()
 

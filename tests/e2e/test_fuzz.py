@@ -35,6 +35,7 @@ from gateway.routes.handler import Generation, Inquiry
 from gateway.routes.surfaces import SURFACES
 from tests.e2e.random_messages import messages
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 NUM_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "12"))
 CORPUS = Path(__file__).parent / "corpus"
@@ -84,7 +85,7 @@ def code_of(stack: Stack, rpc: str, message: Message) -> tuple[grpc.StatusCode, 
     """What a call through Envoy ends with."""
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
         call: Any = channel.unary_stream(f"/sluice.v1.{rpc}", request_serializer=lambda each: each.SerializeToString())
-        answer = call(message, timeout=30)
+        answer = call(message, timeout=GUARD_S)
         try:
             for _ in answer:
                 pass
@@ -123,7 +124,7 @@ def test_no_bytes_make_a_fault(stack: Stack, rpc: str) -> None:
     def try_one(data: bytes) -> None:
         with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
             method: Any = channel.unary_unary(f"/sluice.v1.{rpc}")
-            call = method.future(data, timeout=30)
+            call = method.future(data, timeout=GUARD_S)
             assert call.exception() is not None
             assert call.code() is grpc.StatusCode.INVALID_ARGUMENT, call.details()
 

@@ -2,7 +2,6 @@
 
 import json
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from sluice.v1 import (
 )
 
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S, wait_until
 
 MODEL = "sluice-demo"
 LONG = "word " * 300
@@ -58,7 +58,7 @@ class Endless:
         body = json.dumps(self.body if is_generate else self.body | {"stream": stream}).encode()
         head = f"POST {path} HTTP/1.1\r\nhost: sluice\r\ncontent-type: application/json\r\n"
         head += f"extra-parameters: pass-through\r\ncontent-length: {len(body)}\r\n\r\n"
-        connection = socket.create_connection(("127.0.0.1", port), timeout=30)
+        connection = socket.create_connection(("127.0.0.1", port), timeout=GUARD_S)
         connection.sendall(head.encode() + body)
         return connection
 
@@ -90,9 +90,7 @@ def num_tokens(stack: Stack) -> float:
 
 def until_generating(stack: Stack, before: float) -> None:
     """Return when there are more tokens than `before`."""
-    deadline = time.monotonic() + 30
-    while num_tokens(stack) == before:
-        assert time.monotonic() < deadline, "the request never ran"
+    wait_until(lambda: num_tokens(stack) != before, lambda: "the request never ran")
 
 
 @contextmanager
@@ -208,4 +206,4 @@ def test_grpc_embeddings_stop_when_their_caller_leaves(stack: Stack) -> None:
             stub.Embed(request, timeout=0.5)
         assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         small = embedding_pb2.EmbedRequest(model="all-minilm-l6-v2", inputs=[prompt_pb2.Prompt(text="a cat")])
-        assert len(stub.Embed(small, timeout=20).embeddings) == 1
+        assert len(stub.Embed(small, timeout=GUARD_S).embeddings) == 1

@@ -21,6 +21,7 @@ import pytest
 
 from tests.e2e.cut_streams import KINDS, SCHEMA, WORDS, CutKind, resumed
 from tests.e2e.stack import ROOT, Stack
+from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.timeout(300)
 NUM_REST, NUM_GRPC, NUM_CUT = 56, 32, 200
@@ -158,7 +159,7 @@ async def read_grpc(kind: CutKind, channel: grpc.aio.Channel, request: Any, even
 
 
 async def until_served(http: httpx.AsyncClient) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(GUARD_S):
         while (await http.get("/readyz")).status_code != 200:  # noqa: ASYNC110  as a prober would
             await asyncio.sleep(0.05)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,13 +21,13 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2
 from tests.e2e.stack import Stack
 from tests.redis_server import RedisServer
 from tests.service.auth.key_files import write
+from tests.waiting import GUARD_S, wait_until
 
 MODEL = "sluice-demo"
 ENCODER = "all-minilm-l6-v2"
 SCOPES = ["generate", "embed", "tokenize", "endpoints:read"]
 HELLO = [{"role": "user", "content": "Hello!"}]
 CHAT = {"model": MODEL, "messages": HELLO, "max_tokens": 4}
-TIMEOUT_S = 60
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class Guarded:
 
     def post(self, key_id: str, path: str, body: dict[str, Any]) -> httpx.Response:
         """A request with a key."""
-        return httpx.post(self.stack.door + path, json=body, headers=self.bearing(key_id), timeout=TIMEOUT_S)
+        return httpx.post(self.stack.door + path, json=body, headers=self.bearing(key_id), timeout=GUARD_S)
 
     def bearing(self, key_id: str) -> dict[str, str]:
         """The header that has the key."""
@@ -127,10 +126,7 @@ class Guarded:
 
     def until(self, name: str, value: float) -> None:
         """Return when the service's metric has that value."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while self.stack.metric(name) != value:
-            assert time.monotonic() < deadline, f"{name} is {self.stack.metric(name)}"
-            time.sleep(0.05)
+        wait_until(lambda: self.stack.metric(name) == value, lambda: f"{name} is {self.stack.metric(name)}")
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +203,7 @@ def test_openai_client_waits_as_long_as_it_is_told(guarded: Guarded) -> None:
     def note(response: httpx.Response) -> None:
         seen.append((response.status_code, response.headers.get("retry-after-ms")))
 
-    with httpx.Client(event_hooks={"response": [note]}, timeout=TIMEOUT_S) as http:
+    with httpx.Client(event_hooks={"response": [note]}, timeout=GUARD_S) as http:
         client = openai.OpenAI(
             base_url=f"{guarded.stack.door}/v1", api_key=guarded.keys["patient"], http_client=http, max_retries=2
         )
@@ -230,7 +226,7 @@ def test_hang_up_frees_the_place(guarded: Guarded, *, after_first_token: bool) -
     drawn = {"temperature": 1, "top_p": 1}  # a text that repeats itself would be over soon
     endless = {**CHAT, "max_tokens": 1500, "ignore_eos": True, "n": 4, "stream": True, **drawn}
     url, headers = f"{guarded.stack.door}/v1/chat/completions", guarded.bearing("one")
-    with httpx.Client(timeout=TIMEOUT_S) as client, client.stream("POST", url, json=endless, headers=headers) as answer:
+    with httpx.Client(timeout=GUARD_S) as client, client.stream("POST", url, json=endless, headers=headers) as answer:
         assert answer.status_code == 200
         lines = answer.iter_lines()  # kept, since its end would be the answer's
         while after_first_token and '"content":"' not in next(lines).replace('"content":""', ""):
@@ -239,10 +235,7 @@ def test_hang_up_frees_the_place(guarded: Guarded, *, after_first_token: bool) -
         assert refused.status_code == 429
         assert refused.json()["error"]["type"] == "rate_limit_error"
         assert refused.headers["retry-after"] == "1"
-    deadline = time.monotonic() + TIMEOUT_S
-    while guarded.post("one", "/v1/chat/completions", CHAT).status_code != 200:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: guarded.post("one", "/v1/chat/completions", CHAT).status_code == 200)
 
 
 def test_grpc_callers_see_the_same(guarded: Guarded) -> None:
@@ -254,10 +247,10 @@ def test_grpc_callers_see_the_same(guarded: Guarded) -> None:
     asked = chat_pb2.ChatRequest(model=MODEL, messages=[message])
     with grpc.insecure_channel(f"127.0.0.1:{guarded.stack.ports['envoy']}") as channel:
         stub = chat_pb2_grpc.ChatServiceStub(channel)
-        _, call = stub.Chat.with_call(asked, metadata=tuple(guarded.bearing("sizes").items()), timeout=TIMEOUT_S)
+        _, call = stub.Chat.with_call(asked, metadata=tuple(guarded.bearing("sizes").items()), timeout=GUARD_S)
         assert not [key for key, _ in call.initial_metadata() or () if key.startswith("x-ratelimit-")]
         with pytest.raises(grpc.RpcError) as refused:
-            stub.Chat(asked, metadata=tuple(guarded.bearing(key_id).items()), timeout=TIMEOUT_S)
+            stub.Chat(asked, metadata=tuple(guarded.bearing(key_id).items()), timeout=GUARD_S)
     error: Any = refused.value
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert dict(error.trailing_metadata())["x-ratelimit-remaining-requests"] == "0"
@@ -300,7 +293,7 @@ def test_a_stream_outlasts_its_service_though_its_place_is_the_only_one(guarded:
     long = {**CHAT, "max_tokens": 1000, "ignore_eos": True, "stream": True, "temperature": 1, "top_p": 1}
     url, headers = f"{guarded.stack.door}/v1/chat/completions", guarded.bearing("one")
     pid = guarded.stack.children()["service"]
-    with httpx.Client(timeout=TIMEOUT_S) as client, client.stream("POST", url, json=long, headers=headers) as answer:
+    with httpx.Client(timeout=GUARD_S) as client, client.stream("POST", url, json=long, headers=headers) as answer:
         lines = answer.iter_lines()
         while '"content":"' not in next(lines).replace('"content":""', ""):
             pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from sluice.v1 import adapter_pb2, adapter_pb2_grpc, model_pb2, model_pb2_grpc
 from tests.e2e.replicas import Replicas
 from tests.engine import peft_adapters
 from tests.redis_server import RedisServer
+from tests.waiting import wait_until
 
 DEMO = Path("demo/model").resolve()
 
@@ -48,10 +48,7 @@ class Fleet(NamedTuple):
 
     def until(self, state: dict[str, bool]) -> None:
         """Return when all services are so."""
-        deadline = time.monotonic() + 60
-        while self.states() != [state] * len(self.replicas.services):
-            assert time.monotonic() < deadline, self.states()
-            time.sleep(0.1)
+        wait_until(lambda: self.states() == [state] * len(self.replicas.services), self.states)
 
     def ask(self, model: str) -> int:
         """The status of a request at the front door."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from sluice.v1 import completion_pb2, completion_pb2_grpc, model_pb2, model_pb2_grpc
 
 from tests.e2e.stack import Stack, is_running
+from tests.waiting import wait_until
 
 DEMO = Path("demo/model").resolve()
 PROMPT = "<|im_start|>user\nTell me about rivers.<|im_end|>\n<|im_start|>assistant\n"
@@ -85,13 +85,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             yield Run(stack, channel)
     finally:
         stack.stop()
-
-
-def wait_until(holds: Callable[[], bool], timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_model_is_served_from_its_load_to_its_unload(run: Run) -> None:

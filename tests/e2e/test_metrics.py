@@ -7,6 +7,7 @@ import httpx
 
 from service.vllm_names import TABLE
 from tests.e2e.stack import Stack
+from tests.waiting import GUARD_S
 
 DOCS = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 BODY = {"model": "sluice-demo", "max_tokens": 8, "messages": [{"role": "user", "content": "Hello"}]}
@@ -19,7 +20,7 @@ def names(section: str) -> set[str]:
 
 def shown(url: str) -> set[str]:
     """The families of a page."""
-    return set(re.findall(r"^# TYPE (\S+)", httpx.get(url, timeout=30).text, re.MULTILINE))
+    return set(re.findall(r"^# TYPE (\S+)", httpx.get(url, timeout=GUARD_S).text, re.MULTILINE))
 
 
 def test_pages_have_what_is_documented(stack: Stack) -> None:

@@ -23,6 +23,7 @@ from runner.production import production_config, write_first_hosts
 from service.interceptors.load_report import as_binary, as_text
 from tests.e2e.door import Door
 from tests.e2e.stack import ROOT, free_ports
+from tests.waiting import GUARD_S
 
 CALL = "/sluice.v1.ChatService/Chat"
 HEALTH_NAME = "sluice.v1.ChatService"
@@ -138,7 +139,7 @@ async def ask_on(channel: aio.Channel, **headers: str) -> str:
     """As `ask`, on a connection that is there."""
     metadata = [(f"x-sluice-{name}", value) for name, value in headers.items()]
     call: Any = channel.unary_unary(CALL)  # of bytes
-    answer: bytes = await call(b"", timeout=10, metadata=metadata)
+    answer: bytes = await call(b"", timeout=GUARD_S, metadata=metadata)
     return answer.decode()
 
 
@@ -274,7 +275,7 @@ async def test_load_reports_weigh_replicas(tmp_path: Path) -> None:
         full.trailers = (("endpoint-load-metrics-bin", as_binary(1.0, 0.0, 0.8, {"num_requests_waiting": 3.0})),)
         door = await asyncio.to_thread(FleetDoor, tmp_path, policy=documented_policy(), service=[idle, half, full])
         with door:
-            async with aio.insecure_channel(door.target) as channel, asyncio.timeout(60):
+            async with aio.insecure_channel(door.target) as channel, asyncio.timeout(GUARD_S):
                 while True:  # weights count after a while of reports
                     shares = Counter([await ask_on(channel) for _ in range(140)])
                     if (

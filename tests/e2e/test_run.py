@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, sampling_pb2
 
 from tests.e2e.stack import ROOT, Stack, is_running
+from tests.waiting import wait_until
 
 
 def test_run_greets_and_stops_in_order() -> None:
@@ -75,7 +75,7 @@ def test_run_starts_again_what_dies_while_the_others_go_on() -> None:
         code = stack.stop()
     assert code == 0, stack.output
     assert not set(before.values()) & set(after.values())
-    until(partial(none_runs, pids))
+    wait_until(partial(none_runs, pids))
 
 
 def test_run_gives_up_a_process_that_dies_again_and_again() -> None:
@@ -94,7 +94,7 @@ def test_run_gives_up_a_process_that_dies_again_and_again() -> None:
     assert re.search(
         r"^run: gateway has exited 5 times in \d+ s, at last with code -9, and is not ", stack.output, re.MULTILINE
     )
-    until(partial(none_runs, pids))
+    wait_until(partial(none_runs, pids))
 
 
 def test_run_leaves_nothing_behind_when_it_is_killed() -> None:
@@ -105,7 +105,7 @@ def test_run_leaves_nothing_behind_when_it_is_killed() -> None:
         pids = [*stack.children().values(), stack.envoy_pid, *stack.workers()]
         assert len(pids) == 5
         stack.process.kill()
-        until(lambda: not [pid for pid in pids if is_running(pid)])
+        wait_until(lambda: not [pid for pid in pids if is_running(pid)])
     finally:
         stack.stop()
 
@@ -127,7 +127,7 @@ def test_run_is_killed_by_a_second_signal() -> None:
                 list(call)
     finally:
         stack.stop()
-    until(partial(none_runs, pids))
+    wait_until(partial(none_runs, pids))
 
 
 def test_run_stops_at_any_moment() -> None:
@@ -138,7 +138,7 @@ def test_run_stops_at_any_moment() -> None:
         pids = [*stack.children().values()]
         # Python itself, before it has come to the first line of ours, knows a traceback only.
         assert stack.stop() in {0, -signal.SIGINT} or "KeyboardInterrupt" in stack.output, stack.output
-        until(partial(none_runs, pids))
+        wait_until(partial(none_runs, pids))
         assert not re.search(rf'File "{ROOT}/(?!\.venv/)', stack.output), stack.output  # a traceback's
 
 
@@ -163,7 +163,7 @@ def until_served(stack: Stack, model: str) -> None:
             return False
         return rest.status_code == 200
 
-    until(served)
+    wait_until(served)
 
 
 def none_runs(pids: list[int]) -> bool:
@@ -173,16 +173,8 @@ def none_runs(pids: list[int]) -> bool:
 
 def until_child(stack: Stack, name: str) -> int:
     """The process id of a child, as soon as it runs."""
-    until(lambda: name in stack.children())
+    wait_until(lambda: name in stack.children())
     return stack.children()[name]
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
-    """Wait for what other processes do."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def policies(pid: int) -> set[int]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -17,6 +16,7 @@ import pytest
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2
 
 from tests.e2e.stack import Stack
+from tests.waiting import wait_until
 
 NUM_CHOICES, NUM_TOKENS, TOP_LOGPROBS = 64, 1000, 20  # many times what all buffers on the way hold
 NUM_TOKENS_WHOLE = 650
@@ -77,14 +77,6 @@ def num_cut_off(stack: Stack) -> int:
     return sum('"status":499' in line for line in stack.output.splitlines() if line.startswith("gateway"))
 
 
-def until(what: Callable[[], bool], timeout_s: float = 60) -> None:
-    """Return when it is so."""
-    deadline = time.monotonic() + timeout_s
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def is_running(stack: Stack) -> bool:
     return stack.metric("sluice_engine_sequences_running") > 0
 
@@ -93,8 +85,8 @@ def is_running(stack: Stack) -> bool:
 def test_a_stream_over_rest_is_cut_off(impatient: Stack, door: str) -> None:
     before = num_cut_off(impatient)
     with stopped_reader(impatient.ports[door], stream=True) as reader:
-        until(lambda: num_cut_off(impatient) > before)
-        impatient.until_idle(60)
+        wait_until(lambda: num_cut_off(impatient) > before)
+        impatient.until_idle()
         assert b"[DONE]" not in rest_of(reader)
 
 
@@ -106,7 +98,7 @@ def test_a_whole_answer_over_rest_is_cut_off(impatient: Stack, door: str) -> Non
     """
     before = num_cut_off(impatient)
     with stopped_reader(impatient.ports[door], max_tokens=NUM_TOKENS_WHOLE) as reader:
-        until(lambda: num_cut_off(impatient) > before)
+        wait_until(lambda: num_cut_off(impatient) > before)
         assert b'"usage"' not in rest_of(reader)
 
 
@@ -119,8 +111,8 @@ def test_a_stream_over_grpc_is_cut_off_and_told_so(impatient: Stack, door: str) 
     with grpc.insecure_channel(f"127.0.0.1:{impatient.ports[door]}") as channel:
         call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(message, timeout=90)
         next(call)
-        until(lambda: is_running(impatient))
-        impatient.until_idle(60)
+        wait_until(lambda: is_running(impatient))
+        impatient.until_idle()
         with pytest.raises(grpc.RpcError) as caught:
             for _ in call:
                 pass

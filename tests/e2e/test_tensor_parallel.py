@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from service.config import DEMO_FOLDER
 from tests.e2e.stack import Stack, child_pids, is_running
+from tests.waiting import wait_until
 
 ALONE, SHARED = "alone", "shared"
 
@@ -48,13 +48,6 @@ def ranks(stack: Stack) -> dict[int, list[int]]:
     return {pid: [each for each in child_pids(pid) if is_running(each)] for pid in stack.workers()}
 
 
-def until(done: Callable[[], bool], timeout_s: float = 60) -> None:
-    end = time.monotonic() + timeout_s
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 def test_two_ranks_answer_as_one_does(two_ranks: Stack) -> None:
     """The same greedy text, of prompts of several lengths."""
     for text in ("Tell me a story about a river.", "What is 3 + 4?", "Name three colours. " * 40):
@@ -80,8 +73,8 @@ def test_a_leader_that_dies_takes_its_ranks_along(two_ranks: Stack) -> None:
     """The engine comes back with others."""
     (leader, (rank,)) = next((pid, others) for pid, others in ranks(two_ranks).items() if others)
     os.kill(leader, signal.SIGKILL)
-    until(lambda: not is_running(rank))
-    until(lambda: two_ranks.output.count("was started again") == 2)
+    wait_until(lambda: not is_running(rank))
+    wait_until(lambda: two_ranks.output.count("was started again") == 2, lambda: two_ranks.output)
     assert chat(two_ranks, SHARED, "Tell me a story.") == chat(two_ranks, ALONE, "Tell me a story.")
 
 

@@ -22,6 +22,7 @@ from runner.development_tls import DevelopmentTls
 from runner.envoy_tls import EnvoyTls
 from tests.e2e.door import Door
 from tests.e2e.stack import Stack, free_ports
+from tests.waiting import GUARD_S
 
 NAMES = ["localhost", "127.0.0.1"]
 LONG = {"model": "sluice-demo", "stream": True, "max_tokens": 400, "messages": [{"role": "user", "content": "Hi!"}]}
@@ -49,7 +50,7 @@ def certificate_at(port: int, certificates: DevelopmentTls) -> bytes:
     """What a new connection is shown."""
     context = certificates.caller_context()
     context.set_alpn_protocols(["h2", "http/1.1"])
-    plain = socket.create_connection(("127.0.0.1", port), timeout=10)
+    plain = socket.create_connection(("127.0.0.1", port), timeout=GUARD_S)
     with context.wrap_socket(plain, server_hostname="localhost") as connection:
         shown = connection.getpeercert(binary_form=True)
     assert shown is not None
@@ -64,7 +65,7 @@ def list_models(port: int, certificates: DevelopmentTls) -> list[str]:
     """By gRPC, over a connection of its own."""
     credentials = grpc.ssl_channel_credentials(*certificates.caller_pems())
     with grpc.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
-        answer = model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=20)
+        answer = model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=GUARD_S)
     return [model.name for model in answer.models]
 
 
@@ -138,7 +139,7 @@ def network_stream(answer: httpx.Response) -> object:
 
 def changed(stack: Stack, certificates: DevelopmentTls, before: dict[str, bytes]) -> dict[str, bytes]:
     """What each listener shows once it shows another certificate."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + GUARD_S
     while time.monotonic() < deadline:
         after = {name: certificate_at(stack.ports[name], certificates) for name in LISTENERS}
         if all(after[name] != before[name] for name in LISTENERS):
@@ -175,5 +176,5 @@ def test_a_handshake_that_never_ends_is_given_up(tmp_path: Path) -> None:
     ports = free_ports(2)
     with contextlib.ExitStack() as stack:
         door = stack.enter_context(Door(ports[0], ports[1], change, healthy=False, tls=tls))
-        connection = stack.enter_context(socket.create_connection(("127.0.0.1", door.port), timeout=20))
+        connection = stack.enter_context(socket.create_connection(("127.0.0.1", door.port), timeout=GUARD_S))
         assert connection.recv(1) == b""

@@ -111,7 +111,7 @@ def trace(request: pytest.FixtureRequest, sent: None, collector: Collector) -> t
     """A request and its spans."""
     wanted = REQUESTS[request.param]
     num_spans = len(wanted.chain()) + len(wanted.stages)
-    return wanted, collector.trace(trace_id(request.param), num_spans, timeout_s=30, ignored=LOOKUP)
+    return wanted, collector.trace(trace_id(request.param), num_spans, ignored=LOOKUP)
 
 
 def test_trace_has_the_exact_parent_chain(trace: tuple[Traced, list[Received]]) -> None:

@@ -23,6 +23,7 @@ from service.generation.errors import EngineError, SequenceError
 from service.generation.output import GenerationOutput, TokenLogprob
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest
+from tests.waiting import GUARD_S
 
 END = 256
 CONTROL = 257
@@ -281,8 +282,8 @@ async def read(outputs: AsyncIterator[GenerationOutput]) -> list[GenerationOutpu
     return [output async for output in outputs]
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     """Return as soon as the condition holds; TimeoutError if it never does."""
-    async with asyncio.timeout(timeout_s):
+    async with asyncio.timeout(GUARD_S):
         while not condition():  # noqa: ASYNC110 - what is waited for knows no event loop
             await asyncio.sleep(0.001)

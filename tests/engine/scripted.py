@@ -28,8 +28,7 @@ from service.generation.embedding import TokenIds, Vector
 from service.generation.errors import EngineError, ModelLoadError, SequenceError, UnsupportedConstraint
 from tests.engine.fakes import END, ByteTokenizer, PagedRunner, config_of, say, sum_rule
 from tests.engine.vectors import vector_of
-
-PATIENCE_S = 30.0
+from tests.waiting import GUARD_S
 
 
 class Panic(BaseException):
@@ -149,7 +148,7 @@ class Script:
 
     def _wait_for(self, name: str, note: str = "waiting") -> None:
         """Wait while the file is there, and leave a note that this is so."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + GUARD_S
         while (self.folder / name).exists():
             (self.folder / note).touch()
             assert time.monotonic() < deadline

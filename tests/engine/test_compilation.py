@@ -10,6 +10,7 @@ from service.engine.constraint_state import ConstraintState
 from service.engine.mail import Report
 from service.generation.constraint import Constraint, Grammar
 from service.generation.errors import UnsupportedConstraint
+from tests.waiting import GUARD_S
 
 
 class Hall:
@@ -36,7 +37,7 @@ class Hall:
 
     def next(self, num: int = 1) -> set[str]:
         """The next that were begun."""
-        return {self.begun.get(timeout=10) for _ in range(num)}
+        return {self.begun.get(timeout=GUARD_S) for _ in range(num)}
 
     def _compile(self, constraint: Constraint) -> ConstraintState:
         assert constraint.grammar
@@ -81,7 +82,7 @@ def test_what_is_forgotten_while_it_waits_is_not_compiled() -> None:
     hall.compilations.forget(serials[2])
     hall.end(3)
     assert hall.next() == {"a4"}
-    told = [hall.told.get(timeout=10) for _ in range(6)]
+    told = [hall.told.get(timeout=GUARD_S) for _ in range(6)]
     assert serials[2] not in [
         *(serial for each in told for serial in each.started),
         *(e for r in told for e, _ in r.errors),
@@ -95,6 +96,6 @@ def test_what_waits_at_the_close_is_not_compiled() -> None:
     hall.next(2)
     hall.compilations.close()
     hall.end(2)
-    told = [hall.told.get(timeout=10) for _ in range(4)]
+    told = [hall.told.get(timeout=GUARD_S) for _ in range(4)]
     assert sum(len(each.errors) for each in told) == 2
     assert hall.begun.empty()

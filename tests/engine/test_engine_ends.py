@@ -10,6 +10,7 @@ from service.generation.errors import DeadlineExceeded, EngineClosed, EngineFail
 from tests.engine.fakes import Clock, read, request, sums, until
 from tests.engine.started_engine import ENDLESS, NEVER, Starter, generate, is_idle, tokens
 from tests.engine.threads import has_thread
+from tests.waiting import GUARD_S
 
 BEAT_S = 0.01
 
@@ -76,7 +77,7 @@ async def test_engine_drains(start: Starter) -> None:
         with pytest.raises(EngineClosed):
             await generate(engine, request())
         script.open_gate()
-        await asyncio.wait_for(draining, 20)
+        await asyncio.wait_for(draining, GUARD_S)
         assert tokens(await running) == sums(b"hello", 8, 0)
 
 

@@ -21,6 +21,7 @@ from gateway.drain import Drain
 from gateway.telemetry import Telemetry
 from process.settings import read_settings
 from tests.gateway import fakes
+from tests.waiting import GUARD_S
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ async def gateway(service: fakes.FakeService, flags: list[str]) -> AsyncIterator
         server.config.load()
         server.lifespan = server.config.lifespan_class(server.config)
         await server.startup([listener])  # without the signal handlers and the naps of `serve`
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, verify=False) as http:  # noqa: S501
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=GUARD_S, verify=False) as http:  # noqa: S501
             yield Gateway(http, service, settings, spans, port, server, drain)
         for each in server.servers:
             each.close()
@@ -95,5 +96,5 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def soon(event: Awaitable[Any]) -> None:
     """Wait for an event that must come, and fail within seconds if it does not."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(GUARD_S):
         await event

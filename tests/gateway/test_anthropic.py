@@ -10,6 +10,7 @@ import pytest
 
 from tests.gateway import fakes
 from tests.gateway.conftest import Gateway
+from tests.waiting import GUARD_S
 
 BODY: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
 VERSION = {"anthropic-version": "2023-06-01"}
@@ -71,7 +72,7 @@ async def test_silent_stream_has_pings(gateway: Gateway) -> None:
     """Events that its clients pass over, after the message's beginning."""
     gateway.service.script = fakes.play([fakes.STARTED, None])
     found = b""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(GUARD_S):
         async with gateway.http.stream("POST", "/v1/messages", json=BODY | {"stream": True}) as answer:
             async for piece in answer.aiter_raw():
                 found += piece

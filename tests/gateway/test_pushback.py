@@ -15,6 +15,7 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.pushback import Pushback
 from tests.gateway import fakes
 from tests.gateway.conftest import Gateway, chat_body
+from tests.waiting import GUARD_S
 
 FULL = fakes.Status(
     grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -182,6 +183,6 @@ async def test_callers_cannot_tell_who_refuses(gateway: Gateway, path: str, fiel
         assert {told(answer) for answer in answers} == {refused}
         num_sent += len(answers)
     gateway.service.script = fakes.play(fakes.HELLO)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(GUARD_S):
         while (await post()).status_code != 200:
             pass

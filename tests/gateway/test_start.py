@@ -16,6 +16,7 @@ from gateway.config import Settings
 from process.errors import ConfigError
 from process.settings import read_settings
 from tests.e2e.stack import free_ports
+from tests.waiting import GUARD_S
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'generated'}"}
@@ -102,11 +103,11 @@ def test_process_serves_and_stops(number: signal.Signals) -> None:
         assert process.stderr is not None
         lines = [process.stderr.readline()]
         assert '"listening"' in lines[0]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=GUARD_S) as answer:
             assert answer.status == 200
         process.send_signal(number)
         lines += process.stderr.readlines()
-        assert process.wait(30) == 0
+        assert process.wait(GUARD_S) == 0
     assert all(line.startswith('{"time":') for line in lines)
 
 
@@ -138,6 +139,6 @@ def test_settings_are_read_again(tmp_path: Path) -> None:
             assert tells("settings were read again", '"changed":["log_level"]')
             process.send_signal(signal.SIGINT)
             assert not log.readlines()
-            assert process.wait(30) == 0
+            assert process.wait(GUARD_S) == 0
         finally:
             process.kill()

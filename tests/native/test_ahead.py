@@ -11,11 +11,11 @@ import pytest
 import sluice_native
 
 from tests.native.decoders import CONFIGS, native, reference
+from tests.waiting import GUARD_S
 
 MIB = 1 << 20
 BLOCK_SIZE = 16
 CACHE_BYTES = 256 * MIB
-TIMEOUT_S = 60
 
 
 def num_blocks_in(model: sluice_native.Model, num_bytes: int) -> int:
@@ -30,7 +30,7 @@ def step(model: sluice_native.Model, block: int) -> None:
 
 def given(before: int, at_least: int) -> int:
     """What this process holds beside `before`, once that is enough and no longer grows. In bytes."""
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + GUARD_S
     last = -1
     while (now := resident_bytes() - before) < at_least or now != last:
         assert time.monotonic() < deadline, f"{now} bytes were given, of {at_least}"

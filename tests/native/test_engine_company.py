@@ -21,6 +21,7 @@ from service.generation.output import GenerationOutput
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from tests.engine.tiny_models import tokens
+from tests.waiting import GUARD_S
 
 FOLDER = Path(__file__).parents[2] / "demo" / "model"
 GRAMMARS = (r"start: /[a-z]{3,9}( [a-z]{2,8}){2,5}/", 'start: "[" /[0-9]+/ ("," /[0-9]+/)~3..9 "]"')
@@ -46,7 +47,7 @@ class Engine:
         if request.constraint:
             constraint_serial = 1000 + serial
             self.core.receive(Compile(constraint_serial, request.constraint))
-            while not (report := self._compiled.get(timeout=30)).outputs:
+            while not (report := self._compiled.get(timeout=GUARD_S)).outputs:
                 assert not report.errors
         self.outputs[serial] = []
         self.core.receive(Add(serial, request, time.monotonic(), constraint_serial=constraint_serial))

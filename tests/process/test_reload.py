@@ -17,6 +17,7 @@ from pydantic_settings import SettingsConfigDict
 from process.errors import ConfigError
 from process.reload import Reload
 from process.settings import ProcessSettings, read_settings
+from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +63,7 @@ async def following(*arguments: str) -> AsyncIterator[list[Lamp]]:
 
 async def until_logged(caplog: pytest.LogCaptureFixture, text: str) -> logging.LogRecord:
     """The first line of that beginning."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(GUARD_S):
         while True:
             for record in caplog.records:
                 if record.getMessage().startswith(text):

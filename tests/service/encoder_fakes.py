@@ -33,6 +33,7 @@ from tests.engine.encoder_fakes import NUM_DIMENSIONS, VOCAB_SIZE, FramedTokeniz
 from tests.engine.fakes import until
 from tests.service.fakes import MODEL, ScriptedRunner, scripted_engine, served, settings_of
 from tests.service.plain_preparation import PlainPreparation
+from tests.waiting import GUARD_S
 
 ENCODER = "encoder"
 CROSS = "cross"
@@ -53,7 +54,7 @@ class GatedRunner(HandRunner):
         self.entered.set()
         if len(self.batches) == self.max_runs:
             self.gate.clear()
-        assert self.gate.wait(60)
+        assert self.gate.wait(GUARD_S)
         if self.fail_with is not None:
             raise self.fail_with
         return super().run(inputs)

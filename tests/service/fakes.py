@@ -40,6 +40,7 @@ from service.server import Server
 from service.telemetry import Telemetry
 from tests.engine.fakes import END, ByteTokenizer, config_of, say, until
 from tests.service.plain_preparation import PlainPreparation
+from tests.waiting import GUARD_S
 
 MODEL = "scripted"
 ENDLESS = {"max_model_len": 1_000_000, "num_blocks": 250_000}  # longer than any test waits
@@ -66,7 +67,7 @@ class ScriptedRunner:
         if self._num_free_steps:
             self._num_free_steps -= 1
         else:
-            assert self.gate.wait(60)
+            assert self.gate.wait(GUARD_S)
         time.sleep(self.delay_s)
         if self.fail_with is not None:
             raise self.fail_with
@@ -122,7 +123,7 @@ class Running:
 
     async def until_status(self, name: str) -> None:
         """Return when health says `name` overall."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(GUARD_S):
             while await self.status() != name:  # noqa: ASYNC110  the server is asked, as a prober would
                 await asyncio.sleep(0.01)
 

@@ -15,6 +15,7 @@ from sluice.v1 import model_pb2, model_pb2_grpc
 from service.health import Phase
 from service.interceptors.auth import SCOPES
 from tests.service.fakes import Running, running
+from tests.waiting import GUARD_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "grpc.md").read_text()
@@ -37,7 +38,7 @@ async def answered(channel: aio.Channel, replicas: tuple[Running, Running]) -> s
     """Which replicas have answered one of some calls."""
     before = [len(replica.spans.get_finished_spans()) for replica in replicas]
     for _ in range(6):
-        await model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=10)
+        await model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=GUARD_S)
     after = [len(replica.spans.get_finished_spans()) for replica in replicas]
     return {index for index in range(2) if after[index] > before[index]}
 

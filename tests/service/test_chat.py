@@ -138,7 +138,7 @@ async def test_stream_chat_merges_for_a_slow_reader() -> None:
     ):
         call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(request())
         await call.read()
-        await until(lambda: run.engine.stats().num_generated_tokens == len(text) + 1, 60)
+        await until(lambda: run.engine.stats().num_generated_tokens == len(text) + 1)
         events = [event async for event in rest_of(call)]
     assert text_of(events) == text
     assert len(events) < len(text)

@@ -17,6 +17,7 @@ from service.registry.endpoint_table import EndpointTable
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import both, entities_of, serving
 from tests.service.fakes import refused, request
+from tests.waiting import GUARD_S
 
 Code = grpc.StatusCode
 FIXED = {"name": "x", "entities": [{"name": "only", "model": "a", "traffic_percentage": 100}]}
@@ -102,7 +103,7 @@ async def test_change_is_whole_although_its_caller_leaves(tmp_path: Path) -> Non
     class SlowFile(EndpointFile):
         def write(self, endpoints: Iterable[Endpoint]) -> None:
             entered.set()
-            assert gate.wait(60)
+            assert gate.wait(GUARD_S)
             super().write(endpoints)
 
     file = SlowFile(tmp_path / "endpoints.json", EndpointJson())

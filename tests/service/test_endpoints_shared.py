@@ -16,6 +16,7 @@ from service.listener import StartError
 from tests.redis_server import RedisServer
 from tests.service.endpoint_fakes import Serving, both, serving
 from tests.service.fakes import refused, request
+from tests.waiting import GUARD_S
 
 Code = grpc.StatusCode
 Settings = dict[str, Any]
@@ -39,7 +40,7 @@ async def two(settings: Settings) -> AsyncIterator[tuple[Serving, Serving]]:
 
 async def until_equal(ask: Callable[[], Any], expected: object) -> None:
     """Return when the answer is that; others look once a second."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(GUARD_S):
         while await ask() != expected:  # noqa: ASYNC110  the service is asked, as a caller would
             await asyncio.sleep(0.02)
 

@@ -11,6 +11,7 @@ from sluice.v1 import endpoint_pb2, load_pb2, model_pb2
 from service.telemetry import Telemetry
 from tests.service.endpoint_fakes import both, serving
 from tests.service.fakes import MODEL, refused, request, running
+from tests.waiting import GUARD_S
 
 
 async def load_of(run: Any) -> load_pb2.GetLoadResponse:
@@ -40,7 +41,7 @@ async def test_calls_are_told_by_their_reason() -> None:
     async with running() as run:
         await run.chat.Chat(request())
         await refused(run.models.GetModel(model_pb2.GetModelRequest(model="nobody")))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(GUARD_S):
             while True:  # calls are counted after their status has gone out
                 calls = {(each.method, each.code, each.reason): each.calls for each in (await load_of(run)).calls}
                 if ("sluice.v1.ModelService/GetModel", "NOT_FOUND", "MODEL_NOT_FOUND") in calls:

@@ -11,6 +11,7 @@ from sluice.v1 import sampling_pb2, serving_pb2
 from service.telemetry import Bounded, MetricsPage
 from tests.engine.fakes import until
 from tests.service.fakes import MODEL, Running, ScriptedRunner, refused, request, running
+from tests.waiting import GUARD_S
 
 CHAT = f"chat {MODEL}"
 ATTRIBUTES = {"gen_ai_operation_name": "chat", "gen_ai_provider_name": "sluice", "gen_ai_request_model": MODEL}
@@ -26,7 +27,7 @@ def samples(run: Running, name: str) -> dict[frozenset[tuple[str, str]], float]:
     """The values of one sample name by labels, as the page shows them."""
     page = MetricsPage(run.telemetry.registry, "127.0.0.1", 0)
     try:
-        with urlopen(f"http://127.0.0.1:{page.port}/metrics", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{page.port}/metrics", timeout=GUARD_S) as answer:
             text = answer.read().decode()
     finally:
         page.close()

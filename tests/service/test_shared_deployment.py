@@ -18,6 +18,7 @@ from service.listener import StartError
 from tests.redis_server import RedisServer
 from tests.service.endpoint_fakes import Serving, serving
 from tests.service.fakes import refused, request
+from tests.waiting import GUARD_S
 
 Settings = dict[str, Any]
 pytestmark = pytest.mark.slow
@@ -69,7 +70,7 @@ async def status(run: Serving, name: str) -> str:
 
 async def until_equal(ask: Callable[[], Any], expected: object) -> None:
     """Return when the answer is that; others look once a second."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(GUARD_S):
         while await ask() != expected:  # noqa: ASYNC110  the service is asked, as a caller would
             await asyncio.sleep(0.02)
 

@@ -6,6 +6,8 @@ import re
 import urllib.request
 from dataclasses import dataclass
 
+from tests.waiting import GUARD_S
+
 _SAMPLE = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 
 
@@ -50,7 +52,7 @@ def read(pages: dict[str, str]) -> dict[str, float]:
     """The value of each measure by name. `pages` are the metrics pages' addresses by process."""
     sums: dict[tuple[str, str], float] = {}
     for process, address in pages.items():
-        with urllib.request.urlopen(address, timeout=30) as page:  # noqa: S310 the product's own
+        with urllib.request.urlopen(address, timeout=GUARD_S) as page:  # noqa: S310 the product's own
             for metric, value in _SAMPLE.findall(page.read().decode()):
                 sums[process, metric] = sums.get((process, metric), 0.0) + float(value)
     return {each.name: sums.get((each.process, each.metric), 0.0) / each.unit for each in MEASURES}

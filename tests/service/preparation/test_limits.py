@@ -17,6 +17,7 @@ from service.prompts.template import ChatTemplate
 from service.prompts.workers import WorkerLimits
 from tests.service.preparation.fakes import TOKENIZER, chat, preparation_of, request_of
 from tests.service.prompts.fakes import CHATML, template_of, user
+from tests.waiting import GUARD_S
 
 
 class StuckTemplate(ChatTemplate):
@@ -38,7 +39,7 @@ class StuckTemplate(ChatTemplate):
     ) -> str:
         if messages[-1]["content"] == "stuck":
             self.entered.set()
-            self._release.wait(30)
+            self._release.wait(GUARD_S)
         return self._inner.render(messages, tools, variables, field=field)
 
 
@@ -51,7 +52,7 @@ class StuckTokenizer(FastTokenizer):
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         if text == "stuck":
-            self._release.wait(30)
+            self._release.wait(GUARD_S)
         return super().encode(text, add_special_tokens=add_special_tokens)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from service.generation.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest
 from service.prompts.workers import WorkerLimits, Workers
+from tests.waiting import GUARD_S
 
 TOO_LONG = InvalidRequest("prompt", "it took too long")
 
@@ -63,7 +64,7 @@ async def test_who_gets_no_thread_is_told_when_to_come_back(release: threading.E
 
     def work() -> None:
         begun.set()
-        release.wait(30)
+        release.wait(GUARD_S)
 
     stuck = asyncio.create_task(workers.run(work, None, TOO_LONG))
     await asyncio.to_thread(begun.wait)
@@ -101,7 +102,7 @@ async def test_work_that_nobody_waits_for_is_not_begun(release: threading.Event)
 
     def work() -> None:
         begun.set()
-        release.wait(30)
+        release.wait(GUARD_S)
 
     stuck = asyncio.create_task(workers.run(work, None, TOO_LONG))
     await asyncio.to_thread(begun.wait)
@@ -134,7 +135,7 @@ async def test_one_long_text_is_read_at_a_time_and_short_ones_beside_it() -> Non
 
     def read(index: int) -> int:
         begun.append(index)
-        gates[index].wait(10)
+        gates[index].wait(GUARD_S)
         return index
 
     def reading(index: int) -> asyncio.Task[int]:

@@ -20,6 +20,7 @@ from service.quota.store import Demand, Draw, Places, StoreLost
 from tests.engine.fakes import until
 from tests.redis_server import RedisServer
 from tests.service.quota.fakes import HandClock
+from tests.waiting import GUARD_S
 
 MINUTE = Bucket("minute", 1000)
 SLOW = Bucket("slow", 1)  # nothing comes in while a test runs
@@ -214,13 +215,13 @@ async def compare(redis: RedisServer, steps: Steps) -> None:
 
 async def until_granted(store: RedisStore, demand: Demand) -> None:
     """Return when it is."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(GUARD_S):
         while not (await store.take(demand)).is_granted:  # noqa: ASYNC110  the server is asked, as a replica would
             await asyncio.sleep(0.02)
 
 
 async def until_keys(client: Redis, number: int) -> None:
     """Return when the server has so many."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(GUARD_S):
         while await client.dbsize() != number:  # noqa: ASYNC110  as above
             await asyncio.sleep(0.02)
