@@ -15,17 +15,17 @@ from typing import Any
 import torch
 
 from bench import shapes
-from service.engine.batch import make_batch
 from service.engine.config import EngineConfig
-from service.engine.core import SampledToken
-from service.engine.kv_cache import CacheShape, KVCache
-from service.engine.load_generator import LoadedModel, load_model
-from service.engine.models.attention import AttentionPlan
-from service.engine.models.inputs import Inputs
-from service.engine.models.model_config import read_model_config
-from service.engine.models.scores import Scores
-from service.engine.sequence import Sequence, SequenceGroup
-from service.engine.step import ScheduledSequence, Step
+from service.engine.core.batch import make_batch
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.sequences.sequence import Sequence, SequenceGroup
+from service.engine.core.step import ScheduledSequence, Step
+from service.engine.loading.generator import LoadedModel, load_model
+from service.engine.models.attention.attention import AttentionPlan
+from service.engine.models.attention.inputs import Inputs
+from service.engine.models.attention.kv_cache import CacheShape, KVCache
+from service.engine.models.attention.scores import Scores
+from service.engine.models.checkpoint.model_config import read_model_config
 from service.generation.parameters import SamplingParams
 from service.generation.request import GenerationRequest
 

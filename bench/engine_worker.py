@@ -22,9 +22,9 @@ from itertools import pairwise
 from typing import Any
 
 from bench import shapes
+from service.engine.client.generator import GeneratorClient
 from service.engine.config import EngineConfig
 from service.engine.engines import build_engine
-from service.engine.generator import GeneratorFront
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 
@@ -64,7 +64,7 @@ async def busy_loop() -> AsyncIterator[None]:
         task.cancel()
 
 
-async def stream(engine: GeneratorFront, prompt: list[int], num_tokens: int) -> tuple[list[float], list[float]]:
+async def stream(engine: GeneratorClient, prompt: list[int], num_tokens: int) -> tuple[list[float], list[float]]:
     """When each token was sampled, and when it came."""
     stopping = StopParams(max_tokens=num_tokens, ignore_eos=True)
     wanted = GenerationRequest("bench", prompt, SamplingParams(temperature=0), stopping)
@@ -77,7 +77,7 @@ async def stream(engine: GeneratorFront, prompt: list[int], num_tokens: int) -> 
     return sampled, received
 
 
-async def measure(engine: GeneratorFront, num_streams: int, num_tokens: int, draw: random.Random) -> Result:
+async def measure(engine: GeneratorClient, num_streams: int, num_tokens: int, draw: random.Random) -> Result:
     """`num_streams` streams at once, each with a prompt of its own."""
     prompts = [draw.choices(range(100, 1000), k=PROMPT_TOKENS) for _ in range(num_streams)]
     began = time.monotonic()
@@ -95,7 +95,7 @@ async def measure(engine: GeneratorFront, num_streams: int, num_tokens: int, dra
 
 async def compare(model: str, options: argparse.Namespace) -> dict[tuple[int, bool], dict[str, list[Result]]]:
     """All rounds' results, by streams and whether the loop is busy, and then by worker."""
-    engines: dict[str, GeneratorFront] = {}
+    engines: dict[str, GeneratorClient] = {}
     for worker in WORKERS:
         config = EngineConfig(worker=worker, num_blocks=1024, prefix_caching=False)
         engines[worker] = (await asyncio.to_thread(build_engine, model, config)).engine

@@ -25,9 +25,9 @@ from sluice.v1 import chat_pb2
 
 from gateway.__main__ import build_server
 from gateway.app import build_app
-from gateway.client import Caller, ServiceClient
 from gateway.config import Settings
 from gateway.telemetry import Telemetry
+from gateway.upstream.client import Caller, ServiceClient
 from process.settings import read_settings
 
 LIMIT_US = 15.0  # of the gateway's own work, a message

@@ -16,7 +16,7 @@ import sluice_native
 
 from bench import native_step, shapes
 from service.engine.config import EngineConfig
-from service.engine.load_generator import load_model
+from service.engine.loading.generator import load_model
 
 CONFIGS = {
     "bfloat16": EngineConfig(backend="native"),

@@ -22,11 +22,12 @@ from bench.shapes import DEMO
 from demo.corpus.conversation import segments
 from demo.evaluate import SKILLS, cases
 from demo.marking import prompt_of
-from service.engine.batch import Batch
+from service.engine.core.batch import Batch
 from service.engine.models.backend import Backend
-from service.engine.models.backends import ModelSpec, choose_backend
-from service.engine.models.checkpoint import Checkpoint
-from service.engine.models.model_config import read_model_config
+from service.engine.models.backends import choose_backend
+from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.checkpoint.model_config import read_model_config
+from service.engine.models.model_spec import ModelSpec
 from service.engine.tokenizer import FastTokenizer
 
 BLOCK_SIZE = 16

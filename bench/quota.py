@@ -27,10 +27,10 @@ from service.generation.events import Usage
 from service.generation.parameters import StopParams
 from service.generation.request import GenerationRequest
 from service.quota.limit import Measure
+from service.quota.limit_status import LimitStatus
 from service.quota.memory_store import MemoryStore
 from service.quota.quota import Quota
 from service.quota.redis_store import RedisStore
-from service.quota.standing import Standing
 from service.quota.store import Store, StoreLost
 
 MODEL = "m"
@@ -41,7 +41,7 @@ ASKED = AnswerRequest(MODEL, (), "prompts", stopping=STOPPING)
 PREPARED = [GenerationRequest("r", [1] * 100, stopping=STOPPING)]
 
 
-def _ignore(standings: Sequence[Standing]) -> None:
+def _ignore(standings: Sequence[LimitStatus]) -> None:
     """Where the caller stands is told to nobody."""
 
 

@@ -19,9 +19,9 @@ import torch
 from bench import shapes
 from service.constraints.grammar import format_grammar
 from service.engine.constraints.grammar import GrammarCompiler, GrammarConstraint
+from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.sampler.native_sampler import NativeSampler
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.engine.sequence import Sequence, SequenceGroup
 from service.engine.tokenizer import FastTokenizer
 from service.generation.output_format import JsonSchema
 from service.generation.parameters import SamplingParams

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from service.engine.kv_cache import CacheShape
+from service.engine.models.attention.kv_cache import CacheShape
 
 GIB = 2**30
 CONTEXTS = (4096, 32768, 131072)

@@ -19,11 +19,11 @@ from bench import shapes
 from service.constraints.grammar import format_grammar
 from service.engine.config import EngineConfig
 from service.engine.constraints.compiler import ConstraintCompiler
-from service.engine.generator_core import GeneratorCore
-from service.engine.load_generator import LoadedModel, load_model
-from service.engine.mail import Abort, Add, Compile, Compiled, Report
-from service.engine.prompt_drafter import PromptDrafter
-from service.engine.speculation import Speculation
+from service.engine.core.drafts.prompt_drafter import PromptDrafter
+from service.engine.core.drafts.speculation import Speculation
+from service.engine.core.generator_core import GeneratorCore
+from service.engine.loading.generator import LoadedModel, load_model
+from service.engine.messages import Abort, Add, Compile, Compiled, Report
 from service.generation.constraint import Constraint
 from service.generation.output import GenerationOutput
 from service.generation.output_format import JsonSchema

@@ -21,20 +21,20 @@ from collections import abc
 from typing import Any
 
 from bench import shapes
-from service.engine import wire
-from service.engine.block_pool import BlockPool
+from service.engine.client.output_stream import OutputStream
 from service.engine.config import EngineConfig
-from service.engine.core import EngineCore
-from service.engine.load_generator import LoadedModel, load_model
-from service.engine.mail import Report
-from service.engine.model_runner import ModelRunner
-from service.engine.outbox import Outbox
-from service.engine.output_stream import OutputStream
-from service.engine.pace import Pace
-from service.engine.prompt_drafter import PromptDrafter
-from service.engine.scheduler import Scheduler
-from service.engine.sequence import SequenceGroup
-from service.engine.speculation import Speculation
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.drafts.prompt_drafter import PromptDrafter
+from service.engine.core.drafts.speculation import Speculation
+from service.engine.core.engine_core import EngineCore
+from service.engine.core.scheduler import Scheduler
+from service.engine.core.sequences.sequence import SequenceGroup
+from service.engine.link import wire
+from service.engine.link.pace import Pace
+from service.engine.link.send_buffer import SendBuffer
+from service.engine.loading.generator import LoadedModel, load_model
+from service.engine.messages import Report
+from service.engine.runner.model_runner import ModelRunner
 from service.generation.output import GenerationOutput
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest
@@ -93,7 +93,7 @@ async def measure(loaded: LoadedModel, num_streams: int) -> dict[str, float]:
     for serial in range(num_streams):
         core.add(group(loaded, serial))
     ours, theirs = socket.socketpair()
-    outbox, unpacker = Outbox(ours), wire.Unpacker()
+    outbox, unpacker = SendBuffer(ours), wire.Unpacker()
     pace = Pace(core.report, outbox.put, config.output_interval_s or 0.0)
     steps: list[dict[str, float]] = []
     while core.has_work:

@@ -20,18 +20,18 @@ def serve(context: typer.Context) -> None:
 
 def check(context: typer.Context) -> None:
     """Say whether a model would load, by what, and what memory it takes, without loading it."""
-    _become("service.check_model", context.args)
+    _become("service.commands.check_model", context.args)
 
 
 def convert(context: typer.Context) -> None:
     """Write a model's GGUF file as a folder that can be served."""
-    _become("service.convert_gguf", context.args)
+    _become("service.commands.convert_gguf", context.args)
 
 
 def config(context: typer.Context) -> None:
     """Print the service's settings, or with --gateway the gateway's, and where each came from; it takes their flags."""
     words = [word for word in context.args if word != "--gateway"]
-    _become("service.show_settings" if words == context.args else "gateway.show_settings", words)
+    _become("service.commands.show_settings" if words == context.args else "gateway.show_settings", words)
 
 
 def envoy(context: typer.Context) -> None:

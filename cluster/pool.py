@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from cluster.deployment import PoolDeployment
-from cluster.plan import Phase, Standing, plan
+from cluster.plan import ReplicaPhase, ReplicaStatus, plan
 from cluster.report import Answer, Gone, Report
 from cluster.scaling import Scaler
 from runner.eds import Host
@@ -50,10 +50,10 @@ class _Member:
     is_draining: bool = False
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> ReplicaPhase:
         if self.is_draining:
-            return Phase.DRAINING
-        return Phase.STARTING if self.report is None else self.report.phase
+            return ReplicaPhase.DRAINING
+        return ReplicaPhase.STARTING if self.report is None else self.report.phase
 
 
 class PoolKeeper:
@@ -93,7 +93,7 @@ class PoolKeeper:
         """Take one step; `is_called`: requests came for the pool while nobody served them."""
         if not self._listen(now):
             return
-        loads = [it.report.load for it in self._members.values() if it.report and it.phase is Phase.SERVING]
+        loads = [it.report.load for it in self._members.values() if it.report and it.phase is ReplicaPhase.SERVING]
         wanted = self._scaler.decide(now, loads, is_called=is_called)
         if wanted != self._num_wanted:
             self._say(f"{wanted} replicas are needed, after {self._num_wanted}")
@@ -148,18 +148,18 @@ class PoolKeeper:
     def _hear(self, name: str, member: _Member, report: Report, now: float) -> None:
         member.report, member.revision, member.heard_at = report, report.revision, now
         member.placed_at = now if member.placed_at is None else member.placed_at
-        if report.phase is Phase.ENDED:
+        if report.phase is ReplicaPhase.ENDED:
             self._say(f"{name} has ended")
             self._forget(name)
-        elif report.phase is Phase.FAILED:
+        elif report.phase is ReplicaPhase.FAILED:
             self._lose(name, now, report.problem)
-        elif report.phase is Phase.DRAINING:
+        elif report.phase is ReplicaPhase.DRAINING:
             member.is_draining = True
-        elif report.phase is Phase.SERVING and member.serves_since is None:
+        elif report.phase is ReplicaPhase.SERVING and member.serves_since is None:
             member.serves_since = now
             self._num_failures = 0
             self._say(f"{name} serves at {report.host}")
-        elif report.phase is Phase.STARTING and now - member.placed_at > self._deployment.start_timeout_s:
+        elif report.phase is ReplicaPhase.STARTING and now - member.placed_at > self._deployment.start_timeout_s:
             self._lose(name, now, f"did not serve within start_timeout_s, {self._deployment.start_timeout_s:g} s")
 
     def _lose(self, name: str, now: float, problem: str) -> None:
@@ -185,14 +185,14 @@ class PoolKeeper:
 
     def _tell_envoy(self) -> None:
         members = self._members.values()
-        hosts = sorted((it.report.host for it in members if it.report and it.phase is Phase.SERVING), key=str)
+        hosts = sorted((it.report.host for it in members if it.report and it.phase is ReplicaPhase.SERVING), key=str)
         if hosts != self._hosts:
             self._publish(self._deployment.name, hosts)
             self._hosts = hosts
 
     @staticmethod
-    def _standing(name: str, member: _Member, now: float) -> Standing:
+    def _standing(name: str, member: _Member, now: float) -> ReplicaStatus:
         is_settled = member.serves_since is not None and now - member.serves_since >= SETTLE_S
         load = member.report.load if member.report else None
         sequences = load.running + load.waiting if load else 0
-        return Standing(name, member.revision, member.phase, is_settled, sequences)
+        return ReplicaStatus(name, member.revision, member.phase, is_settled, sequences)

@@ -18,7 +18,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from cluster.load import Load, Page
-from cluster.plan import Phase
+from cluster.plan import ReplicaPhase
 from cluster.report import Report
 from runner.eds import Host
 from runner.lifeline import dying_with_parent
@@ -49,16 +49,16 @@ class Replica:
         """How it is now."""
         if (code := self._process.poll()) is not None:
             if self._is_draining:
-                return self._report(Phase.ENDED)
+                return self._report(ReplicaPhase.ENDED)
             self._log.join(_TIMEOUT_S)  # for its last line
-            return self._report(Phase.FAILED, f"exited with code {code}: {self._last_line}")
+            return self._report(ReplicaPhase.FAILED, f"exited with code {code}: {self._last_line}")
         if self._is_draining:
-            return self._report(Phase.DRAINING)
+            return self._report(ReplicaPhase.DRAINING)
         if not self._has_served:
             self._has_served = self._is_serving("startup") is True
         elif self._is_serving("live") is False:
-            return self._report(Phase.FAILED, "an engine of its service has failed for good")
-        return self._report(Phase.SERVING if self._has_served else Phase.STARTING)
+            return self._report(ReplicaPhase.FAILED, "an engine of its service has failed for good")
+        return self._report(ReplicaPhase.SERVING if self._has_served else ReplicaPhase.STARTING)
 
     def drain(self) -> None:
         """Let it end what runs, and then itself."""
@@ -76,7 +76,7 @@ class Replica:
             preexec_fn=dying_with_parent(),  # noqa: PLW1509  nothing of this process's threads is used there
         )
 
-    def _report(self, phase: Phase, problem: str = "") -> Report:
+    def _report(self, phase: ReplicaPhase, problem: str = "") -> Report:
         return Report(self._revision, phase, self._host, self._read_load(), problem)
 
     def _is_serving(self, name: str) -> bool | None:

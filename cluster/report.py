@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from cluster.load import Load
-from cluster.plan import Phase
+from cluster.plan import ReplicaPhase
 from runner.eds import Host
 
 
@@ -15,7 +15,7 @@ class Report:
     """What a replica says of itself; `problem` is why it has failed."""
 
     revision: str
-    phase: Phase
+    phase: ReplicaPhase
     host: Host
     load: Load
     problem: str = ""

@@ -24,18 +24,18 @@ import uvicorn
 import uvloop
 from starlette.types import ASGIApp
 
-from gateway.app import Side, build_app
-from gateway.client import ServiceClient
+from gateway.app import ListenerAudience, build_app
 from gateway.config import PROGRAM, Settings
-from gateway.drain import Drain
 from gateway.exposure import Exposed, until_exposed
+from gateway.operators.drain import Drain
 from gateway.telemetry import Telemetry
+from gateway.upstream.client import ServiceClient
 from process.errors import ConfigError
 from process.exit import exit_with
 from process.logs import configure_logs
 from process.reload import Reload
 from process.settings import read_settings
-from process.stop import Stop
+from process.stop import StopSignal
 from process.tls import CertificateFiles, TlsError, server_files
 
 _LAST_WORDS_S = 2.0
@@ -76,11 +76,11 @@ def main() -> None:
 async def serve(
     settings: Settings,
     telemetry: Telemetry,
-    listeners: Mapping[Side, socket.socket],
+    listeners: Mapping[ListenerAudience, socket.socket],
     files: CertificateFiles | None = None,
 ) -> Exposed | None:
     """Serve on `listeners` until told to stop, then until running requests have ended. Returns why it can't go on."""
-    stop, drain = Stop(), Drain()
+    stop, drain = StopSignal(), Drain()
     reload = Reload(settings, partial(read_settings, Settings, sys.argv[1:]))
     telemetry.watch_loop()
     async with ServiceClient.connect(settings, telemetry) as client:
@@ -161,13 +161,13 @@ def reloading_context(files: CertificateFiles) -> ssl.SSLContext:
     return first
 
 
-def listen_all(settings: Settings) -> Mapping[Side, socket.socket]:
+def listen_all(settings: Settings) -> Mapping[ListenerAudience, socket.socket]:
     """The listener of all, or those of callers and of operators. Raises OSError with the address in its text."""
-    places = {Side.ALL: (settings.host, settings.port)}
+    places = {ListenerAudience.ALL: (settings.host, settings.port)}
     if settings.admin_port is not None:
         places = {
-            Side.CALLERS: (settings.host, settings.port),
-            Side.OPERATORS: (settings.admin_host, settings.admin_port),
+            ListenerAudience.CALLERS: (settings.host, settings.port),
+            ListenerAudience.OPERATORS: (settings.admin_host, settings.admin_port),
         }
     listeners = {}
     for side, (host, port) in places.items():

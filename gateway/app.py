@@ -14,24 +14,24 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
-from gateway.client import ServiceClient
 from gateway.config import Settings
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.drain import Drain, DrainGate, Phase
-from gateway.metrics_gate import MetricsGate
-from gateway.observer import RequestObserver
-from gateway.operators import operator_routes
+from gateway.http.trailing_slash import TrailingSlash
+from gateway.operators.drain import Drain, DrainGate, GatewayPhase
+from gateway.operators.metrics_gate import MetricsGate
+from gateway.operators.observer import RequestObserver
+from gateway.operators.routes import operator_routes
+from gateway.operators.status import StatusReader
 from gateway.page.routes import page_routes
 from gateway.routes.serving_endpoints import SERVING_ENDPOINTS
 from gateway.routes.surface import SurfaceMap
 from gateway.routes.surfaces import SURFACES
 from gateway.routes.upstream import Upstream
-from gateway.status import StatusReader
 from gateway.telemetry import Telemetry
-from gateway.trailing_slash import TrailingSlash
+from gateway.upstream.client import ServiceClient
 
 
-class Side(enum.Enum):
+class ListenerAudience(enum.Enum):
     """Whom a listener is for."""
 
     ALL = "all"  # callers, and operators, who need the scope `metrics`
@@ -44,18 +44,20 @@ def build_app(
     client: ServiceClient,
     telemetry: Telemetry,
     drain: Drain | None = None,
-    side: Side = Side.ALL,
+    side: ListenerAudience = ListenerAudience.ALL,
 ) -> Starlette:
     """The application over an open client. `drain` is how it leaves, if it is to."""
     upstream = Upstream.of(client)
     drain = drain or Drain()
     refuse = SurfaceMap(SURFACES).refuse
-    gate = MetricsGate(client) if side is Side.ALL else None
+    gate = MetricsGate(client) if side is ListenerAudience.ALL else None
 
-    surfaces = [each.reading() if side is Side.CALLERS and each is SERVING_ENDPOINTS else each for each in SURFACES]
+    surfaces = [
+        each.reading() if side is ListenerAudience.CALLERS and each is SERVING_ENDPOINTS else each for each in SURFACES
+    ]
 
     async def healthz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        if drain.phase is not Phase.SERVING:  # Envoy and other balancers shall look elsewhere
+        if drain.phase is not GatewayPhase.SERVING:  # Envoy and other balancers shall look elsewhere
             return JSONResponse({"status": drain.phase.value}, status_code=503)
         return JSONResponse({"status": "alive"})
 
@@ -63,7 +65,7 @@ def build_app(
         return JSONResponse({"status": "alive"})  # while it leaves, too: who ends it then cuts off what still runs
 
     async def unready_reason() -> str | None:
-        leaving = None if drain.phase is Phase.SERVING else "the server is shutting down"
+        leaving = None if drain.phase is GatewayPhase.SERVING else "the server is shutting down"
         return leaving or await client.unready_reason()
 
     status = StatusReader(client, telemetry, unready_reason)
@@ -96,7 +98,7 @@ def build_app(
             *(Route(path, readyz) for path in ("/health", "/ping")),  # where clients of other servers ask
             Route("/version", own_version),
             *page_routes(),
-            *([] if side is Side.CALLERS else operator_routes(status, telemetry, refuse, gate)),
+            *([] if side is ListenerAudience.CALLERS else operator_routes(status, telemetry, refuse, gate)),
         ],
         middleware=[
             Middleware(

@@ -7,7 +7,7 @@ import os
 import signal
 
 
-class Stop:
+class StopSignal:
     """The wish to stop, from the first SIGTERM or SIGINT on; the second has its default effect, the process's end.
 
     SIGTERM leaves time for balancers to look elsewhere. SIGINT doesn't: who presses Ctrl-C has none.

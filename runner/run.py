@@ -25,9 +25,9 @@ from process.lines import Lines
 from process.scheduling import let_others_finish
 from runner.children import Children, DiedTooOften
 from runner.envoy_config import AddressError, envoy_config
-from runner.patience import Patience
 from runner.readable import Readable
 from runner.settings import ROOT, RunError, Settings, check, commands
+from runner.startup_timeout import StartupTimeout
 
 READY_TIMEOUT_S = 300  # without progress: a large model is made ready from a slow disk
 STOP_TIMEOUT_S = 60  # longer than any process's own draining
@@ -40,7 +40,7 @@ def write_envoy_config(settings: Settings, folder: Path) -> Path:
     return path
 
 
-class Stop:
+class StopSignal:
     """The wish to stop: the first signal, in `number`; at the second all is killed."""
 
     def __init__(self, children: Children, say: Callable[[str], None]) -> None:
@@ -81,7 +81,7 @@ async def run(settings: Settings) -> None:
     lines = Lines(sys.stdout.fileno(), "run: {} lines were left out".format)
     readable = Readable()
 
-    patience = Patience(READY_TIMEOUT_S)
+    patience = StartupTimeout(READY_TIMEOUT_S)
     is_terminal = sys.stdout.isatty()
 
     def show(name: str, text: str) -> None:
@@ -90,7 +90,7 @@ async def run(settings: Settings) -> None:
             lines.write(shown)
 
     children = Children(ROOT, lines.write, show)
-    stop = Stop(children, lines.write)
+    stop = StopSignal(children, lines.write)
 
     async def exit_of_any() -> None:
         name, code = await children.first_exit()

@@ -23,19 +23,19 @@ from process.logs import configure_logs
 from process.reload import Reload
 from process.scheduling import let_others_finish
 from process.settings import read_settings
-from process.stop import Stop
-from service.config import PROGRAM, Settings
-from service.deployment import LoadModel
+from process.stop import StopSignal
+from service.deployment.deployment import LoadModel
+from service.engine.link.settle import bound_primitives, settle
+from service.engine.link.worker_process import start_ahead
 from service.engine.port import StepObserver
-from service.engine.settle import bound_primitives, settle
-from service.engine.worker_process import start_ahead
 from service.generation.errors import ModelLoadError
 from service.listener import StartError
-from service.loading import load_model
-from service.logs import call_context
-from service.model_settings import ModelSettings
+from service.loading.model import load_model
+from service.observability.logs import call_context
 from service.registry.models import ServedModel
 from service.server import EngineDied, serve
+from service.settings.config import PROGRAM, Settings
+from service.settings.model_settings import ModelSettings
 
 
 async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:
@@ -63,7 +63,7 @@ def main(load: LoadModel = load_from_folder) -> None:
 
 
 async def _run(settings: Settings, load: LoadModel) -> None:
-    await serve(settings, load, Stop(), Reload(settings, partial(read_settings, Settings, sys.argv[1:])))
+    await serve(settings, load, StopSignal(), Reload(settings, partial(read_settings, Settings, sys.argv[1:])))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import grpc
 from grpc import aio
 
 from process.tls import CertificateFiles, TlsError, server_files
-from service.config import Settings
+from service.settings.config import Settings
 
 _MAX_METADATA_BYTES = 24 << 10
 

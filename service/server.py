@@ -15,15 +15,12 @@ from grpc import aio
 
 from process.errors import ConfigError
 from process.reload import Reload
-from process.stop import Stop
+from process.stop import StopSignal
 from service.answering.generation import Answering
-from service.change_store import SharedChanges
-from service.config import EndpointSettings, Settings
-from service.counting import open_quota
-from service.deployment import Deployment, LoadModel
-from service.engine_metrics import EngineMetrics
+from service.deployment.change_store import SharedChanges
+from service.deployment.deployment import Deployment, LoadModel
+from service.deployment.shared_deployment import SharedDeployment
 from service.generation.errors import AdapterRefused, InvalidRequest, ModelLoadError, TooManyAdapters
-from service.health import Health, Phase
 from service.interceptors.admission import Admission
 from service.interceptors.auth import Auth
 from service.interceptors.call_duration import CallDuration
@@ -35,7 +32,11 @@ from service.interceptors.sending import Sending
 from service.interceptors.tracing import Tracing
 from service.interceptors.validation import Validation
 from service.listener import StartError, check_free, connection_options, listen
-from service.model_settings import ModelSettings
+from service.observability.counting import open_quota
+from service.observability.engine_metrics import EngineMetrics
+from service.observability.health import Health, ServingPhase
+from service.observability.telemetry import MetricsPage, Telemetry
+from service.observability.vllm_names import with_vllm_names
 from service.prompts.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, ServedEntity
 from service.registry.endpoint_file import EndpointFile
@@ -44,12 +45,11 @@ from service.registry.errors import RegistryError
 from service.registry.models import Registry
 from service.registry.shared_endpoints import SharedEndpoints
 from service.services import REQUESTS, SERVICES, add_services
-from service.shared_deployment import SharedDeployment
-from service.shared_file import SharedFileError
-from service.shared_text import SharedTextLost
+from service.settings.config import EndpointSettings, Settings
+from service.settings.model_settings import ModelSettings
+from service.storage.shared_file import SharedFileError
+from service.storage.shared_text import SharedTextLost
 from service.stores import authenticator, change_store, endpoint_store
-from service.telemetry import MetricsPage, Telemetry
-from service.vllm_names import with_vllm_names
 
 CHANGEABLE = ("endpoints",)  # settings that need no new process; files of keys and certificates are watched in any case
 
@@ -122,7 +122,7 @@ class Server:
     async def start(self) -> int:
         """Listen, with health NOT_SERVING, and return the port. Raises StartError if it can't be listened on."""
         check_free(self._settings.host, self._settings.port)
-        await self.health.enter(Phase.STARTING)
+        await self.health.enter(ServingPhase.STARTING)
         await self.quota.start()
         bound = listen(self._server, self._settings)
         await self._server.start()
@@ -165,7 +165,7 @@ class Server:
         if self._change_store is not None:
             self._follow(self.shared.follow(partial(self.health.set_store_lost, "models")))
         await self.health.set_models(self.registry.loads)
-        await self.health.enter(Phase.SERVING)
+        await self.health.enter(ServingPhase.SERVING)
 
     def _follow(self, following: Coroutine[None, None, None]) -> None:
         self._following.append(asyncio.create_task(following))
@@ -201,7 +201,7 @@ class Server:
             else:
                 await asyncio.sleep(_HEARTBEAT_CHECK_S)
             for failed in done:
-                await self.health.enter(Phase.FAILED)
+                await self.health.enter(ServingPhase.FAILED)
                 reason = failed.result()
                 raise EngineDied(f"the engine of {failures[failed]} died: {type(reason).__name__}: {reason}")
             ages = {served.name: served.engine.heartbeat_age_s for served in self.registry.loaded}
@@ -225,9 +225,9 @@ class Server:
 
         `delay_s` is how long calls are still taken; by default as the settings say.
         """
-        await self.health.enter(Phase.LEAVING)
+        await self.health.enter(ServingPhase.LEAVING)
         await asyncio.sleep(self._settings.drain_delay_s if delay_s is None else delay_s)
-        await self.health.enter(Phase.DRAINING)
+        await self.health.enter(ServingPhase.DRAINING)
         # Calls that were let in may not have come to an engine yet, which takes no new ones while it drains.
         await self._admission.until_idle(self._settings.drain_timeout_s)
         await asyncio.gather(*(served.engine.drain(0) for served in self.registry.loaded))
@@ -256,7 +256,9 @@ def _endpoint(registry: Registry, settings: EndpointSettings, absent: Collection
         raise StartError(f"endpoints: {settings.name}: {error}") from error
 
 
-async def serve(settings: Settings, load_model: LoadModel, stop: Stop, reload: Reload[Settings] | None = None) -> None:
+async def serve(
+    settings: Settings, load_model: LoadModel, stop: StopSignal, reload: Reload[Settings] | None = None
+) -> None:
     """Serve from start to stop. Returns when drained after `stop`; raises StartError, ModelLoadError or EngineDied."""
     telemetry = Telemetry(settings.otlp_endpoint)
     try:
@@ -272,7 +274,7 @@ async def serve(settings: Settings, load_model: LoadModel, stop: Stop, reload: R
 
 
 async def _serve(
-    server: Server, settings: Settings, load_model: LoadModel, stop: Stop, reload: Reload[Settings] | None
+    server: Server, settings: Settings, load_model: LoadModel, stop: StopSignal, reload: Reload[Settings] | None
 ) -> None:
     stopping = asyncio.create_task(stop.wait())
     following: asyncio.Task[None] | None = None

@@ -31,7 +31,9 @@ from sluice.v1 import (
 )
 
 from service.answering.generation import Answering
-from service.health import Health
+from service.deployment.shared_deployment import SharedDeployment
+from service.observability.health import Health
+from service.observability.telemetry import Telemetry
 from service.prompts.workers import Workers
 from service.quota.quota import Quota
 from service.registry.models import Registry
@@ -47,8 +49,6 @@ from service.servicers.response import ResponseServicer
 from service.servicers.text_generation import TextGenerationServicer
 from service.servicers.token import TokenServicer
 from service.servicers.watermark import WatermarkServicer
-from service.shared_deployment import SharedDeployment
-from service.telemetry import Telemetry
 
 SERVICES = tuple(
     file.services_by_name[name].full_name

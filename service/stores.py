@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from service import change_store as change_stores
 from service.auth import shared_keys
 from service.auth.authenticator import Authenticator
 from service.auth.key_entry import KeysError
 from service.auth.shared_keys import SharedKeys
 from service.auth.signers import SignersError
-from service.change_store import ChangeFile, ChangeStore, SharedChanges
-from service.config import Settings
 from service.contract.model import EndpointJson
+from service.deployment import change_store as change_stores
+from service.deployment.change_store import ChangeFile, ChangeStore, SharedChanges
 from service.listener import StartError
 from service.registry import shared_endpoints
 from service.registry.endpoint_file import EndpointFile
 from service.registry.shared_endpoints import SharedEndpoints
-from service.shared_text import SharedText
+from service.settings.config import Settings
+from service.storage.shared_text import SharedText
 
 
 def endpoint_store(settings: Settings) -> EndpointFile | SharedEndpoints | None:

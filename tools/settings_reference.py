@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from gateway.config import Settings as GatewaySettings
 from runner.settings import ROOT
 from runner.settings import Settings as RunnerSettings
-from service.config import Settings as ServiceSettings
+from service.settings.config import Settings as ServiceSettings
 
 PAGE: Final = ROOT / "docs" / "settings.md"
 

@@ -8,9 +8,9 @@ from array import array
 from typing import Any
 
 from bench.fleet.step_model import StepTable
-from service.engine.batch import Part, lay_out
 from service.engine.config import EngineConfig
-from service.engine.load_generator import load_model
+from service.engine.core.batch import BatchEntry, lay_out
+from service.engine.loading.generator import load_model
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64)
 _PROMPTS = (1, 64, 128, 256, 512, 1024, 2048)
@@ -48,7 +48,7 @@ def _seconds(backend: Any, parts: list[tuple[int, int]], block_size: int) -> flo
     blocks = -(-max(start + number for start, number in parts) // block_size)
     batch = lay_out(
         [
-            Part([1] * number, start, array("i", range(index * blocks, (index + 1) * blocks)), 1)
+            BatchEntry([1] * number, start, array("i", range(index * blocks, (index + 1) * blocks)), 1)
             for index, (start, number) in enumerate(parts)
         ],
         block_size,

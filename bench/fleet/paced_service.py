@@ -18,9 +18,10 @@ from torch import Tensor
 
 from bench.fleet.step_model import StepModel, load_table
 from service.__main__ import main
-from service.engine import model_plan
-from service.engine.batch import Batch
-from service.engine.models.backends import BackendRow, ModelSpec
+from service.engine.core.batch import Batch
+from service.engine.loading import model_plan
+from service.engine.models.backends import BackendRow
+from service.engine.models.model_spec import ModelSpec
 
 FIRST_TOKEN, NUM_TOKENS, STRIDE = 300, 1500, 37  # texts are made of these, each so many after the one before it
 

@@ -11,12 +11,12 @@ from collections import abc
 from bench.fleet.job import NEVER, Job
 from bench.fleet.replica import Replica, Sizes
 from bench.fleet.step_model import StepModel
-from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
-from service.engine.core import EngineCore, SampledToken
-from service.engine.scheduler import Scheduler
-from service.engine.sequence import Sequence, SequenceGroup
-from service.engine.step import Step
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.engine_core import EngineCore, SampledToken
+from service.engine.core.scheduler import Scheduler
+from service.engine.core.sequences.sequence import Sequence, SequenceGroup
+from service.engine.core.step import Step
 from service.generation.output import GenerationOutput
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest

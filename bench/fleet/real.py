@@ -29,7 +29,7 @@ from bench.fleet.simulation import Jobs, Outcome
 from bench.fleet.step_model import StepTable
 from runner.fleet import Fleet
 from runner.production import production_config
-from service.config import DEMO_FOLDER
+from service.settings.config import DEMO_FOLDER
 
 MODEL = "paced"
 _START_S = 120.0

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from bench.fleet.cache import PrefixCache
 from bench.fleet.job import NEVER, Job
 from bench.fleet.step_model import StepModel
-from service.engine.step_times import StepTimes
+from service.engine.core.step_times import StepTimes
 
 _MOST_STEPS = 64  # of one run: the contexts grow meanwhile
-_MAX_WAITS = 2.0  # as `service.engine.scheduler`
+_MAX_WAITS = 2.0  # as `service.engine.core.scheduler`
 _MEMORY = 0.95
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.client import Caller
 from gateway.dialects.azure.answer import AzureError, ModelInfoAnswer
 from gateway.dialects.azure.chat import AzureChatBody, AzureTranslator
 from gateway.dialects.azure.embedding import AzureEmbeddingBody, AzureEmbeddingTranslator
 from gateway.dialects.azure.error import AzureErrors
 from gateway.dialects.azure.model import to_info
 from gateway.dialects.azure.request import check_version, deployment
-from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.routes.example import BY_EMBEDDER, BY_MODEL, MODEL, chat, embedding
 from gateway.routes.handler import Generation, Lookup
 from gateway.routes.operation import Operation, Parameter
 from gateway.routes.surface import Surface
 from gateway.routes.upstream import Upstream
+from gateway.upstream.client import Caller
 
 _SHARED: Final = (
     Parameter(
@@ -41,7 +41,7 @@ async def _settle(upstream: Upstream, request: Any, caller: Caller) -> None:
     await upstream.choice.settle(request, caller)
 
 
-async def _info(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:
+async def _info(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
     check_version(arrival)
     return to_info(await upstream.choice.default(deployment(arrival), caller))
 

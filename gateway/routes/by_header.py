@@ -8,9 +8,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config import Settings
 from gateway.dialects.seam.refusal import Refuse
-from gateway.headers import headers_of
+from gateway.http.headers import headers_of
 from gateway.routes.handler import Lookup
-from gateway.routes.told_headers import TellHeaders, Telling
+from gateway.routes.response_headers import TellHeaders, WithResponseHeaders
 from gateway.routes.upstream import Upstream
 
 
@@ -36,7 +36,9 @@ class ByHeader:
     def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
         """The application."""
         own = self.own.endpoint(upstream, refuse, settings)
-        other = Telling(self.other.lookup.endpoint(upstream, self.other.refuse, settings), self.other.headers)
+        other = WithResponseHeaders(
+            self.other.lookup.endpoint(upstream, self.other.refuse, settings), self.other.headers
+        )
 
         async def choose(scope: Scope, receive: Receive, send: Send) -> None:
             is_other = self.other.marked_by in headers_of(scope)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from gateway.client import Caller, ServiceClient
 from gateway.dialects.seam.failure import Failure
+from gateway.upstream.client import Caller, ServiceClient
 
 Told: TypeAlias = Callable[[Failure, Caller], Awaitable[Failure]]
 """What a caller is told in place of a failure that the gateway has found itself."""

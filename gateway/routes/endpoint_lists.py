@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from sluice.v1.endpoint_pb2 import Endpoint, ServedEntity
 from sluice.v1.model_pb2 import Model
 
-from gateway.client import Caller
 from gateway.dialects.seam.failure import Failure
+from gateway.upstream.client import Caller
 
 _FRESH_S: Final = 2.0  # how long a list is believed
 _MAX_LISTS: Final = 1024

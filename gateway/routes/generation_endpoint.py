@@ -17,20 +17,20 @@ from google.protobuf.message import Message
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
-from gateway.aside import aside
-from gateway.body import CallerLeft, disconnected, read_json_body
-from gateway.client import Caller
 from gateway.config import Settings
-from gateway.cost import cost_comment
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.encoder import Encoder, ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
-from gateway.event_id import HEADER, EventMarks
-from gateway.headers import headers_of
-from gateway.reply import known, send_json, send_refusal
+from gateway.http.body import CallerLeft, disconnected, read_json_body
+from gateway.http.cost import cost_comment
+from gateway.http.event_id import HEADER, EventMarks
+from gateway.http.headers import headers_of
+from gateway.http.offload import aside
+from gateway.http.reply import known, send_json, send_refusal
+from gateway.http.sse import EventStream
 from gateway.routes.credential_first import Told, as_found
-from gateway.sse import EventStream
+from gateway.upstream.client import Caller
 
 _LAST_WORDS_S = 1.0
 _STALL_GRACE_S = 5.0  # what a reader has to take in the end of a stream whose deadline has passed
@@ -66,7 +66,7 @@ class GenerationEndpoint:
         translator = self.translator()
         try:
             body = await read_json_body(headers, receive, self.settings.max_body_bytes)
-            arrival = Arrival(body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
+            arrival = HttpRequest(body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
             parsed = await aside(len(body), partial(translator.parse, arrival))
             marks = EventMarks(arrival.headers)
             if parsed.stream and marks.last is not None:

@@ -13,22 +13,22 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from google.protobuf.message import Message
 from starlette.types import ASGIApp
 
-from gateway.aside import aside
-from gateway.client import Caller
 from gateway.config import Settings
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.refusal import Refuse
 from gateway.dialects.seam.translator import Translator
-from gateway.resuming_client import ResumingClient
+from gateway.http.offload import aside
 from gateway.routes.credential_first import credential_first
 from gateway.routes.generation_endpoint import GenerationEndpoint
 from gateway.routes.lookup_endpoint import LookupEndpoint
 from gateway.routes.prepared_client import PreparedClient
 from gateway.routes.upstream import Upstream
+from gateway.upstream.client import Caller
+from gateway.upstream.resuming_client import ResumingClient
 
 Prepare: TypeAlias = Callable[[Upstream, Any, Caller], Awaitable[None]]
-Answer: TypeAlias = Callable[[Upstream, Arrival, Caller], Awaitable[bytes]]
+Answer: TypeAlias = Callable[[Upstream, HttpRequest, Caller], Awaitable[bytes]]
 
 
 class Parsed(Protocol):
@@ -51,7 +51,7 @@ class Generation:
     translator: Callable[[], Translator]
     prepare: Prepare | None = None
 
-    def parse(self, arrival: Arrival) -> Parsed:
+    def parse(self, arrival: HttpRequest) -> Parsed:
         """Read a request. Raises Failure."""
         return self.translator().parse(arrival)
 
@@ -79,13 +79,13 @@ class Lookup:
 class Change:
     """A request whose body says what to call: `tell` gives the JSON of what the service answers."""
 
-    parse: Callable[[Arrival], Parsed]
+    parse: Callable[[HttpRequest], Parsed]
     tell: Callable[[Any], bytes]
 
     def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
         """The application."""
 
-        async def answer(arrival: Arrival, caller: Caller) -> bytes:
+        async def answer(arrival: HttpRequest, caller: Caller) -> bytes:
             _, told = await _asked(self.parse, upstream, arrival, caller)
             return self.tell(told)
 
@@ -102,12 +102,12 @@ class Question(Parsed, Protocol):
 class Inquiry:
     """A request whose body says what to call, and how to tell what the service answers, which may be long."""
 
-    parse: Callable[[Arrival], Question]
+    parse: Callable[[HttpRequest], Question]
 
     def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
         """The application."""
 
-        async def answer(arrival: Arrival, caller: Caller) -> bytes:
+        async def answer(arrival: HttpRequest, caller: Caller) -> bytes:
             question, told = await _asked(self.parse, upstream, arrival, caller)
             return await aside(told.ByteSize(), partial(question.tell, told))
 
@@ -115,7 +115,7 @@ class Inquiry:
 
 
 async def _asked(
-    parse: Callable[[Arrival], ParsedT], upstream: Upstream, arrival: Arrival, caller: Caller
+    parse: Callable[[HttpRequest], ParsedT], upstream: Upstream, arrival: HttpRequest, caller: Caller
 ) -> tuple[ParsedT, Any]:
     """What came of a body, and what the service answers. Raises Failure with the caller's names."""
     try:

@@ -9,19 +9,19 @@ from typing import Final, TypeAlias
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
-from gateway.body import CallerLeft, read_json_body
-from gateway.client import Caller
 from gateway.config import Settings
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.refusal import Refuse
-from gateway.headers import headers_of
-from gateway.reply import known, send_json, send_refusal
+from gateway.http.body import CallerLeft, read_json_body
+from gateway.http.headers import headers_of
+from gateway.http.reply import known, send_json, send_refusal
 from gateway.routes.credential_first import Told, as_found
+from gateway.upstream.client import Caller
 
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 
-Lookup: TypeAlias = Callable[[Arrival, Caller], Awaitable[bytes]]
+Lookup: TypeAlias = Callable[[HttpRequest, Caller], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class LookupEndpoint:
         caller = Caller.of(scope["state"]["request_id"], headers)
         try:
             body = await self._body(scope, headers, receive, caller)
-            arrival = Arrival(body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
+            arrival = HttpRequest(body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
             answer = await self.answer(arrival, caller)
         except CallerLeft:
             raise

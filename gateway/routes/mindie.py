@@ -9,7 +9,6 @@ from typing import Final
 
 from sluice.v1.model_pb2 import Model
 
-from gateway.client import Caller
 from gateway.dialects.mindie.answer import (
     GenerationAnswer,
     GenerationChunk,
@@ -31,14 +30,15 @@ from gateway.dialects.mindie.model import (
     to_model_readiness,
     to_server_metadata,
 )
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.routes.example import MODEL_NAME
 from gateway.routes.handler import Generation, Lookup
 from gateway.routes.operation import Body, Operation, Parameter
 from gateway.routes.surface import Surface
 from gateway.routes.upstream import Upstream
 from gateway.routes.vocabulary_limit import check_vocabulary
+from gateway.upstream.client import Caller
 
 _MODEL: Final = "/v2/models/{model:path}"  # a model's name may have slashes
 _FORMS: Final = (f"{_MODEL}/versions/{{version}}", _MODEL)  # the longer first: the shorter would take it for a name
@@ -48,23 +48,23 @@ _BODY: Final = Body(GenerateBody, _PROMPT, GenerationAnswer, chunk=GenerationChu
 _METADATA: Final = to_server_metadata(version("sluice"))
 
 
-async def _live(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+async def _live(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
     return LIVE
 
 
-async def _ready(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+async def _ready(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
     reason = await upstream.client.unready_reason()
     if reason is not None:
         raise Failure(503, Reason.UNAVAILABLE, reason, retry_after_s=1)
     return READY
 
 
-async def _server(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+async def _server(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
     return _METADATA
 
 
 def _of_model(describe: Callable[[Model], bytes]) -> Lookup:
-    async def answer(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:
+    async def answer(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
         model = await upstream.client.get_model(arrival.path["model"], caller)
         check_version(model, arrival.path.get("version"))
         return describe(model)

@@ -15,9 +15,9 @@ from sluice.v1.embedding_pb2 import EmbedRequest
 from sluice.v1.endpoint_pb2 import Endpoint
 from sluice.v1.model_pb2 import TASK_CHAT, TASK_COMPLETION, TASK_EMBEDDING, TASK_RANK, Task
 
-from gateway.client import Caller
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.routes.endpoint_lists import EndpointLists
+from gateway.upstream.client import Caller
 
 _TASKS: Final[dict[type[Message], Task]] = {ChatRequest: TASK_CHAT, EmbedRequest: TASK_EMBEDDING}
 

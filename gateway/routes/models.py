@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.client import Caller
 from gateway.dialects.anthropic.answer import AnthropicError, ModelInfoAnswer, ModelPageAnswer
 from gateway.dialects.anthropic.error import AnthropicErrors
 from gateway.dialects.anthropic.header import VERSION, response_headers
@@ -13,13 +12,14 @@ from gateway.dialects.anthropic.model import to_model_page
 from gateway.dialects.openai.answer import ErrorAnswer, ModelAnswer, ModelsAnswer
 from gateway.dialects.openai.error import OpenAIErrors
 from gateway.dialects.openai.model import to_model, to_model_list
-from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.routes.by_header import ByHeader, OtherDialect
 from gateway.routes.example import MODEL_NAME
 from gateway.routes.handler import Answer, Lookup
 from gateway.routes.operation import Operation, Parameter
 from gateway.routes.surface import Surface
 from gateway.routes.upstream import Upstream
+from gateway.upstream.client import Caller
 
 _VERSION: Final = Parameter(VERSION, "header", "Whose clients send it get Anthropic's form of answers.", "2023-06-01")
 _COUNT: Final = {"type": "integer", "minimum": 1, "maximum": 1000}
@@ -31,19 +31,19 @@ _PAGE: Final = (
 )
 
 
-async def _list_models(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+async def _list_models(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
     return to_model_list(await upstream.client.list_models(caller))
 
 
-async def _get_model(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:
+async def _get_model(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
     return to_model(await upstream.client.get_model(arrival.path["model"], caller))
 
 
-async def _page_models(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:
+async def _page_models(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
     return to_model_page(await upstream.client.list_models(caller), arrival.query)
 
 
-async def _get_model_info(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:
+async def _get_model_info(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
     return to_model_info(await upstream.client.get_model(arrival.path["model"], caller))
 
 

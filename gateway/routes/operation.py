@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.routes.by_header import ByHeader
 from gateway.routes.handler import Change, Generation, Inquiry, Lookup, Parsed
 
@@ -96,5 +96,5 @@ class Operation:
         places: dict[str, dict[str, str]] = {"path": {}, "query": {}, "header": {}}
         for each in self.parameters:
             places[each.place][each.name] = each.example_with(body)
-        arrival = Arrival(msgspec.json.encode(body.example), places["header"], places["path"], places["query"])
+        arrival = HttpRequest(msgspec.json.encode(body.example), places["header"], places["path"], places["query"])
         return self.handler.parse(arrival)

@@ -9,8 +9,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from gateway.client import Caller
-from gateway.resuming_client import ResumingClient
+from gateway.upstream.client import Caller
+from gateway.upstream.resuming_client import ResumingClient
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,18 @@ from typing import Any, Final
 import msgspec
 from google.protobuf.message import Message
 
-from gateway.client import Caller
 from gateway.dialects.databricks.answer import DatabricksError, EndpointAnswer, EndpointsAnswer, NothingAnswer
 from gateway.dialects.databricks.endpoint import DELETED, to_endpoint, to_endpoint_list
 from gateway.dialects.databricks.endpoint_body import ConfigBody, EndpointBody, meant_version
 from gateway.dialects.databricks.error import DatabricksErrors
-from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.routes.example import ENDPOINT_NAME, MODEL
 from gateway.routes.handler import Change, Lookup
 from gateway.routes.operation import Body, Operation, Parameter
 from gateway.routes.surface import Surface
 from gateway.routes.upstream import Upstream
+from gateway.upstream.client import Caller
 
 _ROOT: Final = "/api/2.0/serving-endpoints"
 _ONE: Final = f"{_ROOT}/{{name:path}}"  # a model's own endpoint may have slashes in its name
@@ -51,12 +51,12 @@ class _ParsedChange:
     caller_name: Callable[[str], str]
 
 
-def _parse_new(arrival: Arrival) -> _ParsedChange:
+def _parse_new(arrival: HttpRequest) -> _ParsedChange:
     body = decode(arrival.body, _CREATE)
     return _ParsedChange(body.to_create(), body.caller_name)
 
 
-def _parse_config(arrival: Arrival) -> _ParsedChange:
+def _parse_config(arrival: HttpRequest) -> _ParsedChange:
     body = decode(arrival.body, _CONFIG)
     request = body.to_update(arrival.path["name"])
     if (version := meant_version(arrival.headers)) is not None:
@@ -68,15 +68,15 @@ def _tell(answer: Any) -> bytes:
     return to_endpoint(answer.endpoint)
 
 
-async def _list(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
+async def _list(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
     return to_endpoint_list(await upstream.client.list_endpoints(caller))
 
 
-async def _get(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:
+async def _get(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
     return to_endpoint(await upstream.client.get_endpoint(arrival.path["name"], caller))
 
 
-async def _delete(upstream: Upstream, arrival: Arrival, caller: Caller) -> bytes:
+async def _delete(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> bytes:
     await upstream.client.delete_endpoint(arrival.path["name"], caller, meant_version(arrival.headers))
     return DELETED
 

@@ -11,9 +11,9 @@ from starlette.types import Scope
 from gateway.config import Settings
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.refusal import Refusal, Refuse
-from gateway.headers import headers_of
+from gateway.http.headers import headers_of
 from gateway.routes.operation import Operation
-from gateway.routes.told_headers import TellHeaders, Telling, tell_nothing
+from gateway.routes.response_headers import TellHeaders, WithResponseHeaders, tell_nothing
 from gateway.routes.upstream import Upstream
 
 
@@ -54,7 +54,7 @@ class Surface:
         return [
             (ClosedRoute if each.is_closed else Route)(
                 each.route,
-                Telling(each.handler.endpoint(upstream, self.refuse, settings), self.headers),
+                WithResponseHeaders(each.handler.endpoint(upstream, self.refuse, settings), self.headers),
                 methods=[each.method],
             )
             for each in self.operations

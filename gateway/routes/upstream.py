@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.client import ServiceClient
 from gateway.routes.endpoint_lists import EndpointLists
 from gateway.routes.model_choice import ModelChoice
+from gateway.upstream.client import ServiceClient
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
-from gateway.client import Caller
 from gateway.dialects.seam.failure import Failure
 from gateway.routes.upstream import Upstream
+from gateway.upstream.client import Caller
 
 
 async def check_vocabulary(upstream: Upstream, request: GenerateTextRequest, caller: Caller) -> None:

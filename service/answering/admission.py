@@ -9,8 +9,8 @@ from service.call import current_call, current_caller
 from service.quota.charge import Charge
 from service.quota.errors import LimitExceeded, LimitReached
 from service.quota.limit import Measure
+from service.quota.limit_status import LimitStatus, rate_limit_headers
 from service.quota.quota import TOKENS, Quota
-from service.quota.standing import Standing, rate_limit_headers
 
 
 @asynccontextmanager
@@ -25,6 +25,6 @@ async def admitted(quota: Quota, model: str, uses: Collection[Measure] = TOKENS)
         raise
 
 
-def _tell(standings: Sequence[Standing]) -> None:
+def _tell(standings: Sequence[LimitStatus]) -> None:
     if (call := current_call()) is not None:
         call.rate_limits = tuple(rate_limit_headers(standings))

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Generic
 
+from service.answering.message_group import Message, MessageGroup
 from service.answering.numbering import Numbering
-from service.answering.part import Message, Part
 from service.answering.resuming import Resuming
 from service.answering.stream_identity import check_identity, identity_of
 from service.contract.resume import stream_bytes
 from service.generation.resume import ResumePoint
-from service.preparation import PreparedAnswer
+from service.prompting.preparation import PreparedAnswer
 from service.registry.models import ServedGenerator
 
 
@@ -44,7 +44,7 @@ class Course(Generic[Message]):
             self._resuming = Resuming(self._numbering, point)
             self.prepared = _with_cuts(prepared, self._resuming.cuts)
 
-    def take(self, part: Part[Message]) -> Sequence[Message]:
+    def take(self, part: MessageGroup[Message]) -> Sequence[Message]:
         """What is to be sent of the stream's next part. Raises as `Resuming.take` does."""
         return self._numbering.number(part) if self._resuming is None else self._resuming.take(part)
 

@@ -15,15 +15,15 @@ from service.answering.admission import admitted
 from service.answering.content import AnswerContent
 from service.answering.course import Course
 from service.answering.kind import Answer, Kind, Message, Request
+from service.answering.message_group import MessageGroup
 from service.answering.observation import Observation
-from service.answering.part import Part
 from service.answering.rendering import Rendering
 from service.call import current_caller, current_request_id, current_wait_s, deadline_of
 from service.generation.errors import InvalidRequest
+from service.observability.telemetry import Telemetry
 from service.quota.charge import Charge
 from service.quota.quota import Quota
 from service.registry.models import Registry, ServedGenerator
-from service.telemetry import Telemetry
 
 Context: TypeAlias = aio.ServicerContext[Any, Any]
 
@@ -120,7 +120,7 @@ class Answering:
 
 async def _parts(
     model: ServedGenerator, answer: Rendering[Message], observation: Observation, charge: Charge
-) -> AsyncGenerator[Part[Message], None]:
+) -> AsyncGenerator[MessageGroup[Message], None]:
     has_tokens = False
     try:
         async with model.engine.generate(*answer.requests) as outputs:

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from sluice.v1 import chat_pb2, completion_pb2, response_event_pb2, response_pb2, text_generation_pb2
 
-from service.answering.part import Numbered, Sized
+from service.answering.message_group import Numbered, Sized
 from service.contract import chat, completion, response_request, span_content, text_generation
 from service.contract.chat_fold import ChatFold
 from service.contract.completion_fold import CompletionFold

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic
 
-from service.answering.part import Message, Part, Place
+from service.answering.message_group import Message, MessageGroup, StreamPosition
 from service.contract.resume import position_bytes
 from service.generation.resume import Position
 
@@ -19,7 +19,7 @@ class Numbering(Generic[Message]):
         self.counts = [0] * num_choices  # of each choice, the tokens that were told
         self._stream = stream
 
-    def number(self, part: Part[Message]) -> Sequence[Message]:
+    def number(self, part: MessageGroup[Message]) -> Sequence[Message]:
         """The part's messages, each with all that it is taken up again by."""
         position = self._position(part)
         for message in part.messages:
@@ -28,14 +28,14 @@ class Numbering(Generic[Message]):
             if self.next_number == 0:
                 message.stream = self._stream
             self.next_number += 1
-        if part.place is Place.CHOICE:
+        if part.place is StreamPosition.CHOICE:
             self.counts[part.choice_index] += part.num_tokens
         return part.messages
 
-    def _position(self, part: Part[Message]) -> bytes:
-        if not self._stream or part.place is Place.COST:
+    def _position(self, part: MessageGroup[Message]) -> bytes:
+        if not self._stream or part.place is StreamPosition.COST:
             return b""
-        if part.place is not Place.CHOICE:
+        if part.place is not StreamPosition.CHOICE:
             place = Position(self.next_number, self.counts, num_cached_tokens=part.num_cached_tokens)
         else:
             index = part.choice_index

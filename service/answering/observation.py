@@ -17,7 +17,7 @@ from service.answering.operation import Operation, Stage
 from service.generation.events import ChoiceFinished, Event, Started, Tokens, Usage
 from service.generation.output import Timings
 from service.generation.parameters import SamplingParams, StopParams
-from service.telemetry import FINISH_REASON, Telemetry
+from service.observability.telemetry import FINISH_REASON, Telemetry
 
 _CACHED = "gen_ai.usage.cache_read.input_tokens"
 _MAX_INT = (1 << 63) - 1  # of OTLP's integers

@@ -18,7 +18,7 @@ from opentelemetry.util.types import AttributeValue
 from process.attributes import ERROR_TYPE
 from service.call import DEADLINE_SLACK_S, current_call
 from service.generation.errors import DeadlineExceeded
-from service.telemetry import ANONYMOUS, ENDPOINT, ENTITY, KEY, OTHERS, Telemetry
+from service.observability.telemetry import ANONYMOUS, ENDPOINT, ENTITY, KEY, OTHERS, Telemetry
 
 _PROVIDER = "sluice"
 _CANCELLED = "Cancelled"

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Final, Generic
 
 from service.answering.kind import Message, Renderer
+from service.answering.message_group import MessageGroup, StreamPosition
 from service.answering.observation import Observation
-from service.answering.part import Part, Place
 from service.generation.events import Completed, Event, Started, Usage
 from service.generation.output import GenerationOutput
 from service.generation.resume import ResumePoint, StreamIdentity
 from service.output.answer import AnswerReader
-from service.preparation import PreparedAnswer
+from service.prompting.preparation import PreparedAnswer
 from service.registry.models import ServedGenerator
 
 # Of one output: with twenty candidates each, they take about five milliseconds.
@@ -51,7 +51,7 @@ class Rendering(Generic[Message]):
         images = [image for request in self.requests for image in request.images]
         return self._reader.usage()._replace(image_tokens=sum(image.end - image.start for image in images))
 
-    async def read(self, output: GenerationOutput) -> list[Part[Message]]:
+    async def read(self, output: GenerationOutput) -> list[MessageGroup[Message]]:
         """What an output adds.
 
         The prompt's logprobs come with its first choice, and stand at the beginning of each: the others wait for them.
@@ -67,27 +67,29 @@ class Rendering(Generic[Message]):
         self._early = [each for each in self._early if each.request_index != prompt_index]
         return [await self._part(each) for each in (output, *waiting)]
 
-    async def _part(self, output: GenerationOutput) -> Part[Message]:
+    async def _part(self, output: GenerationOutput) -> MessageGroup[Message]:
         """A long prompt's logprobs are written by another thread."""
         if len(output.prompt_logprobs) > _MAX_PROMPT_LOGPROBS:
             messages = await asyncio.to_thread(self._read, output)
         else:
             messages = self._read(output)
         index = output.request_index * self._n + output.choice_index
-        return Part(Place.CHOICE, messages, index, len(output.token_ids), self._reader.num_cached_tokens)
+        return MessageGroup(
+            StreamPosition.CHOICE, messages, index, len(output.token_ids), self._reader.num_cached_tokens
+        )
 
-    def begin(self) -> Part[Message]:
+    def begin(self) -> MessageGroup[Message]:
         """The request was admitted."""
-        return Part(Place.BEGINNING, self._render(self._started))
+        return MessageGroup(StreamPosition.BEGINNING, self._render(self._started))
 
-    def end(self) -> Part[Message]:
+    def end(self) -> MessageGroup[Message]:
         """Every choice has ended."""
         messages = (*self._render(self.usage()), *self._render(Completed(time.time_ns())))
-        return Part(Place.END, messages, num_cached_tokens=self._reader.num_cached_tokens)
+        return MessageGroup(StreamPosition.END, messages, num_cached_tokens=self._reader.num_cached_tokens)
 
-    def break_off(self) -> Part[Message]:
+    def break_off(self) -> MessageGroup[Message]:
         """The answer fails after it had begun."""
-        return Part(Place.COST, self._render(self.usage()))
+        return MessageGroup(StreamPosition.COST, self._render(self.usage()))
 
     def _render(self, *events: Event) -> Sequence[Message]:
         self._observation.observe(events)

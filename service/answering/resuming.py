@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Generic
 
+from service.answering.message_group import Message, MessageGroup, StreamPosition
 from service.answering.numbering import Numbering
-from service.answering.part import Message, Part, Place
 from service.generation.errors import CannotResume, InvalidRequest
 from service.generation.resume import ResumePoint
 
@@ -31,7 +31,7 @@ class Resuming(Generic[Message]):
             raise CannotResume("the stream can't be resumed: its deadline had cut off the answer")
         self._passed = [0] * len(self._received)
         self._num_behind = sum(count > 0 for count in self._received)  # choices of which something is to come by
-        self._waiting: list[Part[Message]] = []  # until nothing is
+        self._waiting: list[MessageGroup[Message]] = []  # until nothing is
 
     @property
     def cuts(self) -> list[list[int]]:
@@ -41,21 +41,21 @@ class Resuming(Generic[Message]):
             cuts[self._cut].append(self._point.position.end)
         return cuts
 
-    def take(self, part: Part[Message]) -> list[Message]:
+    def take(self, part: MessageGroup[Message]) -> list[Message]:
         """What is to be sent now.
 
         Raises InvalidRequest if the answer ends before the place where it is to go on, and CannotResume if it doesn't
         end where it had ended.
         """
         match part.place:
-            case Place.BEGINNING:
+            case StreamPosition.BEGINNING:
                 messages = self._told(self._numbering.number(part))
                 return messages if self._num_behind else [*messages, *self._caught_up()]
-            case Place.CHOICE if self._passed[part.choice_index] < self._received[part.choice_index]:
+            case StreamPosition.CHOICE if self._passed[part.choice_index] < self._received[part.choice_index]:
                 return self._pass(part)
-            case Place.CHOICE if self._is_over:
+            case StreamPosition.CHOICE if self._is_over:
                 raise CannotResume("the stream can't be resumed: its deadline had cut off the answer")
-            case Place.END if self._num_behind:
+            case StreamPosition.END if self._num_behind:
                 raise InvalidRequest("resume.position", "is beyond the end of the answer")
         if self._num_behind:
             self._waiting.append(part)
@@ -72,7 +72,7 @@ class Resuming(Generic[Message]):
         """Whether the stream broke after its last output."""
         return self._cut is None and self._point.position.first_number > 0
 
-    def _pass(self, part: Part[Message]) -> list[Message]:
+    def _pass(self, part: MessageGroup[Message]) -> list[Message]:
         """Let by what was received."""
         index = part.choice_index
         self._passed[index] += part.num_tokens

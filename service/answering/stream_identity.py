@@ -11,7 +11,7 @@ from dataclasses import replace
 from service.generation.errors import CannotResume
 from service.generation.request import GenerationRequest
 from service.generation.resume import StreamIdentity
-from service.preparation import PreparedAnswer
+from service.prompting.preparation import PreparedAnswer
 from service.registry.models import ServedGenerator
 
 _DIGEST_SIZE = 8  # bytes

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from service.auth.key_entry import KeyEntry, KeysError
 from service.auth.key_file import lock_keys, read_keys, write_keys
 from service.auth.shared_keys import NAME, SharedKeys
-from service.shared_text import Outdated, SharedText
+from service.storage.shared_text import Outdated, SharedText
 
 Change: TypeAlias = Callable[[list[KeyEntry]], tuple[list[KeyEntry], KeyEntry]]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.auth.key_entry import KeyEntry, KeysError, dump, load
-from service.shared_text import SharedText, SharedTextLost
+from service.storage.shared_text import SharedText, SharedTextLost
 
 NAME = "keys"
 

@@ -16,7 +16,7 @@ from service.contract.conversation import (
     to_schema,
     to_tool_choice,
 )
-from service.contract.new_tokens import TokenTeller
+from service.contract.new_tokens import TokenEmitter
 from service.contract.parameters import (
     given_sampling,
     sampling_message,
@@ -86,7 +86,7 @@ class ChatRenderer:
     """Renders the events of one answer, without sequence numbers."""
 
     def __init__(self, request: chat_pb2.ChatRequest) -> None:
-        self._teller = TokenTeller(request)
+        self._teller = TokenEmitter(request)
 
     def render(self, events: Sequence[Event]) -> list[chat_pb2.StreamChatResponse]:
         """The messages that the events of one output, or one of the others, become."""

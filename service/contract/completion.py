@@ -9,7 +9,7 @@ from sluice.v1 import completion_pb2, logprobs_pb2, prompt_pb2
 from service.contract.answer import logprob_messages, serving_values, timestamp, usage_message
 from service.contract.chat import choice_finished
 from service.contract.conversation import to_output_format, to_raw_prompt, to_schema
-from service.contract.new_tokens import TokenTeller
+from service.contract.new_tokens import TokenEmitter
 from service.contract.parameters import (
     given_sampling,
     sampling_message,
@@ -70,7 +70,7 @@ class CompletionRenderer:
     def __init__(self, request: completion_pb2.CompleteRequest) -> None:
         self._suffix = request.suffix
         self._prompt_only = request.prompt_only
-        self._teller = TokenTeller(request)
+        self._teller = TokenEmitter(request)
         self._n = 1
         self._prompt_texts: Sequence[str] = ()
         self._prompt_logprobs: dict[int, list[logprobs_pb2.TokenLogprob]] = {}  # by the prompt's index

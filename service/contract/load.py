@@ -14,7 +14,7 @@ from service.contract.answer import timestamp
 from service.generation.stats import EngineStats
 from service.registry.endpoint_table import EntityLoad
 
-# Labels and metrics as Prometheus has them; `service.telemetry` has OpenTelemetry's names of the metrics.
+# Labels and metrics as Prometheus has them; `service.observability.telemetry` has OpenTelemetry's names of the metrics.
 _MODEL: Final = "gen_ai_request_model"
 _TIMES: Final = {
     "sluice_server_queue_time_seconds_bucket": "queue_time",

@@ -10,13 +10,13 @@ import protovalidate
 from google.protobuf import json_format
 from sluice.v1 import adapter_pb2, endpoint_pb2, model_pb2
 
-from service.changes import LoadedModel
 from service.contract.answer import timestamp
-from service.deployment import ServedAdapter
+from service.deployment.changes import LoadedModel
+from service.deployment.deployment import ServedAdapter
 from service.generation.errors import InvalidRequest
-from service.model_settings import Dtype
 from service.registry.description import Endpoint, Modality, ModelDescription, ServedEntity, Task
 from service.registry.traffic import check_shares
+from service.settings.model_settings import Dtype
 
 _TASKS: Final = {
     Task.CHAT: model_pb2.TASK_CHAT,

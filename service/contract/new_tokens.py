@@ -10,7 +10,7 @@ from sluice.v1 import new_tokens_pb2
 from service.generation.events import Started, Tokens
 
 
-class TokenTeller:
+class TokenEmitter:
     """Tells as much of a stream's tokens as one request wants."""
 
     def __init__(self, request: Any) -> None:

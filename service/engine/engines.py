@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from service.engine.client.embedder import EmbedderClient
+from service.engine.client.generator import GeneratorClient
 from service.engine.config import EngineConfig
 from service.engine.description import (
     ComputeDtype,
@@ -15,14 +17,12 @@ from service.engine.description import (
     GeneratorDescription,
     ModelInfo,
 )
-from service.engine.embedder import EmbedderFront
-from service.engine.generator import GeneratorFront
-from service.engine.link import Link
-from service.engine.model_folder import find_folder
+from service.engine.link.engine_spec import EngineSpec
+from service.engine.link.link import Link
+from service.engine.link.process_link import ProcessLink
+from service.engine.link.thread_link import ThreadLink
+from service.engine.loading.model_folder import find_folder
 from service.engine.port import StepObserver
-from service.engine.process_link import ProcessLink
-from service.engine.recipe import Recipe
-from service.engine.thread_link import ThreadLink
 from service.engine.tokenizer import FastTokenizer
 from service.generation.parameters import Ranges
 from service.generation.ranking import Activation
@@ -32,7 +32,7 @@ from service.generation.ranking import Activation
 class BuiltEngine:
     """A generator that is loaded and not started."""
 
-    engine: GeneratorFront
+    engine: GeneratorClient
     tokenizer: FastTokenizer
     config: EngineConfig  # with nothing left None
     info: ModelInfo
@@ -44,7 +44,7 @@ class BuiltEngine:
 class BuiltEncoder:
     """An encoder that is loaded and not started."""
 
-    engine: EmbedderFront
+    engine: EmbedderClient
     tokenizer: FastTokenizer
     config: EngineConfig  # with the sizes that an encoder has filled in
     info: ModelInfo
@@ -60,7 +60,7 @@ class BuiltEncoder:
 class BuiltCrossEncoder:
     """A cross-encoder that is loaded and not started."""
 
-    engine: EmbedderFront  # whose vectors are scores, before the activation
+    engine: EmbedderClient  # whose vectors are scores, before the activation
     tokenizer: FastTokenizer
     config: EngineConfig  # with the sizes that an encoder has filled in
     info: ModelInfo
@@ -94,10 +94,10 @@ def build_engine(
         "cache_share": cache_share,
         "control_token_ids": dict(control_token_ids or {}),
     }
-    link, about = _make(Recipe("service.engine.load_generator:load_generator", arguments), config, model)
+    link, about = _make(EngineSpec("service.engine.loading.generator:load_generator", arguments), config, model)
     if not isinstance(about, GeneratorDescription):
         raise TypeError(f"no generator: {about!r}")
-    engine = GeneratorFront(link, about.config, vocab_size=about.vocab_size, ranges=ranges, observer=observer)
+    engine = GeneratorClient(link, about.config, vocab_size=about.vocab_size, ranges=ranges, observer=observer)
     tokenizer = FastTokenizer.from_folder(folder)
     return BuiltEngine(engine, tokenizer, about.config, about.info, folder, about.eos_token_ids)
 
@@ -115,10 +115,10 @@ def build_encoder(
     `device` is a torch device or "auto": CUDA if there is one, else the CPU. May take minutes: call it on a thread.
     """
     arguments = {"folder": folder, "config": config, "compute_dtype": compute_dtype, "device": device}
-    link, about = _make(Recipe("service.engine.load_encoder:load_encoder", arguments), config, str(folder))
+    link, about = _make(EngineSpec("service.engine.loading.encoder:load_encoder", arguments), config, str(folder))
     if not isinstance(about, EncoderDescription):
         raise TypeError(f"no encoder: {about!r}")
-    engine = EmbedderFront(link, about.config, vocab_size=about.info.vocab_size, observer=observer)
+    engine = EmbedderClient(link, about.config, vocab_size=about.info.vocab_size, observer=observer)
     tokenizer = FastTokenizer.from_folder(about.body)
     return BuiltEncoder(engine, tokenizer, about.config, about.info, about)
 
@@ -133,14 +133,14 @@ def build_cross_encoder(
 ) -> BuiltCrossEncoder:
     """As `build_encoder`, the cross-encoder of `folder`."""
     arguments = {"folder": folder, "config": config, "compute_dtype": compute_dtype, "device": device}
-    link, about = _make(Recipe("service.engine.load_encoder:load_cross_encoder", arguments), config, str(folder))
+    link, about = _make(EngineSpec("service.engine.loading.encoder:load_cross_encoder", arguments), config, str(folder))
     if not isinstance(about, CrossEncoderDescription):
         raise TypeError(f"no cross-encoder: {about!r}")
-    engine = EmbedderFront(link, about.config, vocab_size=about.info.vocab_size, observer=observer)
+    engine = EmbedderClient(link, about.config, vocab_size=about.info.vocab_size, observer=observer)
     return BuiltCrossEncoder(engine, FastTokenizer.from_folder(about.body), about.config, about.info, about.activation)
 
 
-def _make(recipe: Recipe, config: EngineConfig, name: str) -> tuple[Link, Any]:
+def _make(recipe: EngineSpec, config: EngineConfig, name: str) -> tuple[Link, Any]:
     """The link to an engine's side that is loaded, and what it tells of itself."""
     if config.worker == "process":
         link = ProcessLink(recipe, name=name)

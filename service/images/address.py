@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from service.generation.errors import InvalidRequest
-from service.image_settings import ImageSettings
+from service.settings.image_settings import ImageSettings
 
 MAX_URL: Final = 8192  # characters
 _PORTS: Final = {"https": 443, "http": 80}

@@ -16,10 +16,10 @@ import httpcore
 from service.call import current_caller
 from service.generation.caller import ANONYMOUS
 from service.generation.errors import DeadlineExceeded, InvalidRequest
-from service.image_settings import ImageSettings
 from service.images.address import Target, check_url
 from service.images.checked_network import CheckedNetwork, LookUp, PrivateAddress, look_up
 from service.images.data_url import Media, check_size
+from service.settings.image_settings import ImageSettings
 
 _REDIRECTS: Final = {301, 302, 303, 307, 308}
 _HEADERS: Final[dict[bytes | str, bytes | str]] = {

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from service.generation.conversation import ImagePart
 from service.generation.errors import InvalidRequest
 from service.generation.image import ImageForm, SeenImage
-from service.image_settings import ImageSettings
 from service.images.data_url import Media, check_size, is_data_url, read_data_url
 from service.images.decoding import decode
 from service.images.fetching import Fetcher
 from service.images.processor import ImageProcessor
 from service.prompts.workers import Workers
+from service.settings.image_settings import ImageSettings
 
 
 class ImageReader:

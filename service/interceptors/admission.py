@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from service.errors import Draining, Starting, TooManyCalls
-from service.health import Phase
 from service.interceptors.policy import Behaviour, Context, Policy
+from service.observability.health import ServingPhase
 
 _RETRY_AFTER_S = 1.0
 _UNLIMITED = frozenset({"sluice.v1.ModelService/GetLoad"})  # tells operators of the crowd
@@ -21,7 +21,7 @@ _UNLIMITED = frozenset({"sluice.v1.ModelService/GetLoad"})  # tells operators of
 class Admission(Policy):
     """Refuses calls before the service serves, after it began to drain, and above `max_concurrent_calls`."""
 
-    def __init__(self, phase: Callable[[], Phase], max_concurrent_calls: int) -> None:
+    def __init__(self, phase: Callable[[], ServingPhase], max_concurrent_calls: int) -> None:
         self._phase = phase
         self._max_concurrent_calls = max_concurrent_calls
         self._num_calls = 0
@@ -36,9 +36,9 @@ class Admission(Policy):
 
     async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:
         match self._phase():
-            case Phase.STARTING:
+            case ServingPhase.STARTING:
                 raise Starting(_RETRY_AFTER_S)
-            case Phase.DRAINING:
+            case ServingPhase.DRAINING:
                 raise Draining(_RETRY_AFTER_S)
         if self._num_calls >= self._max_concurrent_calls and method not in _UNLIMITED:
             raise TooManyCalls(self._max_concurrent_calls, _RETRY_AFTER_S)

@@ -16,7 +16,7 @@ from service.generation.events import Usage
 from service.generation.request import GenerationRequest
 from service.quota.errors import ConcurrencyLimited, LimitExceeded, LimitReached, RateLimited
 from service.quota.limit import Limit, Measure
-from service.quota.standing import Standing
+from service.quota.limit_status import LimitStatus
 from service.quota.store import Demand, Draw, Reading, Store
 
 _CONCURRENCY_RETRY_S = 1.0  # nobody knows when another request of the caller will end
@@ -39,7 +39,7 @@ class Charge:
         self,
         store: Store,
         limits: Sequence[Limit],
-        tells: Callable[[Sequence[Standing]], None],
+        tells: Callable[[Sequence[LimitStatus]], None],
         expected_output_tokens: int,
     ) -> None:
         """`tells` is told where the caller stands, whenever that is known."""
@@ -48,7 +48,7 @@ class Charge:
         self._tells = tells
         self._expected_output_tokens = expected_output_tokens
         self._drawn: list[_Drawn] = []
-        self._standings: dict[Limit, Standing] = {}
+        self._standings: dict[Limit, LimitStatus] = {}
         self._usage: Callable[[], Usage] | None = None
 
     async def open(self, uses: Collection[Measure]) -> None:
@@ -128,7 +128,7 @@ class Charge:
                 if num_unused and draw.num_tokens:
                     draws.append(replace(draw, num_tokens=num_unused))
                     behind_s = self._standings[limit].behind_s - draw.bucket.refill_s(num_unused)
-                    self._standings[limit] = Standing(limit, max(0.0, behind_s))
+                    self._standings[limit] = LimitStatus(limit, max(0.0, behind_s))
             if draws or drawn.demand.places:
                 drawn.give_back(replace(drawn.demand, draws=draws))
         if self._standings:
@@ -141,7 +141,7 @@ class Charge:
         demand = Demand(draws, [each.places for each in places], uuid.uuid4().hex)
         reading = await self._store.take(demand)
         for limit, behind_s in zip(limits, reading.behind_s, strict=True):
-            self._standings[limit] = Standing(limit, behind_s)
+            self._standings[limit] = LimitStatus(limit, behind_s)
         if reading.is_granted:
             self._drawn.append(_Drawn(limits, demand, reading.give_back))
         self._tells(list(self._standings.values()))

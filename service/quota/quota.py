@@ -10,7 +10,7 @@ from service.generation.caller import Caller, Limits
 from service.quota.charge import Charge
 from service.quota.errors import LimitExceeded, LimitReached
 from service.quota.limit import Measure, limits_of
-from service.quota.standing import Standing
+from service.quota.limit_status import LimitStatus
 from service.quota.store import Store
 
 TOKENS = (Measure.INPUT_TOKENS, Measure.OUTPUT_TOKENS)
@@ -50,7 +50,7 @@ class Quota:
         self,
         caller: Caller,
         model: str,
-        tells: Callable[[Sequence[Standing]], None],
+        tells: Callable[[Sequence[LimitStatus]], None],
         uses: Collection[Measure] = TOKENS,
     ) -> AsyncIterator[Charge]:
         """Let a request in, for as long as the block runs.

@@ -16,7 +16,7 @@ from service.generation.output import Timings
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.ranking import Activation, RankingOutput, TextsToRank
 from service.generation.request import GenerationRequest
-from service.preparation import cache_group
+from service.prompting.preparation import cache_group
 from service.prompts.pair_reader import PairReader, PairTokens
 from service.ranking.ranker import PreparedRanking, read_pairs
 

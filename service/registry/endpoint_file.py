@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from service.registry.description import Endpoint
-from service.shared_file import SharedFile
+from service.storage.shared_file import SharedFile
 
 
 class EndpointFormat(Protocol):

@@ -26,7 +26,7 @@ from service.registry.errors import (
     TooManyEndpoints,
 )
 from service.registry.traffic import Draw, draw_entity
-from service.shared_text import Outdated, SharedTextLost
+from service.storage.shared_text import Outdated, SharedTextLost
 
 MAX_ENDPOINTS = 1000  # each change writes them all
 _MAX_TRIES = 8  # of a change that others have come before

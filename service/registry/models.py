@@ -15,7 +15,7 @@ from service.engine.port import Embedder, Generator
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest, UnsupportedTask
 from service.output.watermark import WatermarkDetector
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
 from service.prompts.embedding import EmbeddingPrompts
 from service.ranking.bi_encoder import BiEncoderRanker
 from service.ranking.cross_encoder import CrossEncoderRanker

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from service.registry.description import Endpoint
 from service.registry.endpoint_file import EndpointFormat
-from service.shared_text import SharedText, SharedTextLost
+from service.storage.shared_text import SharedText, SharedTextLost
 
 NAME = "endpoints"
 

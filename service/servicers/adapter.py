@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sluice.v1 import adapter_pb2, adapter_pb2_grpc
 
-from service.changes import LoadedAdapter
 from service.contract.model import adapter_message
-from service.shared_deployment import SharedDeployment
+from service.deployment.changes import LoadedAdapter
+from service.deployment.shared_deployment import SharedDeployment
 
 
 class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):

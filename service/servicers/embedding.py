@@ -15,10 +15,10 @@ from service.call import current_caller, current_request_id, deadline_of
 from service.contract.answer import timestamp
 from service.contract.embedding import embedding_messages, to_texts
 from service.generation.events import Usage
+from service.observability.telemetry import Telemetry
 from service.quota.limit import Measure
 from service.quota.quota import Quota
 from service.registry.models import Registry
-from service.telemetry import Telemetry
 
 
 class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):

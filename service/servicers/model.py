@@ -10,10 +10,10 @@ from sluice.v1 import load_pb2, model_pb2, model_pb2_grpc
 from service.call import current_caller
 from service.contract.load import load_message
 from service.contract.model import model_message, to_loaded_model
+from service.deployment.shared_deployment import SharedDeployment
 from service.generation.caller import Scope
+from service.observability.telemetry import Telemetry
 from service.registry.models import Registry, ServedModel
-from service.shared_deployment import SharedDeployment
-from service.telemetry import Telemetry
 
 
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):

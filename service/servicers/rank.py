@@ -16,10 +16,10 @@ from service.contract.answer import timestamp
 from service.contract.rank import ranked, to_ranking, to_scoring
 from service.generation.events import Usage
 from service.generation.ranking import TextsToRank, activated
+from service.observability.telemetry import Telemetry
 from service.quota.limit import Measure
 from service.quota.quota import Quota
 from service.registry.models import Registry
-from service.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cluster.deployment import DeploymentError, PoolDeployment, read_deployment
-from service.config import Settings as ServiceSettings
+from service.settings.config import Settings as ServiceSettings
 
 ROOT = Path(__file__).parents[2]
 FLEET: dict[str, Any] = {

@@ -7,24 +7,26 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.plan import Phase, Plan, Standing, plan
+from cluster.plan import Plan, ReplicaPhase, ReplicaStatus, plan
 
 NEW, OLD = "2", "1"
 
 
-def standing(name: str, revision: str = NEW, phase: Phase = Phase.SERVING, sequences: int = 0) -> Standing:
-    return Standing(name, revision, phase, phase is Phase.SERVING, sequences)
+def standing(
+    name: str, revision: str = NEW, phase: ReplicaPhase = ReplicaPhase.SERVING, sequences: int = 0
+) -> ReplicaStatus:
+    return ReplicaStatus(name, revision, phase, phase is ReplicaPhase.SERVING, sequences)
 
 
 def test_as_many_are_started_as_are_missing() -> None:
     """Those that start count, those that drain don't."""
-    replicas = [standing("a"), standing("b", phase=Phase.STARTING), standing("c", phase=Phase.DRAINING)]
+    replicas = [standing("a"), standing("b", phase=ReplicaPhase.STARTING), standing("c", phase=ReplicaPhase.DRAINING)]
     assert plan(replicas, 4, NEW, surge=True) == Plan(2)
 
 
 def test_who_serves_least_goes_first() -> None:
     """Before all others who doesn't serve yet."""
-    replicas = [standing("a", sequences=3), standing("b", sequences=1), standing("c", phase=Phase.STARTING)]
+    replicas = [standing("a", sequences=3), standing("b", sequences=1), standing("c", phase=ReplicaPhase.STARTING)]
     assert plan(replicas, 2, NEW, surge=True) == Plan(0, ("c",))
     assert plan(replicas, 1, NEW, surge=True) == Plan(0, ("c", "b"))
     assert plan(replicas, 0, NEW, surge=True) == Plan(0, ("c", "b", "a"))
@@ -34,14 +36,14 @@ def test_who_serves_least_goes_first() -> None:
     ("replicas", "expected"),
     [
         ([standing("a", OLD), standing("b", OLD)], Plan(1)),  # one above the number
-        ([standing("a", OLD), standing("b", OLD), standing("c", phase=Phase.STARTING)], Plan(0)),
+        ([standing("a", OLD), standing("b", OLD), standing("c", phase=ReplicaPhase.STARTING)], Plan(0)),
         ([standing("a", OLD), standing("b", OLD), replace(standing("c"), is_settled=False)], Plan(0)),
         ([standing("a", OLD), standing("b", OLD), standing("c")], Plan(0, ("a",))),
-        ([standing("a", OLD, Phase.DRAINING), standing("b", OLD), standing("c")], Plan(1)),
-        ([standing("a", OLD, Phase.STARTING), standing("b", OLD)], Plan(1, ("a",))),
+        ([standing("a", OLD, ReplicaPhase.DRAINING), standing("b", OLD), standing("c")], Plan(1)),
+        ([standing("a", OLD, ReplicaPhase.STARTING), standing("b", OLD)], Plan(1, ("a",))),
     ],
 )
-def test_a_successor_serves_first(replicas: Sequence[Standing], expected: Plan) -> None:
+def test_a_successor_serves_first(replicas: Sequence[ReplicaStatus], expected: Plan) -> None:
     """Two of an old revision, replaced one at a time."""
     assert plan(replicas, 2, NEW, surge=True) == expected
 
@@ -50,12 +52,12 @@ def test_a_successor_serves_first(replicas: Sequence[Standing], expected: Plan) 
     ("replicas", "expected"),
     [
         ([standing("a", OLD), standing("b", OLD)], Plan(0, ("a",))),
-        ([standing("a", OLD, Phase.DRAINING), standing("b", OLD)], Plan(1)),
-        ([standing("b", OLD), standing("c", phase=Phase.STARTING)], Plan(0)),
+        ([standing("a", OLD, ReplicaPhase.DRAINING), standing("b", OLD)], Plan(1)),
+        ([standing("b", OLD), standing("c", phase=ReplicaPhase.STARTING)], Plan(0)),
         ([standing("b", OLD), standing("c")], Plan(0, ("b",))),
     ],
 )
-def test_without_room_for_a_successor_one_goes_first(replicas: Sequence[Standing], expected: Plan) -> None:
+def test_without_room_for_a_successor_one_goes_first(replicas: Sequence[ReplicaStatus], expected: Plan) -> None:
     """One fewer than wanted serves meanwhile, never two."""
     assert plan(replicas, 2, NEW, surge=False) == expected
 
@@ -71,5 +73,5 @@ def test_a_replacement_comes_to_its_end(wanted: int, surge: bool) -> None:  # no
         replicas = [each for each in replicas if each.name not in done.drains]
         assert len([each for each in replicas if each.is_settled]) >= least
         replicas = [standing(each.name, each.revision) for each in replicas]
-        replicas += [standing(f"new-{step}-{number}", NEW, Phase.STARTING) for number in range(done.num_starts)]
+        replicas += [standing(f"new-{step}-{number}", NEW, ReplicaPhase.STARTING) for number in range(done.num_starts)]
     assert [each.revision for each in replicas] == [NEW] * wanted

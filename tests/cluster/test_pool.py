@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.deployment import PoolDeployment
 from cluster.load import Load
-from cluster.plan import Phase
+from cluster.plan import ReplicaPhase
 from cluster.pool import ADOPT_S, SETTLE_S, SILENCE_S, PoolKeeper
 from cluster.report import Answer, Gone, Report
 from runner.eds import Host
@@ -53,7 +53,7 @@ class Scene:
         assert pool == self.pool.name
         self.published.append(list(hosts))
 
-    def say(self, name: str, phase: Phase, port: int = 1, **others: Any) -> None:
+    def say(self, name: str, phase: ReplicaPhase, port: int = 1, **others: Any) -> None:
         self.nodes.said[name] = report(self.pool, phase, port, **others)
 
     def tick(self, now: float, *, is_called: bool = False) -> list[str]:
@@ -62,7 +62,7 @@ class Scene:
         return self.keeper.names
 
 
-def report(pool: PoolDeployment, phase: Phase, port: int = 1, **others: Any) -> Report:
+def report(pool: PoolDeployment, phase: ReplicaPhase, port: int = 1, **others: Any) -> Report:
     return Report(pool.fingerprint, phase, Host("10.0.0.1", port), Load(), **others)
 
 
@@ -70,10 +70,10 @@ def test_envoy_knows_who_serves() -> None:
     """And nobody who starts; who is gone is taken away, and replaced."""
     scene = Scene(PoolDeployment())
     (first,) = scene.tick(0)
-    scene.say(first, Phase.STARTING)
+    scene.say(first, ReplicaPhase.STARTING)
     scene.tick(1)
     assert scene.published == [[]]
-    scene.say(first, Phase.SERVING, 7)
+    scene.say(first, ReplicaPhase.SERVING, 7)
     scene.tick(2)
     scene.nodes.said[first] = Gone("its node died")
     (second,) = scene.tick(3)
@@ -87,7 +87,7 @@ def test_who_is_silent_is_replaced() -> None:
     scene = Scene(PoolDeployment())
     (first,) = scene.tick(0)
     assert scene.tick(10_000) == [first]
-    scene.say(first, Phase.SERVING)
+    scene.say(first, ReplicaPhase.SERVING)
     scene.tick(10_001)
     scene.nodes.said[first] = None
     assert scene.tick(10_001 + SILENCE_S) == [first]
@@ -100,7 +100,7 @@ def test_who_never_serves_is_tried_later_and_later() -> None:
     now = 0.0
     for delay_s in (1, 2, 4):
         (name,) = scene.tick(now)
-        scene.say(name, Phase.FAILED, problem="exited with code 2: no such model")
+        scene.say(name, ReplicaPhase.FAILED, problem="exited with code 2: no such model")
         assert scene.tick(now) == []
         assert scene.tick(now + delay_s - 0.1) == []
         now += delay_s
@@ -112,7 +112,7 @@ def test_who_does_not_serve_in_time_is_replaced() -> None:
     """Its time begins when it has a node."""
     scene = Scene(PoolDeployment(start_timeout_s=5))
     (name,) = scene.tick(0)
-    scene.say(name, Phase.STARTING)
+    scene.say(name, ReplicaPhase.STARTING)
     scene.tick(100)
     assert scene.tick(105) == [name]
     assert scene.tick(106) == []
@@ -122,11 +122,11 @@ def test_who_does_not_serve_in_time_is_replaced() -> None:
 def test_those_that_run_already_are_taken_over() -> None:
     """None is taken from Envoy, nor drained, before it has said where it is."""
     pool = PoolDeployment(min_replicas=2, max_replicas=2)
-    scene = Scene(pool, {"service/a": report(pool, Phase.SERVING, 1), "service/b": None})
+    scene = Scene(pool, {"service/a": report(pool, ReplicaPhase.SERVING, 1), "service/b": None})
     scene.keeper.tick(0, is_called=False)
     scene.keeper.drain_all(1)
     assert (scene.published, scene.nodes.drained) == ([], [])
-    scene.say("service/b", Phase.SERVING, 2)
+    scene.say("service/b", ReplicaPhase.SERVING, 2)
     assert scene.tick(2) == ["service/a", "service/b"]
     assert scene.published == [[Host("10.0.0.1", 1), Host("10.0.0.1", 2)]]
 
@@ -142,18 +142,18 @@ def test_who_runs_already_and_says_nothing_is_replaced() -> None:
 def test_envoy_forgets_who_drains_first() -> None:
     """Its successor has settled by then; what drains goes when it has ended."""
     old = PoolDeployment()
-    scene = Scene(old, {"service/a": report(old, Phase.SERVING, 1)})
+    scene = Scene(old, {"service/a": report(old, ReplicaPhase.SERVING, 1)})
     scene.tick(0)
     scene.pool = PoolDeployment(revision="2")
     scene.keeper.take(scene.pool)
     _, new = scene.tick(1)
-    scene.say(new, Phase.SERVING, 2)
+    scene.say(new, ReplicaPhase.SERVING, 2)
     scene.tick(2)
     assert scene.nodes.drained == []
     scene.tick(2 + SETTLE_S)
     assert scene.nodes.drained == ["service/a"]
     assert scene.published[-1] == [Host("10.0.0.1", 2)]
-    scene.nodes.said["service/a"] = report(old, Phase.ENDED, 1)
+    scene.nodes.said["service/a"] = report(old, ReplicaPhase.ENDED, 1)
     assert scene.tick(3 + SETTLE_S) == [new]
 
 
@@ -162,7 +162,7 @@ def test_an_empty_pool_is_filled_by_a_call() -> None:
     scene = Scene(PoolDeployment.model_validate({"min_replicas": 0, "scaling": QUICK}))
     assert scene.tick(0) == []
     (name,) = scene.tick(1, is_called=True)
-    scene.say(name, Phase.SERVING)
+    scene.say(name, ReplicaPhase.SERVING)
     scene.tick(2)
     scene.tick(3)
     assert scene.nodes.drained == [name]

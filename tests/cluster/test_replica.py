@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cluster.plan import Phase
+from cluster.plan import ReplicaPhase
 from cluster.replica import Replica
 from cluster.report import Report
 from tests.e2e.stack import ROOT, child_pids
@@ -17,7 +17,7 @@ from tests.waiting import GUARD_S
 SETTINGS = {"models": [{"name": "demo", "path": str(ROOT / "demo" / "model")}], "drain_delay_s": 0}
 
 
-def until(replica: Replica, *phases: Phase) -> Report:
+def until(replica: Replica, *phases: ReplicaPhase) -> Report:
     """The first report of one of these."""
     deadline = time.monotonic() + GUARD_S
     while (report := replica.report()).phase not in phases:
@@ -37,19 +37,19 @@ def test_it_serves_and_drains() -> None:
     """It starts, serves with an idle engine's load, and ends when it is asked to."""
     replica = Replica("1", SETTINGS, "127.0.0.1")
     report = replica.report()
-    assert report.phase is Phase.STARTING
-    report = until(replica, Phase.SERVING, Phase.FAILED)
-    assert (report.phase, report.load.free_cache, report.host.address) == (Phase.SERVING, 1.0, "127.0.0.1")
+    assert report.phase is ReplicaPhase.STARTING
+    report = until(replica, ReplicaPhase.SERVING, ReplicaPhase.FAILED)
+    assert (report.phase, report.load.free_cache, report.host.address) == (ReplicaPhase.SERVING, 1.0, "127.0.0.1")
     replica.drain()
-    assert replica.report().phase in {Phase.DRAINING, Phase.ENDED}
-    until(replica, Phase.ENDED)
+    assert replica.report().phase in {ReplicaPhase.DRAINING, ReplicaPhase.ENDED}
+    until(replica, ReplicaPhase.ENDED)
 
 
 @pytest.mark.slow
 def test_its_failure_is_told() -> None:
     """With the service's own line."""
     replica = Replica("1", {"no_setting": 1}, "127.0.0.1")
-    report = until(replica, Phase.FAILED)
+    report = until(replica, ReplicaPhase.FAILED)
     assert report.problem.startswith("exited with code 2: sluice-service: ")
     assert "no_setting" in report.problem
 
@@ -59,6 +59,6 @@ def test_a_killed_service_is_a_failure() -> None:
     before = set(child_pids(os.getpid()))
     replica = Replica("1", SETTINGS, "127.0.0.1")
     (service,) = set(child_pids(os.getpid())) - before
-    until(replica, Phase.SERVING)
+    until(replica, ReplicaPhase.SERVING)
     os.kill(service, signal.SIGKILL)
-    assert until(replica, Phase.FAILED).problem.startswith("exited with code -9")
+    assert until(replica, ReplicaPhase.FAILED).problem.startswith("exited with code -9")

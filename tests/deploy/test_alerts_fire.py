@@ -16,8 +16,8 @@ import pytest
 from grpc import aio
 from sluice.v1 import sampling_pb2, serving_pb2
 
-from service.telemetry import MetricsPage
-from service.vllm_names import with_vllm_names
+from service.observability.telemetry import MetricsPage
+from service.observability.vllm_names import with_vllm_names
 from tests.deploy.prometheus_server import prometheus
 from tests.e2e.stack import free_ports
 from tests.service.fakes import Running, ScriptedRunner, request, rest_of, running

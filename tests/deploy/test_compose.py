@@ -14,7 +14,7 @@ from gateway.config import Settings as GatewaySettings
 from process.environment import RUNNER
 from process.names import paths
 from runner.fleet import read_fleet
-from service.config import Settings as ServiceSettings
+from service.settings.config import Settings as ServiceSettings
 from tests.deploy.image_build import ROOT, stages
 from tests.deploy.test_images import TOOLS
 

@@ -12,7 +12,7 @@ import yaml
 
 from cluster.deployment import Deployment, read_deployment
 from runner.fleet import Fleet
-from service.config import Settings as ServiceSettings
+from service.settings.config import Settings as ServiceSettings
 from tests.deploy.image_build import ROOT, stages
 from tests.deploy.test_images import TOOLS
 

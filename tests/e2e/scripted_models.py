@@ -16,31 +16,31 @@ from grpc import aio
 
 from gateway.__main__ import build_server
 from gateway.app import build_app
-from gateway.client import ServiceClient
 from gateway.config import Settings as GatewaySettings
-from gateway.drain import Drain
+from gateway.operators.drain import Drain
 from gateway.telemetry import Telemetry as GatewayTelemetry
+from gateway.upstream.client import ServiceClient
 from process.settings import read_settings
-from service.chat_model import ChatModel
+from service.engine.client.generator import GeneratorClient
 from service.engine.constraints.compiler import ConstraintCompiler
-from service.engine.core import SampledToken
-from service.engine.generator import GeneratorFront
-from service.engine.generator_core import GeneratorCore
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.generator_core import GeneratorCore
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.core.step import Step
+from service.engine.link.thread_link import ThreadLink
 from service.engine.port import StepObserver
-from service.engine.sequence import Sequence
-from service.engine.step import Step
-from service.engine.thread_link import ThreadLink
 from service.engine.tokenizer import FastTokenizer
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
-from service.model_settings import ModelSettings
+from service.observability.telemetry import Telemetry
 from service.output.watermark import WatermarkDetector
-from service.preparation import Preparation
+from service.prompting.chat_model import ChatModel
+from service.prompting.preparation import Preparation
 from service.prompts.workers import WorkerLimits, Workers
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedGenerator
 from service.server import Server
-from service.telemetry import Telemetry
+from service.settings.model_settings import ModelSettings
 from tests.engine.constraints.fakes import control_ids_of, token_id
 from tests.engine.fakes import config_of
 from tests.service.fakes import settings_of
@@ -151,7 +151,7 @@ def _served(name: str, script: Script, observer: StepObserver) -> ServedGenerato
         eos_token_ids=eos_token_ids,
         compile_constraint=ConstraintCompiler(tokenizer, control_ids_of(tokenizer), eos_token_ids),
     )
-    engine = GeneratorFront(ThreadLink(core), config, vocab_size=tokenizer.vocab_size, observer=observer)
+    engine = GeneratorClient(ThreadLink(core), config, vocab_size=tokenizer.vocab_size, observer=observer)
     chat = ChatModel(template_of(script.template), tokenizer)
     preparation = Preparation(name, tokenizer, engine.max_model_len, chat, Workers(WorkerLimits()))
     description = ModelDescription(

@@ -25,7 +25,7 @@ from sluice.v1 import (
     model_pb2_grpc,
 )
 
-from service.engine.models.adapter_files import TENSORS
+from service.engine.models.checkpoint.adapter_files import TENSORS
 from tests.e2e.cut_streams import resumed
 from tests.e2e.stack import Stack
 from tests.engine import peft_adapters

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from process.settings import read_settings
-from service.config import Settings
+from service.settings.config import Settings
 from tests.e2e.stack import ROOT, Stack
 
 DOOR = "http://127.0.0.1:8080"  # as the documents have it

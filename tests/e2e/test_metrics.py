@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 
-from service.vllm_names import TABLE
+from service.observability.vllm_names import TABLE
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
 

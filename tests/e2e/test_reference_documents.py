@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.config import DEMO_FOLDER
+from service.settings.config import DEMO_FOLDER
 from tests.e2e.stack import Stack
 
 MODEL = "sluice-demo"

@@ -16,7 +16,7 @@ import pytest
 from sluice.v1 import chat_pb2, chat_pb2_grpc, logprobs_pb2
 
 from gateway.dialects.openai.chat import OpenAITranslator
-from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.http_request import HttpRequest
 from tests.e2e.stack import Stack
 
 NUM_REQUESTS, NUM_LEAVING, NUM_AT_ONCE = 200, 60, 64
@@ -168,7 +168,7 @@ DOORS: tuple[Door, ...] = (Doors.rest, Doors.sse, Doors.grpc, Doors.grpc_stream)
 
 def message_of(body: dict[str, Any]) -> chat_pb2.ChatRequest:
     """What the gateway makes of a body; with logprobs in any case, since they tell the tokens' ids."""
-    request = OpenAITranslator().parse(Arrival(json.dumps(body).encode())).request
+    request = OpenAITranslator().parse(HttpRequest(json.dumps(body).encode())).request
     if not request.HasField("logprobs"):
         request.logprobs.CopyFrom(logprobs_pb2.LogprobsOptions())
     return request

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from service.engine.models.accelerator import Accelerator
-from service.engine.models.decode_graphs import GraphLimits
-from service.engine.models.varlen import VarlenKernel
+from service.engine.models.attention.accelerator import Accelerator
+from service.engine.models.attention.decode_graphs import GraphLimits
+from service.engine.models.attention.varlen import VarlenKernel
 
 
 def varlen_reference(  # noqa: PLR0917  the signature of torch's

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections import abc
 
-from service.engine.drafter import Wanted
-from service.engine.sequence import Sequence
+from service.engine.core.drafts.drafter import DraftRequest
+from service.engine.core.sequences.sequence import Sequence
 from tests.engine.fakes import sums
 
 
@@ -20,7 +20,7 @@ class SumDrafter:
         self._wrong = wrong
         self._random = random.Random(seed)
 
-    def guess(self, wanted: abc.Sequence[Wanted]) -> list[list[int]]:
+    def guess(self, wanted: abc.Sequence[DraftRequest]) -> list[list[int]]:
         return [self._guess(*each) for each in wanted]
 
     def _guess(self, sequence: Sequence, after: list[int], most: int) -> list[int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.engine.core import EngineCore
-from service.engine.sequence import SequenceGroup
+from service.engine.core.engine_core import EngineCore
+from service.engine.core.sequences.sequence import SequenceGroup
 from service.generation.errors import EngineError
 from service.generation.output import GenerationOutput
 

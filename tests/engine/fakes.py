@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 
-from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
-from service.engine.constraint_state import ConstraintState
-from service.engine.core import EngineCore, SampledToken
-from service.engine.drafter import Drafter
-from service.engine.mail import Report
-from service.engine.scheduler import Scheduler
-from service.engine.sequence import Sequence, SequenceGroup
-from service.engine.speculation import Speculation
-from service.engine.step import Step
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.drafts.drafter import Drafter
+from service.engine.core.drafts.speculation import Speculation
+from service.engine.core.engine_core import EngineCore, SampledToken
+from service.engine.core.scheduler import Scheduler
+from service.engine.core.sequences.constraint_state import ConstraintState
+from service.engine.core.sequences.sequence import Sequence, SequenceGroup
+from service.engine.core.step import Step
+from service.engine.messages import Report
 from service.generation.errors import EngineError, SequenceError
 from service.generation.output import GenerationOutput, TokenLogprob
 from service.generation.parameters import SamplingParams, StopParams

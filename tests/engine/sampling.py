@@ -7,8 +7,8 @@ from collections import abc
 
 import numpy as np
 
-from service.engine.constraint_state import ConstraintState
-from service.engine.sequence import Sequence, SequenceGroup
+from service.engine.core.sequences.constraint_state import ConstraintState
+from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.watermark import Watermark
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest

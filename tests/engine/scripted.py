@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from service.engine.constraint_state import ConstraintState
-from service.engine.core import SampledToken
-from service.engine.encoder_core import EncoderCore
-from service.engine.generator_core import GeneratorCore
-from service.engine.mail import Before, Check, Mail, Report, Tell
-from service.engine.recipe import Made
-from service.engine.step import Step
+from service.engine.core.encoder_core import EncoderCore
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.generator_core import GeneratorCore
+from service.engine.core.sequences.constraint_state import ConstraintState
+from service.engine.core.step import Step
+from service.engine.link.engine_spec import BuiltCore
+from service.engine.messages import Before, Check, Command, Emit, Report
 from service.generation.constraint import Constraint
 from service.generation.embedding import TokenIds, Vector
 from service.generation.errors import EngineError, ModelLoadError, SequenceError, UnsupportedConstraint
@@ -216,11 +216,11 @@ class StrictCore:
         """As the core says."""
         return self.core.output_interval_s
 
-    def open(self, tell: Tell) -> None:
+    def open(self, tell: Emit) -> None:
         self.tell = tell
         self.core.open(tell)
 
-    def receive(self, mail: Mail) -> None:
+    def receive(self, mail: Command) -> None:
         if isinstance(mail, Check) and self.runner.kept and not self.has_work:
             self.tell(Report(errors=[(mail.serial, EngineError("the runner keeps sequences"))]))
         else:
@@ -243,7 +243,7 @@ def generator(
     ends: bool,
     sizes: abc.Mapping[str, Any],
     clock: abc.Callable[[], float] = time.monotonic,
-) -> Made:
+) -> BuiltCore:
     """Choice i says text i; without texts a choice says what can be computed by hand."""
     script, config = Script(folder), config_of(**sizes)
     script.load()
@@ -251,7 +251,7 @@ def generator(
     core = GeneratorCore(
         runner, ByteTokenizer(), config, eos_token_ids=[END], compile_constraint=script.compile, clock=clock
     )
-    return Made(StrictCore(core, runner), config)
+    return BuiltCore(StrictCore(core, runner), config)
 
 
 class ScriptedEncoder:
@@ -265,8 +265,8 @@ class ScriptedEncoder:
         return [np.array(vector_of(each), dtype=np.float32) for each in inputs]
 
 
-def encoder(folder: Path, *, max_batch_tokens: int) -> Made:
+def encoder(folder: Path, *, max_batch_tokens: int) -> BuiltCore:
     """An encoder by hand."""
     script = Script(folder)
     script.load()
-    return Made(EncoderCore(ScriptedEncoder(script), max_batch_tokens), None)
+    return BuiltCore(EncoderCore(ScriptedEncoder(script), max_batch_tokens), None)

@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from service.engine.client.embedder import EmbedderClient
+from service.engine.client.generator import MAX_COMPILE_S, GeneratorClient
 from service.engine.config import EngineConfig
-from service.engine.embedder import EmbedderFront
-from service.engine.generator import MAX_COMPILE_S, GeneratorFront
-from service.engine.link import Link
+from service.engine.link.engine_spec import EngineSpec
+from service.engine.link.link import Link
+from service.engine.link.process_link import ProcessLink, Restarts
+from service.engine.link.thread_link import ThreadLink
 from service.engine.port import StepObserver
-from service.engine.process_link import ProcessLink, Restarts
-from service.engine.recipe import Recipe
-from service.engine.thread_link import ThreadLink
 from service.generation.output import GenerationOutput
 from service.generation.request import GenerationRequest
 from tests.engine.fakes import ByteTokenizer, config_of, read, until
@@ -35,7 +35,7 @@ class Starter:
         self.folder = folder
         self.num_started = 0
 
-    def link(self, recipe: Recipe, **options: Any) -> Link:
+    def link(self, recipe: EngineSpec, **options: Any) -> Link:
         """A way to what the recipe makes, ready to start."""
         if self.kind == "thread":
             options.pop("restarts", None)
@@ -63,12 +63,12 @@ class Starter:
         max_compile_s: float = MAX_COMPILE_S,
         link: abc.Mapping[str, Any] | None = None,
         **sizes: Any,
-    ) -> tuple[GeneratorFront, Script]:
+    ) -> tuple[GeneratorClient, Script]:
         """An engine that is not started. Choice i says text i; without texts what can be computed by hand."""
         script = self.script()
         arguments = {"folder": script.folder, "texts": texts, "ends": ends, "sizes": sizes, "clock": clock}
-        engine = GeneratorFront(
-            self.link(Recipe("tests.engine.scripted:generator", arguments), **(link or {})),
+        engine = GeneratorClient(
+            self.link(EngineSpec("tests.engine.scripted:generator", arguments), **(link or {})),
             config_of(**sizes),
             vocab_size=ByteTokenizer.vocab_size,
             max_compile_s=max_compile_s,
@@ -78,7 +78,7 @@ class Starter:
         return engine, script
 
     @asynccontextmanager
-    async def started(self, *texts: str, **options: Any) -> abc.AsyncIterator[tuple[GeneratorFront, Script]]:
+    async def started(self, *texts: str, **options: Any) -> abc.AsyncIterator[tuple[GeneratorClient, Script]]:
         """An engine at work. In the end it must be idle with every block free, or have failed."""
         engine, script = self.generator(*texts, **options)
         async with engine:
@@ -93,13 +93,13 @@ class Starter:
 
     def embedder(
         self, *, observer: StepObserver | None = None, link: abc.Mapping[str, Any] | None = None, **sizes: Any
-    ) -> tuple[EmbedderFront, Script]:
+    ) -> tuple[EmbedderClient, Script]:
         """An encoder that is not started."""
         script = self.script()
         config = EngineConfig(**{"max_model_len": 16, **sizes})
         arguments = {"folder": script.folder, "max_batch_tokens": config.max_batch_tokens}
-        engine = EmbedderFront(
-            self.link(Recipe("tests.engine.scripted:encoder", arguments), **(link or {})),
+        engine = EmbedderClient(
+            self.link(EngineSpec("tests.engine.scripted:encoder", arguments), **(link or {})),
             config,
             vocab_size=ByteTokenizer.vocab_size,
             observer=observer,
@@ -107,7 +107,7 @@ class Starter:
         return engine, script
 
     @asynccontextmanager
-    async def started_embedder(self, **options: Any) -> abc.AsyncIterator[tuple[EmbedderFront, Script]]:
+    async def started_embedder(self, **options: Any) -> abc.AsyncIterator[tuple[EmbedderClient, Script]]:
         """An encoder at work."""
         engine, script = self.embedder(**options)
         async with engine:
@@ -121,12 +121,12 @@ QUICK = Restarts(first_delay_s=0.01, max_delay_s=0.02)
 NEVER = Restarts(max_deaths=1)
 
 
-def is_idle(engine: GeneratorFront) -> bool:
+def is_idle(engine: GeneratorClient) -> bool:
     stats = engine.stats()
     return (stats.num_running, stats.num_waiting, stats.num_free_blocks) == (0, 0, stats.num_blocks)
 
 
-async def generate(engine: GeneratorFront, wanted: GenerationRequest) -> list[GenerationOutput]:
+async def generate(engine: GeneratorClient, wanted: GenerationRequest) -> list[GenerationOutput]:
     async with engine.generate(wanted) as stream:
         return await read(stream)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from service.engine.models.adapter_files import CONFIG, TENSORS, read_adapter
+from service.engine.models.checkpoint.adapter_files import CONFIG, TENSORS, read_adapter
 from service.generation.errors import AdapterRefused
 
 STEM = "base_model.model.model.layers.0.self_attn.q_proj"

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from service.engine.kv_cache import CacheShape, KVCache
-from service.engine.models.attention import AttentionPlan
-from service.engine.models.inputs import Inputs
-from service.engine.models.scores import Scores
+from service.engine.models.attention.attention import AttentionPlan
+from service.engine.models.attention.inputs import Inputs
+from service.engine.models.attention.kv_cache import CacheShape, KVCache
+from service.engine.models.attention.scores import Scores
 from tests.engine.tiny_models import BLOCK_SIZE, NUM_BLOCKS, Part, batch_of
 
 NUM_HEADS, NUM_KV_HEADS = 4, 2

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from service.engine.models.backends import BACKENDS, BackendRow, ModelSpec, choose_backend
+from service.engine.models.backends import BACKENDS, BackendRow, choose_backend
+from service.engine.models.model_spec import ModelSpec
 from service.engine.watermark import Watermark
 from service.generation.errors import ModelLoadError
 from tests.engine.block_backend import BlockBackend, SumSampler

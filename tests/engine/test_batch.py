@@ -7,9 +7,9 @@ from dataclasses import fields
 
 import numpy as np
 
-from service.engine.batch import Batch, make_batch
-from service.engine.models.inputs import slots_of
-from service.engine.step import ScheduledSequence
+from service.engine.core.batch import Batch, make_batch
+from service.engine.core.step import ScheduledSequence
+from service.engine.models.attention.inputs import slots_of
 from service.generation.image import PromptImage
 from service.generation.parameters import LogprobsOptions
 from tests.engine.fakes import group_of, request

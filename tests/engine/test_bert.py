@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from service.engine.models.bert import BertEncoder, load_bert
-from service.engine.models.checkpoint import Checkpoint
-from service.engine.models.model_config import read_model_config
-from service.engine.models.sentence_files import SentenceFiles
+from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.checkpoint.model_config import read_model_config
+from service.engine.models.checkpoint.sentence_files import SentenceFiles
+from service.engine.models.encoders.bert import BertEncoder, load_bert
 from service.generation.errors import ModelLoadError
 from tests.engine.encoder_fakes import save_encoder
 from tests.engine.test_models_checkpoint import edit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.engine.block_pool import BlockPool
-from service.engine.sequence import Sequence
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.sequences.sequence import Sequence
 from tests.engine.fakes import BLOCK_SIZE, group_of, request
 
 

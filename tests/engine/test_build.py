@@ -13,9 +13,10 @@ import tokenizers
 import torch
 from safetensors.torch import load_file, save_file
 
-from service.engine import memory, model_folder, model_source
 from service.engine.config import EngineConfig
+from service.engine.device import memory
 from service.engine.engines import build_engine
+from service.engine.loading import model_folder, model_source
 from service.generation.errors import ModelLoadError
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest
@@ -268,7 +269,7 @@ def test_build_asks_the_hub_for_an_id(folder: Path, monkeypatch: pytest.MonkeyPa
 
 def test_build_logs_the_load(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Where stderr is no terminal, one line when a load begins and one when it ends."""
-    with caplog.at_level(logging.INFO, logger="service.engine.models.progress"):
+    with caplog.at_level(logging.INFO, logger="service.engine.models.checkpoint.progress"):
         build_engine(str(folder), SMALL)
     first, last = (record.getMessage() for record in caplog.records)
     assert first.startswith(f"loading {folder}")

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from service.engine.byte_log import ByteLog
+from service.engine.models.checkpoint.byte_log import ByteLog
 
 
 def test_lines_come_while_bytes_move(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import queue
 import threading
 
-from service.engine.compilation import Compilations
-from service.engine.constraint_state import ConstraintState
-from service.engine.mail import Report
+from service.engine.core.compilation import Compilations
+from service.engine.core.sequences.constraint_state import ConstraintState
+from service.engine.messages import Report
 from service.generation.constraint import Constraint, Grammar
 from service.generation.errors import UnsupportedConstraint
 from tests.waiting import GUARD_S

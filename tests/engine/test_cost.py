@@ -9,8 +9,8 @@ from typing import Literal
 import pytest
 
 from service.engine.config import EngineConfig
+from service.engine.core.step import Step
 from service.engine.engines import build_engine
-from service.engine.step import Step
 from service.generation.output import Timings
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest

@@ -6,15 +6,15 @@ import math
 
 import pytest
 
-from service.engine.crowd import Crowd
+from service.engine.client.overload import OverloadDetector
 
 PLACES = 64
 NOW = 100.0
 
 
-def measured(**rates: float) -> Crowd:
+def measured(**rates: float) -> OverloadDetector:
     """With so many tokens a second just measured, for a second of each number of running answers, as `n8=100.0`."""
-    crowd = Crowd()
+    crowd = OverloadDetector()
     now, num_tokens = NOW - len(rates), 0.0
     for name, rate in rates.items():
         crowd.stepped(now, int(name.removeprefix("n")), int(num_tokens))
@@ -23,7 +23,7 @@ def measured(**rates: float) -> Crowd:
     return crowd
 
 
-def enough(crowd: Crowd, now: float = NOW) -> float:
+def enough(crowd: OverloadDetector, now: float = NOW) -> float:
     crowd.refused(now)
     return crowd.max_running(now, PLACES)
 
@@ -40,7 +40,7 @@ def test_the_settings_count_until_somebody_is_refused_and_again_two_seconds_afte
 
 @pytest.mark.parametrize("max_wait_s", [0.05, 0.1])
 def test_a_shorter_wait_that_is_set_counts(max_wait_s: float) -> None:
-    crowd = Crowd()
+    crowd = OverloadDetector()
     crowd.refused(0.0)
     assert crowd.max_wait_s(0.0, max_wait_s) == max_wait_s
 
@@ -56,7 +56,7 @@ def test_where_each_further_answer_makes_it_faster_all_places_are_used() -> None
 
 def test_a_few_may_run_whatever_was_measured() -> None:
     assert enough(measured(n1=1000.0, n2=1000.0, n8=900.0)) == 4
-    assert enough(Crowd()) == PLACES, "nothing was measured"
+    assert enough(OverloadDetector()) == PLACES, "nothing was measured"
 
 
 def test_what_was_measured_is_forgotten() -> None:
@@ -80,7 +80,7 @@ def test_a_crowd_of_half_a_minute_doesn_t_forget_that_fewer_are_enough() -> None
 
 def test_the_late_are_refused_after_a_second_of_late_ones_or_where_there_is_a_crowd() -> None:
     """One that comes in time shows that nothing but a moment was lost."""
-    crowd = Crowd()
+    crowd = OverloadDetector()
     assert not crowd.is_late(NOW, late=True)
     assert not crowd.is_late(NOW + 0.9, late=True)
     assert crowd.is_late(NOW + 1.0, late=True)
@@ -92,4 +92,4 @@ def test_the_late_are_refused_after_a_second_of_late_ones_or_where_there_is_a_cr
 
 
 def test_the_wait_may_be_without_bound_until_then() -> None:
-    assert Crowd().max_wait_s(0.0, math.inf) == math.inf
+    assert OverloadDetector().max_wait_s(0.0, math.inf) == math.inf

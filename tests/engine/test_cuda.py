@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from service.engine.config import EngineConfig
-from service.engine.kv_cache import CacheShape
-from service.engine.load_generator import load_model
-from service.engine.models.page_cache import PageCache
-from service.engine.models.paged_inputs import PagedInputs
-from service.engine.models.scores import Scores
-from service.engine.models.varlen import VarlenPlan
+from service.engine.loading.generator import load_model
+from service.engine.models.attention.kv_cache import CacheShape
+from service.engine.models.attention.page_cache import PageCache
+from service.engine.models.attention.paged_inputs import PagedInputs
+from service.engine.models.attention.scores import Scores
+from service.engine.models.attention.varlen import VarlenPlan
 from tests.engine.accelerator_double import REFERENCE
 from tests.engine.test_build import write_tokenizer
 from tests.engine.tiny_models import Part, batch_of, config, random_model, tokens
@@ -38,7 +38,7 @@ def test_kernel_equals_the_reference(
     dtype: torch.dtype, head_dim: int, heads: tuple[int, int], window: int | None
 ) -> None:
     """Over scattered pages, for prompts, chunks and decodes at once."""
-    from service.engine.models.cuda_device import FLASH_ATTENTION  # noqa: PLC0415
+    from service.engine.models.attention.cuda_device import FLASH_ATTENTION  # noqa: PLC0415
 
     torch.manual_seed(0)
     num_heads, num_kv_heads = heads

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.detokenizer import Detokenizer
+from service.engine.core.sequences.detokenizer import Detokenizer
 from tests.engine.fakes import CONTROL, ByteTokenizer, ChunkTokenizer
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from service.engine.device_memory import graph_bytes, out_of_memory_told, require_room, room_for_cache
-from service.engine.measured_step import measured_step
+from service.engine.device.device_memory import graph_bytes, out_of_memory_told, require_room, room_for_cache
+from service.engine.runner.measured_step import measured_step
 from service.generation.errors import ModelLoadError
 from tests.engine.block_backend import BlockBackend
 

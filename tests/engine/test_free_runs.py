@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.free_runs import FreeRuns
+from service.engine.core.blocks.free_runs import FreeRuns
 
 
 def test_free_runs_give_the_next_id() -> None:

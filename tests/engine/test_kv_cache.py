@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from service.engine.kv_cache import CacheShape, KVCache, is_run
+from service.engine.models.attention.kv_cache import CacheShape, KVCache, is_run
 
 SHAPE = CacheShape(num_layers=2, num_kv_heads=3, head_dim=4, value_dim=4, dtype=torch.float32)
 BLOCK_SIZE = 8

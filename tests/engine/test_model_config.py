@@ -12,9 +12,9 @@ import torch
 import transformers
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from service.engine.models.model_config import DecoderConfig, read_model_config, read_transformers_config
-from service.engine.models.native_backend import native_refusal
-from service.engine.models.rope import rope_frequencies
+from service.engine.models.checkpoint.model_config import DecoderConfig, read_model_config, read_transformers_config
+from service.engine.models.checkpoint.rope import rope_frequencies
+from service.engine.models.native.backend import native_refusal
 from service.generation.errors import ModelLoadError
 from tests.engine.tiny_models import CONFIGS, LEAN, config
 

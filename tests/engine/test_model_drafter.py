@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.model_drafter import ModelDrafter
-from service.engine.sequence import Sequence, choice_seed
+from service.engine.core.sequences.sequence import Sequence, choice_seed
+from service.engine.runner.model_drafter import ModelDrafter
 from tests.engine.block_backend import BlockBackend, Contexts
 from tests.engine.fakes import BLOCK_SIZE, Bench, config_of, request, sum_rule, sums
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
-from service.engine.constraint_state import ConstraintState
-from service.engine.core import EngineCore
-from service.engine.model_runner import ModelRunner
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.engine_core import EngineCore
+from service.engine.core.scheduler import Scheduler
+from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.models.backends import choose_backend
+from service.engine.runner.model_runner import ModelRunner
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.engine.scheduler import Scheduler
 from service.generation.errors import ConstraintFailed, EngineError
 from service.generation.output import GenerationOutput
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams

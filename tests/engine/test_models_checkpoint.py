@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from service.engine.models.checkpoint import Checkpoint
+from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.generation.errors import ModelLoadError
 from tests.engine.tiny_models import Part, load, run, save, tokens
 

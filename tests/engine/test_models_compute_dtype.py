@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from service.engine.description import ComputeDtype
-from service.engine.models import compute_dtype
-from service.engine.models.compute_dtype import choose_compute_dtype
+from service.engine.models.checkpoint import compute_dtype
+from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 
 F32, F16, BF16 = "float32", "float16", "bfloat16"
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from service.engine.models.backend import Backend
-from service.engine.models.decoder_shape import lean_refusal
+from service.engine.models.torch.decoder_shape import lean_refusal
 from tests.engine.tiny_models import CONFIGS, LEAN, MODULES, Part, load, reference, reload, run, save, tokens
 
 # Contiguous, and scattered: what a block pool gives first, and what it gives in a crowd.

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from service.engine.models.progress import load_progress
+from service.engine.models.checkpoint.progress import load_progress
 
 
 def test_progress_draws_a_bar_in_a_terminal(

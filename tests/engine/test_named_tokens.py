@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from service.engine.core.sequences.sequence import SequenceGroup
 from service.engine.sampler.native_sampler import NativeSampler
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.engine.sequence import SequenceGroup
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from tests.engine.fakes import ByteTokenizer

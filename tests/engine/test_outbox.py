@@ -7,15 +7,15 @@ import threading
 
 import pytest
 
-from service.engine import wire
-from service.engine.outbox import Outbox
+from service.engine.link import wire
+from service.engine.link.send_buffer import SendBuffer
 
 
 def test_messages_arrive_in_order_though_nobody_reads_for_a_while() -> None:
     """Far more than a socket holds is taken at once; read later, all of it is there."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        outbox = Outbox(theirs)
+        outbox = SendBuffer(theirs)
         messages = [(index, b"x" * 10_000) for index in range(200)]
         for message in messages:
             outbox.put(message)
@@ -32,7 +32,7 @@ def test_threads_do_not_mix_their_messages() -> None:
     """Each message is whole, and each thread's are in order."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        outbox = Outbox(theirs)
+        outbox = SendBuffer(theirs)
 
         def tell(name: int) -> None:
             for index in range(100):
@@ -56,7 +56,7 @@ def test_threads_do_not_mix_their_messages() -> None:
 def test_parent_that_has_gone_holds_nobody_up() -> None:
     """What is told then is lost."""
     ours, theirs = socket.socketpair()
-    outbox = Outbox(theirs)
+    outbox = SendBuffer(theirs)
     ours.close()
     for _ in range(100):
         outbox.put(b"x" * 100_000)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from service.engine.output_stream import OutputStream
+from service.engine.client.output_stream import OutputStream
 from service.generation.errors import EngineClosed
 from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from tests.engine.fakes import read

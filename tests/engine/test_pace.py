@@ -1,7 +1,7 @@
-"""`service.engine.pace`: what leaves at once, and what leaves together."""
+"""`service.engine.link.pace`: what leaves at once, and what leaves together."""
 
-from service.engine.mail import Done, Report
-from service.engine.pace import Pace
+from service.engine.link.pace import Pace
+from service.engine.messages import Done, Report
 
 BEGAN = 0.0
 

@@ -17,19 +17,19 @@ import torch
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
-from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
-from service.engine.core import EngineCore
-from service.engine.kv_cache import CacheShape, KVCache
-from service.engine.model_runner import ModelRunner
-from service.engine.models.accelerator import Accelerator, make_cache
-from service.engine.models.adapter_files import read_adapter
-from service.engine.models.decode_graphs import sizes
-from service.engine.models.decoder import Decoder
-from service.engine.models.load_decoder import load_decoder
-from service.engine.models.page_cache import PageCache
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.engine_core import EngineCore
+from service.engine.core.scheduler import Scheduler
+from service.engine.models.attention.accelerator import Accelerator, make_cache
+from service.engine.models.attention.decode_graphs import sizes
+from service.engine.models.attention.kv_cache import CacheShape, KVCache
+from service.engine.models.attention.page_cache import PageCache
+from service.engine.models.checkpoint.adapter_files import read_adapter
+from service.engine.models.torch.decoder import Decoder
+from service.engine.models.torch.load_decoder import load_decoder
+from service.engine.runner.model_runner import ModelRunner
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.engine.scheduler import Scheduler
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest
 from tests.engine.accelerator_double import REFERENCE, RunAgain, accelerator, varlen_reference

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.prompt_drafter import PromptLookup
+from service.engine.core.drafts.prompt_drafter import PromptLookup
 
 TEXT = [1, 2, 3, 4, 5, 6]
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from service.engine.generator import GeneratorFront
+from service.engine.client.generator import GeneratorClient
 from service.generation.errors import EngineOverloaded
 from service.generation.request import GenerationRequest
 from tests.engine.fakes import Clock, read, request, until
@@ -21,7 +21,7 @@ def endless(caller_id: str = "", **fields: object) -> GenerationRequest:
     return request("hello", max_tokens=None, ignore_eos=True, caller_id=caller_id, **fields)  # type: ignore[arg-type]
 
 
-async def fill(engine: GeneratorFront, clock: Clock, stack: AsyncExitStack, caller_id: str = "") -> None:
+async def fill(engine: GeneratorClient, clock: Clock, stack: AsyncExitStack, caller_id: str = "") -> None:
     """Take both places with answers that have run for ten seconds."""
     for _ in range(2):
         outputs = await stack.enter_async_context(engine.generate(endless(caller_id)))

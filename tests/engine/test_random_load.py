@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.sequence import SequenceGroup, choice_seed
+from service.engine.core.sequences.sequence import SequenceGroup, choice_seed
 from service.generation.errors import DeadlineExceeded
 from service.generation.request import GenerationRequest
 from tests.engine.fakes import Bench, config_of, request, sums

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from service.engine.core import SampledToken
-from service.engine.generator import GeneratorFront
-from service.engine.generator_core import GeneratorCore
+from service.engine.client.generator import GeneratorClient
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.generator_core import GeneratorCore
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.core.step import Step
+from service.engine.link.thread_link import ThreadLink
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.engine.sequence import Sequence
-from service.engine.step import Step
-from service.engine.thread_link import ThreadLink
 from service.generation.constraint import Constraint, Grammar
 from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, SequenceError
 from service.generation.output import FinishReason, GenerationOutput
@@ -140,14 +140,14 @@ def compiled(constraint: Constraint) -> Alternating:
     return Alternating(limit, fails=fails)
 
 
-def engine_of(**sizes: object) -> tuple[GeneratorFront, SamplingRunner]:
+def engine_of(**sizes: object) -> tuple[GeneratorClient, SamplingRunner]:
     runner, config, tokenizer = SamplingRunner(), config_of(**sizes), ByteTokenizer()
     core = GeneratorCore(runner, tokenizer, config, eos_token_ids=[END], compile_constraint=compiled)
-    return GeneratorFront(ThreadLink(core), config, vocab_size=tokenizer.vocab_size), runner
+    return GeneratorClient(ThreadLink(core), config, vocab_size=tokenizer.vocab_size), runner
 
 
 async def read(
-    engine: GeneratorFront, wanted: GenerationRequest, leave_after: int | None
+    engine: GeneratorClient, wanted: GenerationRequest, leave_after: int | None
 ) -> tuple[str, list[GenerationOutput]]:
     """How the stream ended, and what it brought; the reader leaves after some outputs, or stays."""
     outputs: list[GenerationOutput] = []

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.engine.request_check import check_limit, check_request
+from service.engine.client.request_check import check_limit, check_request
 from service.generation.constraint import Constraint, Grammar
 from service.generation.errors import InvalidRequest, PromptTooLong, UnsupportedConstraint
 from service.generation.parameters import LogprobsOptions, Range, Ranges, SamplingParams, StopParams

@@ -8,10 +8,10 @@ from itertools import accumulate
 
 import pytest
 
-from service.engine.block_pool import BlockPool
-from service.engine.core import EngineCore
-from service.engine.model_runner import ModelRunner
-from service.engine.scheduler import Scheduler
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.engine_core import EngineCore
+from service.engine.core.scheduler import Scheduler
+from service.engine.runner.model_runner import ModelRunner
 from service.generation.parameters import LogprobsOptions
 from tests.engine.block_backend import BlockBackend, SumSampler
 from tests.engine.driving import drive

@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from service.engine.core import SampledToken
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.sequences.sequence import Sequence
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.engine.sequence import Sequence
 from service.generation.errors import ConstraintFailed, SequenceError
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.engine.sampling import reference_distribution, reference_tokens, sequence_of

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from service.engine.core import SampledToken
+from service.engine.core.engine_core import SampledToken
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.sampler.truncation import truncate
 from service.generation.parameters import SamplingParams

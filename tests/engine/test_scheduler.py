@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from service.engine.sequence import SequenceGroup
+from service.engine.core.sequences.sequence import SequenceGroup
 from tests.engine.fakes import Bench, config_of, request, say, sums
 
 

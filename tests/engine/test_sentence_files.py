@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from service.config import DEMO_FOLDER, embedding_folder
-from service.engine.models.sentence_files import SentenceFiles, is_encoder
+from service.engine.models.checkpoint.sentence_files import SentenceFiles, is_encoder
 from service.generation.errors import ModelLoadError
+from service.settings.config import DEMO_FOLDER, embedding_folder
 from tests.engine.encoder_fakes import modules
 
 MEAN = {"word_embedding_dimension": 8, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}

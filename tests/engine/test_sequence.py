@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import pytest
 
-from service.engine.constraint_state import ConstraintState
-from service.engine.sequence import Sequence, choice_seed
+from service.engine.core.sequences.constraint_state import ConstraintState
+from service.engine.core.sequences.sequence import Sequence, choice_seed
 from service.generation.errors import ConstraintFailed
 from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from service.generation.parameters import LogprobsOptions, StopParams

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from service.engine.settle import bound_primitives
+from service.engine.link.settle import bound_primitives
 
 NAME = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 

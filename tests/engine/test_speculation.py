@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.core import SampledToken
-from service.engine.drafter import Wanted
-from service.engine.prompt_drafter import PromptDrafter
-from service.engine.row_times import RowTimes
-from service.engine.sequence import choice_seed
-from service.engine.speculation import Speculation
-from service.engine.step import Step
+from service.engine.core.drafts.drafter import DraftRequest
+from service.engine.core.drafts.prompt_drafter import PromptDrafter
+from service.engine.core.drafts.row_times import RowTimes
+from service.engine.core.drafts.speculation import Speculation
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.sequences.sequence import choice_seed
+from service.engine.core.step import Step
 from service.generation.errors import SequenceError
 from service.generation.output import FinishReason
 from service.generation.parameters import LogprobsOptions
@@ -47,7 +47,7 @@ class SlowDrafter(PromptDrafter):
         self.num_looks = 0
         self._clock, self._seconds = clock, seconds
 
-    def guess(self, wanted: abc.Sequence[Wanted]) -> list[list[int]]:
+    def guess(self, wanted: abc.Sequence[DraftRequest]) -> list[list[int]]:
         self.num_looks += 1
         self._clock.now += self._seconds
         return [[] for _ in wanted]

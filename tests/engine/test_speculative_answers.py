@@ -12,15 +12,15 @@ import pytest
 from service.constraints.grammar import format_grammar
 from service.constraints.tool_grammar import opened_calls
 from service.constraints.tool_rules import ToolRules
-from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
 from service.engine.constraints.compiler import ConstraintCompiler
-from service.engine.core import EngineCore
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.drafts.speculation import Speculation
+from service.engine.core.engine_core import EngineCore
+from service.engine.core.scheduler import Scheduler
+from service.engine.core.sequences.sequence import SequenceGroup
 from service.engine.engines import build_engine
-from service.engine.load_generator import load_model
-from service.engine.scheduler import Scheduler
-from service.engine.sequence import SequenceGroup
-from service.engine.speculation import Speculation
+from service.engine.loading.generator import load_model
 from service.generation.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
 from service.generation.conversation import Function
 from service.generation.errors import ModelLoadError

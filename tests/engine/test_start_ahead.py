@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from service.engine.generator import GeneratorFront
-from service.engine.process_link import ProcessLink
-from service.engine.recipe import Recipe
-from service.engine.worker_process import WorkerDied, next_process, start_ahead
+from service.engine.client.generator import GeneratorClient
+from service.engine.link.engine_spec import EngineSpec
+from service.engine.link.process_link import ProcessLink
+from service.engine.link.worker_process import WorkerDied, next_process, start_ahead
 from tests.engine.fakes import ByteTokenizer, config_of, request, sums
 from tests.engine.scripted import Script
 from tests.engine.started_engine import generate, tokens
@@ -19,7 +19,7 @@ from tests.engine.started_engine import generate, tokens
 def link_to(folder: Path) -> ProcessLink:
     Script(folder)
     arguments: dict[str, Any] = {"folder": folder, "texts": (), "ends": True, "sizes": {}}
-    return ProcessLink(Recipe("tests.engine.scripted:generator", arguments))
+    return ProcessLink(EngineSpec("tests.engine.scripted:generator", arguments))
 
 
 def imports_ahead(link: ProcessLink) -> bool:
@@ -36,7 +36,7 @@ async def test_the_next_launch_takes_a_process_that_was_started_ahead(tmp_path: 
     other.launch()
     assert [imports_ahead(each) for each in (link, other)] == [True, False]
     for each in (link, other):
-        async with GeneratorFront(each, config_of(), vocab_size=ByteTokenizer.vocab_size) as engine:
+        async with GeneratorClient(each, config_of(), vocab_size=ByteTokenizer.vocab_size) as engine:
             assert tokens(await generate(engine, request("hello"))) == sums(b"hello", 8, 0)
 
 
@@ -45,6 +45,6 @@ def test_one_that_has_died_before_it_was_told_what_to_load_says_so() -> None:
     dead = next_process()
     dead.process.kill()
     dead.process.wait()
-    dead.launch(Recipe("tests.engine.scripted:generator", {}), beat_s=1)
+    dead.launch(EngineSpec("tests.engine.scripted:generator", {}), beat_s=1)
     with pytest.raises(WorkerDied, match="closed its connection"):
         dead.until_ready()

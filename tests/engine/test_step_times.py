@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from service.engine.step_times import StepTimes
+from service.engine.core.step_times import StepTimes
 
 DECODE_S = 0.010
 TOKEN_S = 0.001

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from service.engine.generator import GeneratorFront
-from service.engine.process_link import ProcessLink, Restarts
-from service.engine.suspects import Suspects
+from service.engine.client.crash_quarantine import CrashQuarantine
+from service.engine.client.generator import GeneratorClient
+from service.engine.link.process_link import ProcessLink, Restarts
 from service.generation.constraint import Constraint, Grammar
 from service.generation.errors import EngineFailed, EngineOverloaded, InvalidRequest
 from service.generation.request import GenerationRequest
@@ -28,14 +28,14 @@ class Clock:
         return self.now
 
 
-async def died_of(engine: GeneratorFront, link: ProcessLink, *requests: GenerationRequest) -> None:
+async def died_of(engine: GeneratorClient, link: ProcessLink, *requests: GenerationRequest) -> None:
     """The process is killed while it computes the requests."""
     await until(lambda: not engine.is_restarting)
     with pytest.raises(EngineFailed):
         await read_to_death(engine, link, *requests)
 
 
-async def read_to_death(engine: GeneratorFront, link: ProcessLink, *requests: GenerationRequest) -> None:
+async def read_to_death(engine: GeneratorClient, link: ProcessLink, *requests: GenerationRequest) -> None:
     """Kill the process at the first output, and read on."""
     async with engine.generate(*requests) as stream:
         await anext(stream)
@@ -101,7 +101,7 @@ async def test_a_constraint_that_kills_is_refused_at_the_fourth_time(tmp_path: P
 def test_suspicion_ends() -> None:
     """Ten minutes after the last death."""
     clock = Clock()
-    suspects = Suspects(clock=clock)
+    suspects = CrashQuarantine(clock=clock)
     for _ in range(3):
         suspects.note("work")
     with pytest.raises(InvalidRequest, match="which it takes again in 600 s"):

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from service.engine.models.backends import choose_backend
-from service.engine.models.parallel_backend import ParallelBackend
-from service.engine.models.rank import load_share
-from service.engine.models.share import Share, num_rank_parameters, parallel_refusal
+from service.engine.models.parallel.backend import ParallelBackend
+from service.engine.models.parallel.rank import load_share
+from service.engine.models.torch.share import Share, num_rank_parameters, parallel_refusal
 from service.generation.errors import ModelLoadError
 from tests.e2e.stack import child_pids, is_running
 from tests.engine.tiny_models import BLOCK_SIZE, CONFIGS, LEAN, NUM_BLOCKS, Part, load, run, save, spec, tokens

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from service.engine.core import SampledToken
-from service.engine.step import Step
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.step import Step
 from service.generation.errors import DeadlineExceeded, SequenceError
 from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, request
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from service.engine.block_pool import BlockPool
 from service.engine.config import EngineConfig
-from service.engine.core import EngineCore
-from service.engine.model_runner import ModelRunner
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.engine_core import EngineCore
+from service.engine.core.scheduler import Scheduler
 from service.engine.models.backends import choose_backend
-from service.engine.models.vision_backend import VisionBackend
+from service.engine.models.modules.vision_backend import VisionBackend
+from service.engine.runner.model_runner import ModelRunner
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.engine.scheduler import Scheduler
 from service.generation.output import GenerationOutput
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from service.engine.models.accelerator import Accelerator
-from service.engine.models.load_decoder import load_decoder
-from service.engine.models.varlen import VarlenKernel
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.models.attention.accelerator import Accelerator
+from service.engine.models.attention.varlen import VarlenKernel
+from service.engine.models.torch.load_decoder import load_decoder
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.engine.sequence import Sequence
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from service.engine.output_stream import OutputStream
-from service.engine.wakes import Wakes
+from service.engine.client.output_stream import OutputStream
+from service.engine.client.wakeups import WakeupLimiter
 from tests.engine.test_output_stream import output
 
 
 async def test_a_turn_sets_no_more_than_it_may() -> None:
     """In the order in which it was asked, and other work has its turns between."""
-    wakes, events = Wakes(max_a_turn=3), [asyncio.Event() for _ in range(8)]
+    wakes, events = WakeupLimiter(max_a_turn=3), [asyncio.Event() for _ in range(8)]
     for event in events:
         wakes.wake(event)
     counts = []
@@ -24,7 +24,7 @@ async def test_a_turn_sets_no_more_than_it_may() -> None:
 
 async def test_what_waits_is_set_once() -> None:
     """However often it was asked for meanwhile."""
-    wakes, events = Wakes(max_a_turn=1), [asyncio.Event() for _ in range(3)]
+    wakes, events = WakeupLimiter(max_a_turn=1), [asyncio.Event() for _ in range(3)]
     for _ in range(5):
         for event in events:
             wakes.wake(event)
@@ -39,7 +39,7 @@ async def test_what_waits_is_set_once() -> None:
 
 async def test_a_turn_after_an_idle_one_has_room() -> None:
     """What comes alone is set at once."""
-    wakes = Wakes(max_a_turn=1)
+    wakes = WakeupLimiter(max_a_turn=1)
     for _ in range(3):
         event = asyncio.Event()
         wakes.wake(event)
@@ -49,7 +49,7 @@ async def test_a_turn_after_an_idle_one_has_room() -> None:
 
 async def test_a_crowd_of_readers_leaves_turns_to_others() -> None:
     """Of 64 readers that a step has news for, no more than the engine's share are served between two turns."""
-    wakes = Wakes()
+    wakes = WakeupLimiter()
     streams = [OutputStream(1, wakes) for _ in range(64)]
     read: list[int] = []
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from service.engine.core import SampledToken
+from service.engine.core.engine_core import SampledToken
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.watermark import Watermark, detect
 from service.generation.parameters import SamplingParams

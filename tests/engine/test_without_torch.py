@@ -11,7 +11,7 @@ import pytest
 PROGRAM = """
 import asyncio, sys
 import numpy as np
-from service.config import DEMO_FOLDER, embedding_folder
+from service.settings.config import DEMO_FOLDER, embedding_folder
 from service.engine.config import EngineConfig
 from service.engine.engines import build_encoder, build_engine
 from service.generation.constraint import Constraint, Grammar

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from service.engine.embedder import EmbedderFront
-from service.engine.generator import GeneratorFront
-from service.engine.mail import Abort
-from service.engine.process_link import ProcessLink, Restarts
-from service.engine.recipe import Recipe
+from service.engine.client.embedder import EmbedderClient
+from service.engine.client.generator import GeneratorClient
+from service.engine.link.engine_spec import EngineSpec
+from service.engine.link.process_link import ProcessLink, Restarts
+from service.engine.messages import Abort
 from service.generation.constraint import Constraint, Grammar
 from service.generation.errors import (
     EngineFailed,
@@ -46,15 +46,15 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-def linked(folder: Path, restarts: Restarts = QUICK, **sizes: Any) -> tuple[GeneratorFront, ProcessLink, Script]:
+def linked(folder: Path, restarts: Restarts = QUICK, **sizes: Any) -> tuple[GeneratorClient, ProcessLink, Script]:
     """An engine in a process, with its link."""
     script = Script(folder)
     link = ProcessLink(
-        Recipe("tests.engine.scripted:generator", {"folder": folder, "texts": (), "ends": True, "sizes": sizes}),
+        EngineSpec("tests.engine.scripted:generator", {"folder": folder, "texts": (), "ends": True, "sizes": sizes}),
         restarts=restarts,
     )
     link.launch()
-    return GeneratorFront(link, config_of(**sizes), vocab_size=ByteTokenizer.vocab_size), link, script
+    return GeneratorClient(link, config_of(**sizes), vocab_size=ByteTokenizer.vocab_size), link, script
 
 
 def kill(link: ProcessLink) -> None:
@@ -102,10 +102,10 @@ async def test_killed_worker_ends_its_own_streams_and_comes_back(
 async def test_killed_encoder_comes_back(tmp_path: Path) -> None:
     """As a generator does."""
     script = Script(tmp_path / "encoder")
-    recipe = Recipe("tests.engine.scripted:encoder", {"folder": script.folder, "max_batch_tokens": 64})
+    recipe = EngineSpec("tests.engine.scripted:encoder", {"folder": script.folder, "max_batch_tokens": 64})
     link = ProcessLink(recipe, restarts=QUICK)
     link.launch()
-    async with EmbedderFront(link, config_of(), vocab_size=ByteTokenizer.vocab_size) as engine:
+    async with EmbedderClient(link, config_of(), vocab_size=ByteTokenizer.vocab_size) as engine:
         with script.paused():
             running = asyncio.create_task(engine.embed(embedding(3)))
             await until(script.is_at_gate)
@@ -165,7 +165,7 @@ async def test_load_that_fails_counts_as_a_death(tmp_path: Path) -> None:
         script.refuse_to_load("the disk is gone")
         kill(link)
         assert "the disk is gone" in str(await engine.failed)
-    refusing = ProcessLink(Recipe("tests.engine.scripted:encoder", {"folder": tmp_path, "max_batch_tokens": 64}))
+    refusing = ProcessLink(EngineSpec("tests.engine.scripted:encoder", {"folder": tmp_path, "max_batch_tokens": 64}))
     with pytest.raises(ModelLoadError, match="the disk is gone"):
         refusing.launch()
     assert refusing.pid is None
@@ -256,7 +256,7 @@ async def test_logs_of_a_worker_come_to_the_parents_handlers(tmp_path: Path, cap
                 await generate(engine, request())
             script.mend()
             await until(lambda: not engine.is_restarting)
-    record = next(each for each in caplog.records if each.name == "service.engine.worker")
+    record = next(each for each in caplog.records if each.name == "service.engine.link.worker")
     assert record.process != os.getpid()
     assert record.getMessage().startswith("the engine has failed\nTraceback")
     assert "MemoryError: no memory" in record.getMessage()
@@ -265,8 +265,8 @@ async def test_logs_of_a_worker_come_to_the_parents_handlers(tmp_path: Path, cap
 PARENT = """
 import sys, time
 from pathlib import Path
-from service.engine.process_link import ProcessLink
-from service.engine.recipe import Recipe
+from service.engine.link.link.process_link import ProcessLink
+from service.engine.link.link.engine_spec import Recipe
 
 folder = Path(sys.argv[1])
 arguments = {"folder": folder, "texts": (), "ends": True, "sizes": {}}

@@ -15,10 +15,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from gateway.__main__ import Server, build_server
 from gateway.app import build_app
-from gateway.client import ServiceClient
 from gateway.config import Settings
-from gateway.drain import Drain
+from gateway.operators.drain import Drain
 from gateway.telemetry import Telemetry
+from gateway.upstream.client import ServiceClient
 from process.settings import read_settings
 from tests.gateway import fakes
 from tests.waiting import GUARD_S

@@ -12,7 +12,7 @@ from sluice_client.v1 import completion_pb2 as clients_completion
 from sluice_client.v1 import response_pb2 as clients_response
 from sluice_client.v1 import text_generation_pb2 as clients_text_generation
 
-from gateway.affinity import affinity_key
+from gateway.upstream.affinity import affinity_key
 
 KEY = "Bearer sk-sluice-a-1"
 

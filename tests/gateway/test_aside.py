@@ -12,13 +12,13 @@ import pytest
 from google.protobuf.message import Message
 from sluice.v1 import chat_pb2
 
-from gateway.client import Caller
 from gateway.config import Settings
 from gateway.dialects.openai.error import OpenAIErrors
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 from gateway.routes.generation_endpoint import GenerationEndpoint
+from gateway.upstream.client import Caller
 
 TEXT = "x" * 100_000
 LONGEST_S = 10.0  # of a wait that never ends if the loop stands still
@@ -46,7 +46,7 @@ class Waiting(OpenAIErrors):
     def __init__(self, gate: Gate, waits_in: str, *, stream: bool) -> None:
         self._gate, self._waits_in, self._stream = gate, waits_in, stream
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[Any]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[Any]:
         self._work("parse")
         return ParsedRequest(chat_pb2.ChatRequest(), self._stream, self, str)
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.dialects.openai.chat import OpenAITranslator
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from tests.gateway.conftest import Gateway, chat_body
 
 MAX_BODY_BYTES = 300_000
@@ -187,10 +187,10 @@ async def test_bombs_are_refused() -> None:
     """Values without number are refused before they are parsed, not those of a long prompt."""
     bomb = b'{"model": "m", "messages": [], "prediction": [' + b"[]," * 1_000_000 + b"[]]}"
     with pytest.raises(Failure) as caught:
-        OpenAITranslator().parse(Arrival(bomb))
+        OpenAITranslator().parse(HttpRequest(bomb))
     assert "more than 500000 values" in caught.value.message
     prompt = json.dumps(chat_body(messages=[{"role": "user", "content": "some words, " * 100_000}]))
-    assert OpenAITranslator().parse(Arrival(prompt.encode())).request.messages[0].content[0].text
+    assert OpenAITranslator().parse(HttpRequest(prompt.encode())).request.messages[0].content[0].text
 
 
 async def test_duplicate_key_is_found_in_linear_time() -> None:
@@ -198,7 +198,7 @@ async def test_duplicate_key_is_found_in_linear_time() -> None:
     keys = ",".join(f'"{i}":0' for i in range(90_000))
     body = b'{"model": "m", "messages": [], "prediction": {%b,"89999":0}}' % keys.encode()
     with pytest.raises(Failure, match="duplicate key '89999'"):
-        OpenAITranslator().parse(Arrival(body))
+        OpenAITranslator().parse(HttpRequest(body))
 
 
 async def test_large_body_without_length_is_refused(gateway: Gateway) -> None:

@@ -12,14 +12,14 @@ from grpc_health.v1.health_pb2 import HealthCheckResponse
 from sluice.v1 import chat_pb2
 from starlette.routing import Route, Router
 
-from gateway.affinity import affinity_key
-from gateway.client import ServiceClient
 from gateway.dialects.openai.chat import OpenAITranslator
-from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
-from gateway.observer import RequestObserver
+from gateway.operators.observer import RequestObserver
 from gateway.routes.generation_endpoint import GenerationEndpoint
 from gateway.telemetry import Telemetry
+from gateway.upstream.affinity import affinity_key
+from gateway.upstream.client import ServiceClient
 from tests.gateway.conftest import Gateway, chat_body
 
 
@@ -118,7 +118,7 @@ async def test_large_body_is_parsed_beside_the_loop(gateway: Gateway, *, is_larg
     threads: list[threading.Thread] = []
 
     class WatchedTranslator(OpenAITranslator):
-        def parse(self, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
+        def parse(self, arrival: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
             threads.append(threading.current_thread())
             return super().parse(arrival)
 

@@ -37,9 +37,9 @@ from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.dialects.openai_family.response_body import ResponseBody
 from gateway.dialects.rank.body import RerankBody, ScoreBody
 from gateway.dialects.rank.rerank import RerankTranslator, ScoreTranslator
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.encoder import WholeEncoder
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
 from gateway.routes.surfaces import OPERATIONS
 from tests.gateway import golden_answers
@@ -102,7 +102,7 @@ class Table:
 
     def _parse(self, fields: dict[str, Any]) -> ParsedRequest[ServiceRequest]:
         body = self.base | (fields if self.within is None else {self.within: fields})
-        return self.translator().parse(Arrival(json.dumps(body).encode(), **self.sent))
+        return self.translator().parse(HttpRequest(json.dumps(body).encode(), **self.sent))
 
 
 MESSAGE = {"model": "m", "max_tokens": 100, **MESSAGES}

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from sluice.v1 import chat_pb2
 
-from gateway.drain import Phase
+from gateway.operators.drain import GatewayPhase
 from tests.gateway import fakes
 from tests.gateway.conftest import Gateway, chat_body, until
 
@@ -18,7 +18,7 @@ async def test_health_says_no_first_and_requests_are_still_served(gateway: Gatew
     """Until the delay is over only balancers notice, and each answer ends its connection."""
     assert (await gateway.http.get("/healthz")).status_code == 200
     leaving = asyncio.create_task(gateway.drain.leave(60, 60))
-    await until(lambda: gateway.drain.phase is Phase.LEAVING)
+    await until(lambda: gateway.drain.phase is GatewayPhase.LEAVING)
     health = await gateway.http.get("/healthz")
     assert (health.status_code, health.json()) == (503, {"status": "leaving"})
     ready = await gateway.http.get("/readyz")
@@ -44,7 +44,7 @@ async def test_running_requests_end_and_new_ones_are_refused(gateway: Gateway, *
     asking = asyncio.create_task(gateway.chat(stream=stream))
     await until(gateway.service.begun.is_set)
     leaving = asyncio.create_task(gateway.drain.leave(0, 60))
-    await until(lambda: gateway.drain.phase is Phase.DRAINING)
+    await until(lambda: gateway.drain.phase is GatewayPhase.DRAINING)
     for path, body, place in (
         ("/v1/chat/completions", chat_body(stream=stream), "error"),
         ("/serving-endpoints/m/invocations", chat_body(), None),
@@ -81,7 +81,7 @@ async def test_new_connections_are_accepted_until_the_end(gateway: Gateway) -> N
     """Who connects while the running requests end is told to come back, and not refused a connection."""
     gateway.drain.begin()  # something runs
     leaving = asyncio.create_task(gateway.drain.leave(0, 60))
-    await until(lambda: gateway.drain.phase is Phase.DRAINING)
+    await until(lambda: gateway.drain.phase is GatewayPhase.DRAINING)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.port}", verify=False) as newcomer:  # noqa: S501
         assert (await newcomer.get("/v1/models")).status_code == 503
     gateway.drain.end()

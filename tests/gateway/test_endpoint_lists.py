@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 from sluice.v1 import endpoint_pb2, model_pb2
 
-from gateway.client import Caller
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.routes.endpoint_lists import EndpointLists
+from gateway.upstream.client import Caller
 
 
 class Source:

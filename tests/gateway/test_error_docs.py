@@ -15,7 +15,7 @@ from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.mindie.error import MindieErrors
 from gateway.dialects.openai.error import OpenAIErrors
 from gateway.dialects.seam.failure import Failure, Reason, Violation
-from gateway.errors import to_failure
+from gateway.upstream.errors import to_failure
 from service.interceptors.errors import TABLE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"

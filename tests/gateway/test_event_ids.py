@@ -8,7 +8,7 @@ from sluice.v1 import chat_pb2, usage_pb2
 from gateway.dialects.openai_family.chat_encoder import ChatEncoder
 from gateway.dialects.openai_family.stream_options import StreamedUsage
 from gateway.dialects.seam.failure import Failure
-from gateway.event_id import EventId, EventMarks
+from gateway.http.event_id import EventId, EventMarks
 from tests.gateway import fakes
 from tests.gateway.conftest import Gateway, chat_body
 

@@ -25,8 +25,8 @@ from gateway.config import Settings
 from gateway.dialects.seam.encoder import ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.refusal import Refusal
-from gateway.methods import MethodTable
 from gateway.routes.surface import Surface, SurfaceMap
+from gateway.upstream.methods import MethodTable
 
 OVER_GRPC_ALONE = {"LoadModel", "UnloadModel", "SleepModel", "WakeModel"}  # what an administrator does to models
 GENERATING = [chat_pb2, completion_pb2, embedding_pb2, rank_pb2, response_pb2, text_generation_pb2]
@@ -60,7 +60,7 @@ def test_stubs_are_the_clients_alone() -> None:
     """Only the client and its table of methods import what makes a call."""
     folder = Path(gateway.__file__).parent
     users = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py") if "_pb2_grpc" in path.read_text()}
-    assert users == {"client.py", "methods.py"}
+    assert users == {"upstream/client.py", "upstream/methods.py"}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.pushback import Pushback
+from gateway.upstream.pushback import Pushback
 from tests.gateway import fakes
 from tests.gateway.conftest import Gateway, chat_body
 from tests.waiting import GUARD_S

@@ -12,7 +12,7 @@ import httpx
 import openai
 import pytest
 
-from gateway.affinity import affinity_key
+from gateway.upstream.affinity import affinity_key
 from tests.gateway import fakes
 from tests.gateway.conftest import Gateway, soon, until
 from tests.gateway.response_fakes import GOLDEN, FakeResponseService, recorded

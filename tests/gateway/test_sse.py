@@ -9,7 +9,7 @@ import pytest
 from sluice.v1 import chat_pb2
 
 from gateway.dialects.seam.encoder import COMMENT
-from gateway.sse import EventStream
+from gateway.http.sse import EventStream
 from tests.gateway import fakes
 from tests.gateway.conftest import Gateway, chat_body
 

@@ -69,7 +69,7 @@ async def test_log_line(gateway: Gateway, caplog: pytest.LogCaptureFixture) -> N
     messages = [{"role": "user", "content": "tulip"}]
     await gateway.http.post("/v1/chat/completions", json=chat_body(messages=messages), headers={"x-request-id": "r-1"})
     await until(lambda: len(gateway.spans.get_finished_spans()) == 2)
-    (record,) = (record for record in caplog.records if record.name == "gateway.observer")
+    (record,) = (record for record in caplog.records if record.name == "gateway.operators.observer")
     line = json.loads(JsonFormatter().format(record))
     assert line["request_id"] == "r-1"
     assert (line["method"], line["path"], line["status"]) == ("POST", "/v1/chat/completions", 200)

@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from service.engine.model_source import num_cores
+from service.engine.loading.model_source import num_cores
 from tests.models.table import DECODERS, EQUAL, FILE, OTHERS, Row, quiet, read, rendered, tried
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from service.engine.config import EngineConfig
 from service.engine.engines import build_engine
-from service.engine.model_plan import plan_model
+from service.engine.loading.model_plan import plan_model
 from service.generation.errors import ModelLoadError
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest

@@ -20,8 +20,8 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
 
-from service.engine.load_generator import load_model
-from service.engine.models.rows_backend import RowsBackend
+from service.engine.loading.generator import load_model
+from service.engine.models.modules.rows_backend import RowsBackend
 from service.generation.errors import ModelLoadError
 from tests.models.comparison import CONFIG, compare
 from tests.models.made import class_of, made

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from service.engine.config import EngineConfig
+from service.engine.device.memory import cache_bytes
 from service.engine.engines import build_engine
-from service.engine.load_generator import load_model
-from service.engine.memory import cache_bytes
-from service.engine.models.rows_backend import RowsBackend
+from service.engine.loading.generator import load_model
+from service.engine.models.modules.rows_backend import RowsBackend
 from service.generation.errors import ModelLoadError
 from service.generation.parameters import SamplingParams, StopParams
 from service.generation.request import GenerationRequest

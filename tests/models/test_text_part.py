@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from service.engine.models.model_config import DecoderConfig, read_model_config
-from service.engine.models.text_part import text_part
+from service.engine.models.checkpoint.model_config import DecoderConfig, read_model_config
+from service.engine.models.checkpoint.text_part import text_part
 from tests.models.comparison import CONFIG, compare
 from tests.models.made import made
 

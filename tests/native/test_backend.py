@@ -16,12 +16,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from service.engine import batch
 from service.engine.config import EngineConfig
+from service.engine.core import batch
 from service.engine.engines import build_engine
 from service.engine.models.backend import Backend
 from service.engine.models.backends import choose_backend
-from service.engine.models.native_backend import NativeBackend, native_refusal
+from service.engine.models.native.backend import NativeBackend, native_refusal
 from service.generation.errors import ModelLoadError
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.request import GenerationRequest
@@ -227,5 +227,5 @@ def test_a_step_has_the_threads_that_it_has_work_for() -> None:
         backend = NativeBackend(model, most)
         backend.prepare_thread(1)
         for num_tokens in (1, 3, 64):
-            backend.forward(batch.lay_out([batch.Part([0] * num_tokens, 0, array("i", range(4)), 1)], 16))
+            backend.forward(batch.lay_out([batch.BatchEntry([0] * num_tokens, 0, array("i", range(4)), 1)], 16))
     assert model.seen == [1, 1, 1, 2, 6, 8]

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.config import EngineConfig
-from service.engine.generator_core import GeneratorCore
-from service.engine.load_generator import load_generator
-from service.engine.mail import Abort, Add, Compile, Report
+from service.engine.core.generator_core import GeneratorCore
+from service.engine.loading.generator import load_generator
+from service.engine.messages import Abort, Add, Compile, Report
 from service.generation.constraint import Constraint, Grammar
 from service.generation.output import GenerationOutput
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams

@@ -10,10 +10,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from service.engine.core import SampledToken
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.sequences.sequence import Sequence
 from service.engine.sampler.native_sampler import NativeSampler
 from service.engine.sampler.torch_sampler import TorchSampler
-from service.engine.sequence import Sequence
 from service.generation.errors import ConstraintFailed, SequenceError
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.engine.sampling import reference_tokens, sequence_of

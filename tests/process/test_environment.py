@@ -10,7 +10,7 @@ from process.environment import PREFIXES, RUNNER
 from process.names import paths
 from process.settings import ProcessSettings, read_settings
 from runner.settings import Settings as RunnerSettings
-from service.config import Settings as ServiceSettings
+from service.settings.config import Settings as ServiceSettings
 
 PROCESSES = (ServiceSettings, GatewaySettings)
 

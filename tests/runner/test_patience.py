@@ -6,22 +6,24 @@ import json
 
 import pytest
 
-from runner.patience import Patience
+from runner.startup_timeout import StartupTimeout
 
-SIGN = json.dumps({"logger": "service.engine.byte_log", "message": "downloading o/m: 1.0 of 9.0 MB, 1 MB/s"})
+SIGN = json.dumps(
+    {"logger": "service.engine.models.checkpoint.byte_log", "message": "downloading o/m: 1.0 of 9.0 MB, 1 MB/s"}
+)
 
 
 def test_progress_makes_it_longer() -> None:
     """From each line that tells of bytes; what anybody else says, or says of it, does not count."""
     now = 0.0
-    patience = Patience(300, lambda: now)
+    patience = StartupTimeout(300, lambda: now)
     now = 200.0
     assert patience.left_s == 100
     for name, text in (
         ("gateway", SIGN),
-        ("service", "service.engine.byte_log"),
-        ("service", json.dumps({"logger": "service.access", "message": "service.engine.byte_log"})),
-        ("service", '["service.engine.byte_log"]'),
+        ("service", "service.engine.models.checkpoint.byte_log"),
+        ("service", json.dumps({"logger": "service.access", "message": "service.engine.models.checkpoint.byte_log"})),
+        ("service", '["service.engine.models.checkpoint.byte_log"]'),
     ):
         patience.hear(name, text)
         assert patience.left_s == 100
@@ -34,4 +36,4 @@ def test_progress_makes_it_longer() -> None:
 @pytest.mark.timeout(30)
 async def test_its_end_is_waited_for() -> None:
     """And comes."""
-    await Patience(0.01).end()
+    await StartupTimeout(0.01).end()

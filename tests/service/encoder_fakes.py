@@ -14,21 +14,21 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc, model_pb2_grpc, rank_pb2_grpc
 
+from service.engine.client.embedder import EmbedderClient
 from service.engine.config import EngineConfig
-from service.engine.embedder import EmbedderFront
-from service.engine.encoder_core import EncoderCore
+from service.engine.core.encoder_core import EncoderCore
+from service.engine.link.thread_link import ThreadLink
 from service.engine.port import StepObserver
-from service.engine.thread_link import ThreadLink
 from service.generation.embedding import TokenIds, Vector
 from service.generation.errors import PromptTooLong
-from service.model_settings import ModelSettings
+from service.observability.telemetry import Telemetry
 from service.prompts.embedding import EmbeddingPrompts
 from service.prompts.pair_reader import PairTexts, PairTokens
 from service.ranking.cross_encoder import CrossEncoderRanker
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedCrossEncoder, ServedEncoder, ServedModel
 from service.server import Server
-from service.telemetry import Telemetry
+from service.settings.model_settings import ModelSettings
 from tests.engine.encoder_fakes import NUM_DIMENSIONS, VOCAB_SIZE, FramedTokenizer, HandRunner
 from tests.engine.fakes import until
 from tests.service.fakes import MODEL, ScriptedRunner, scripted_engine, served, settings_of
@@ -88,7 +88,7 @@ class RunningEncoder:
 
     server: Server
     telemetry: Telemetry
-    engine: EmbedderFront
+    engine: EmbedderClient
     runner: GatedRunner
     spans: InMemorySpanExporter
     embeddings: Any
@@ -116,19 +116,19 @@ async def running_encoder(engine: dict[str, Any] | None = None, **settings: Any)
     chosen = settings_of(**{"model": dict.fromkeys([ENCODER, CROSS, MODEL], "nowhere"), **settings})
     server = Server(chosen, telemetry)
     runner = GatedRunner()
-    made: list[EmbedderFront] = []
+    made: list[EmbedderClient] = []
 
     async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
         if model.name == CROSS:
             link = ThreadLink(EncoderCore(HandRunner(), 2048), name="cross-encoder")
-            front = EmbedderFront(link, EngineConfig(max_model_len=16), vocab_size=VOCAB_SIZE, observer=observer)
+            front = EmbedderClient(link, EngineConfig(max_model_len=16), vocab_size=VOCAB_SIZE, observer=observer)
             ranker = CrossEncoderRanker(front, HandPairs(), "sigmoid")
             return ServedCrossEncoder(ModelDescription(CROSS, tasks=[Task.RANK]), front, ranker, FramedTokenizer())
         if model.name != ENCODER:
             return served(model.name, scripted_engine(ScriptedRunner("hello"), observer), PlainPreparation())
         config = EngineConfig(max_model_len=16, **engine or {})
         link = ThreadLink(EncoderCore(runner, config.max_batch_tokens), name="encoder")
-        made.append(EmbedderFront(link, config, vocab_size=VOCAB_SIZE, observer=observer))
+        made.append(EmbedderClient(link, config, vocab_size=VOCAB_SIZE, observer=observer))
         description = ModelDescription(ENCODER, tasks=[Task.EMBEDDING, Task.RANK], embedding_dimensions=NUM_DIMENSIONS)
         tokenizer = FramedTokenizer()
         prompts = EmbeddingPrompts(tokenizer, made[0].max_model_len, NUM_DIMENSIONS)

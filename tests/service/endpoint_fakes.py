@@ -13,19 +13,19 @@ from grpc import aio
 from grpc_health.v1 import health_pb2_grpc
 from sluice.v1 import adapter_pb2_grpc, chat_pb2_grpc, endpoint_pb2, endpoint_pb2_grpc, model_pb2_grpc
 
-from service.engine.embedder import EmbedderFront
-from service.engine.encoder_core import EncoderCore
-from service.engine.generator import GeneratorFront
+from service.engine.client.embedder import EmbedderClient
+from service.engine.client.generator import GeneratorClient
+from service.engine.core.encoder_core import EncoderCore
+from service.engine.link.thread_link import ThreadLink
 from service.engine.port import StepObserver
-from service.engine.thread_link import ThreadLink
 from service.generation.embedding import TokenIds, Vector
 from service.generation.errors import ModelLoadError
-from service.model_settings import ModelSettings
+from service.observability.telemetry import Telemetry
 from service.prompts.embedding import EmbeddingPrompts
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedEncoder, ServedModel
 from service.server import Server
-from service.telemetry import Telemetry
+from service.settings.model_settings import ModelSettings
 from tests.engine.fakes import ByteTokenizer, config_of
 from tests.service.fakes import ScriptedRunner, scripted_engine, served, settings_of
 from tests.service.plain_preparation import PlainPreparation
@@ -40,7 +40,7 @@ class Serving:
     server: Server
     port: int
     runners: dict[str, ScriptedRunner]
-    engines: dict[str, GeneratorFront]
+    engines: dict[str, GeneratorClient]
     chat: Any
     models: Any
     endpoints: Any
@@ -100,7 +100,7 @@ def encoder(name: str) -> ServedEncoder:
     description = ModelDescription(name, tasks=[Task.EMBEDDING])
     tokenizer, config = ByteTokenizer(), config_of()
     link = ThreadLink(EncoderCore(LengthRunner(), config.max_batch_tokens), name="encoder")
-    engine = EmbedderFront(link, config, vocab_size=tokenizer.vocab_size)
+    engine = EmbedderClient(link, config, vocab_size=tokenizer.vocab_size)
     engine.start()
     return ServedEncoder(description, engine, EmbeddingPrompts(tokenizer, engine.max_model_len, 1), tokenizer)
 
@@ -114,7 +114,7 @@ async def serving(
     chosen = settings_of(model=dict.fromkeys(models, "nowhere"), **settings)
     server = Server(chosen, telemetry)
     runners = {name: ScriptedRunner(name) for name in models}
-    engines: dict[str, GeneratorFront] = {}
+    engines: dict[str, GeneratorClient] = {}
     refused: set[str] = set()
     held: dict[str, asyncio.Event] = {}
     log: list[str] = []

@@ -21,23 +21,23 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2_grpc
 
-from service.config import Settings
-from service.deployment import LoadModel
-from service.engine.core import SampledToken
-from service.engine.generator import GeneratorFront
-from service.engine.generator_core import GeneratorCore
+from service.deployment.deployment import LoadModel
+from service.engine.client.generator import GeneratorClient
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.generator_core import GeneratorCore
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.core.step import Step
+from service.engine.link.thread_link import ThreadLink
 from service.engine.port import StepObserver
-from service.engine.sequence import Sequence
-from service.engine.step import Step
-from service.engine.thread_link import ThreadLink
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
-from service.model_settings import ModelSettings
+from service.observability.telemetry import Telemetry
 from service.output.watermark import WatermarkDetector
 from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedGenerator, ServedModel
 from service.server import Server
-from service.telemetry import Telemetry
+from service.settings.config import Settings
+from service.settings.model_settings import ModelSettings
 from tests.engine.fakes import END, ByteTokenizer, config_of, say, until
 from tests.service.plain_preparation import PlainPreparation
 from tests.waiting import GUARD_S
@@ -101,7 +101,7 @@ class Running:
     telemetry: Telemetry
     port: int
     channel: aio.Channel
-    engine: GeneratorFront
+    engine: GeneratorClient
     runner: ScriptedRunner
     preparation: PlainPreparation
     spans: InMemorySpanExporter
@@ -162,7 +162,7 @@ async def running(
     server = Server(chosen, telemetry)
     runner = runner or ScriptedRunner("hello")
     preparation = PlainPreparation()
-    made: list[GeneratorFront] = []
+    made: list[GeneratorClient] = []
 
     async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
         made.append(scripted_engine(runner, observer, **engine or {}))
@@ -187,16 +187,16 @@ def settings_of(**values: Any) -> Settings:
     return Settings(**{**quick, **values})
 
 
-def scripted_engine(runner: ScriptedRunner, observer: StepObserver | None = None, **sizes: int) -> GeneratorFront:
+def scripted_engine(runner: ScriptedRunner, observer: StepObserver | None = None, **sizes: int) -> GeneratorClient:
     """An engine with small sizes on `runner`; not started."""
     config, tokenizer = config_of(**sizes), ByteTokenizer()
     core = GeneratorCore(runner, tokenizer, config, eos_token_ids=[END])
-    return GeneratorFront(ThreadLink(core), config, vocab_size=tokenizer.vocab_size, observer=observer)
+    return GeneratorClient(ThreadLink(core), config, vocab_size=tokenizer.vocab_size, observer=observer)
 
 
 def served(
     name: str,
-    engine: GeneratorFront,
+    engine: GeneratorClient,
     preparation: PlainPreparation,
     tasks: abc.Sequence[Task] = (Task.CHAT, Task.COMPLETION),
     *,

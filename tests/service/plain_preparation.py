@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from service.generation.answer_request import AnswerRequest
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.conversation import Conversation, Prompt, RawText
-from service.preparation import Preparation, PreparedAnswer
+from service.prompting.preparation import Preparation, PreparedAnswer
 from service.prompts.workers import WorkerLimits, Workers
 from tests.engine.fakes import ByteTokenizer
 

@@ -12,8 +12,8 @@ import pytest
 from grpc import aio
 from sluice.v1 import model_pb2, model_pb2_grpc
 
-from service.health import Phase
 from service.interceptors.auth import SCOPES
+from service.observability.health import ServingPhase
 from tests.service.fakes import Running, running
 from tests.waiting import GUARD_S
 
@@ -52,7 +52,7 @@ async def test_calls_go_round_and_leave_who_is_not_serving(config: dict[str, Any
         async with aio.insecure_channel(f"ipv4:{target}", options=options) as channel:
             while await answered(channel, replicas) != {0, 1}:  # noqa: ASYNC110  gRPC connects
                 await asyncio.sleep(0.01)
-            await one.server.health.enter(Phase.LEAVING)
+            await one.server.health.enter(ServingPhase.LEAVING)
             while await answered(channel, replicas) != {1}:  # noqa: ASYNC110  gRPC is told
                 await asyncio.sleep(0.01)
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from service.check_model import check_model, main
-from service.config import DEMO_FOLDER, embedding_folder
+from service.commands.check_model import check_model, main
 from service.engine.config import EngineConfig
 from service.engine.description import EncoderDescription
-from service.engine.load_encoder import load_encoder
-from service.engine.load_generator import load_model
+from service.engine.loading.encoder import load_encoder
+from service.engine.loading.generator import load_model
 from service.generation.errors import ModelLoadError
+from service.settings.config import DEMO_FOLDER, embedding_folder
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_an_encoder_is_told_by_its_modules_and_headers(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_a_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The facts are printed all the same, and the last line says what is wrong."""
-    monkeypatch.setattr("service.check_model.available_host_bytes", lambda: 0)
+    monkeypatch.setattr("service.commands.check_model.available_host_bytes", lambda: 0)
     for folder in (DEMO_FOLDER, embedding_folder()):
         monkeypatch.setattr("sys.argv", ["check", str(folder), "--json"])
         assert main() == 1
@@ -82,7 +82,7 @@ def test_a_model_that_would_not_load_is_refused_for_the_same_reason(tmp_path: Pa
 @pytest.mark.slow
 def test_command_ends_with_one_line_and_a_code() -> None:
     """0 with the facts, as text or JSON; 1 with the reason."""
-    command = [sys.executable, "-m", "service.check_model"]
+    command = [sys.executable, "-m", "service.commands.check_model"]
     done = subprocess.run(
         [*command, str(DEMO_FOLDER), "--dtype", "bfloat16", "--json"], capture_output=True, text=True, check=True
     )
@@ -106,7 +106,7 @@ def test_ranks_are_told_what_each_of_them_holds() -> None:
     assert told["ranks"] == 2
     assert told["weight_bytes_by_rank"] == (alone["weight_bytes"] - norms) // 2 + norms
     assert told["cache_bytes_per_token_by_rank"] == alone["cache_bytes_per_token"] // 2
-    command = [sys.executable, "-m", "service.check_model", str(DEMO_FOLDER), "--tensor-parallel", "0"]
+    command = [sys.executable, "-m", "service.commands.check_model", str(DEMO_FOLDER), "--tensor-parallel", "0"]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == 1
     assert refused.stderr == "sluice: tensor_parallel must be a whole number of at least 1, not 0\n"

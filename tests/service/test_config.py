@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from process.errors import ConfigError
 from process.settings import read_settings
 from service.auth.settings import AuthSettings
-from service.config import DEMO_FOLDER, DEMO_NAME, EMBEDDING_NAME, Settings, embedding_folder
+from service.settings.config import DEMO_FOLDER, DEMO_NAME, EMBEDDING_NAME, Settings, embedding_folder
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_backend_is_a_setting_of_the_engine() -> None:
 
 def test_missing_embedding_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line says how to install it; whoever names models of his own doesn't need it."""
-    monkeypatch.setattr("service.config.EMBEDDING_PACKAGE", "no_such_package")
+    monkeypatch.setattr("service.settings.config.EMBEDDING_PACKAGE", "no_such_package")
     with pytest.raises(ConfigError, match=r"^models: none is given, .*requirements-embedding\.txt$"):
         read_settings(Settings, [])
     assert read_settings(Settings, ["--model=a=/a"]).served_models()

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
-from service.convert_gguf import main
+from service.commands.convert_gguf import main
 from service.engine.tokenizer import FastTokenizer
 from tests.engine.tiny_models import config, random_model, reference
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from sluice.v1 import embedding_pb2, model_pb2, serving_pb2
 
-from service.config import EMBEDDING_NAME, Settings
 from service.contract.embedding import to_texts
-from service.engine.embedder import EmbedderFront
+from service.engine.client.embedder import EmbedderClient
 from service.generation.stats import EngineStats
-from service.health import Phase
-from service.loading import load_model
+from service.loading.model import load_model
+from service.observability.health import ServingPhase
 from service.registry.description import Task
 from service.registry.models import ServedEncoder
+from service.settings.config import EMBEDDING_NAME, Settings
 from tests.engine.encoder_fakes import BEGIN, FINISH
 from tests.engine.fakes import until
 from tests.engine.vectors import vector_of
@@ -218,7 +218,7 @@ async def test_server_drains_a_running_embedding() -> None:
             call = run.embeddings.Embed(embed("a"))
             await until(run.runner.entered.is_set)
             stop = asyncio.create_task(run.server.drain())
-            await until(lambda: run.server.health.phase is Phase.DRAINING)
+            await until(lambda: run.server.health.phase is ServingPhase.DRAINING)
         assert len((await call).embeddings) == 1
         await stop
 
@@ -314,7 +314,7 @@ async def test_bundled_encoder_is_loaded_by_its_folder() -> None:
     assert (description.max_model_len, description.vocab_size) == (256, 30522)
     assert description.num_parameters == pytest.approx(22.7e6, rel=0.01)
     texts = embed("A cat sits on the mat.", "There is a kitten on the carpet.", "Interest rates were raised again.")
-    assert isinstance(model.engine, EmbedderFront)
+    assert isinstance(model.engine, EmbedderClient)
     async with model.engine as engine:
         output = await engine.embed(await model.prompts.prepare(to_texts(texts), "r"))
     cat, kitten, rates = output.vectors

@@ -11,7 +11,7 @@ import pytest
 from sluice.v1 import endpoint_pb2, model_pb2, serving_pb2
 
 from service.contract.model import to_entities
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
 from service.prompts.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, Task
 from service.registry.endpoint_table import MAX_ENDPOINTS, EndpointTable

@@ -12,7 +12,7 @@ import pytest
 
 from service.contract.model import EndpointJson
 from service.registry.endpoint_file import EndpointFile
-from service.shared_file import SharedFileError
+from service.storage.shared_file import SharedFileError
 from tests.service.endpoint_states import state
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2
 
-from service.health import Phase
+from service.observability.health import ServingPhase
 from service.server import EngineDied
 from service.services import SERVICES
 from tests.engine.fakes import until
@@ -46,10 +46,10 @@ async def test_starting_and_leaving_are_no_reason_to_end_the_process() -> None:
         assert [await run.status(name) for name in ("live", "startup", "")] == ["SERVING", "NOT_SERVING", "NOT_SERVING"]
         await run.server.load([], run.load)
         assert [await run.status(name) for name in ("live", "startup", "")] == ["SERVING"] * 3
-        for phase in (Phase.LEAVING, Phase.DRAINING):
+        for phase in (ServingPhase.LEAVING, ServingPhase.DRAINING):
             await run.server.health.enter(phase)
             assert [await run.status(name) for name in ("live", "startup", "")] == ["SERVING", "SERVING", "NOT_SERVING"]
-        await run.server.health.enter(Phase.FAILED)
+        await run.server.health.enter(ServingPhase.FAILED)
         assert await run.status("live") == "NOT_SERVING"
 
 
@@ -68,7 +68,7 @@ async def test_health_answers_while_calls_are_refused() -> None:
         assert await run.status() == "NOT_SERVING"
     async with running() as run:
         assert await run.status() == "SERVING"
-        await run.server.health.enter(Phase.DRAINING)
+        await run.server.health.enter(ServingPhase.DRAINING)
         assert (await refused(run.chat.Chat(request()))).info.reason == "DRAINING"
         assert await run.status() == "NOT_SERVING"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sluice.v1 import endpoint_pb2, load_pb2, model_pb2
 
-from service.telemetry import Telemetry
+from service.observability.telemetry import Telemetry
 from tests.service.endpoint_fakes import both, serving
 from tests.service.fakes import MODEL, refused, request, running
 from tests.waiting import GUARD_S

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from service.config import DEMO_FOLDER
-from service.engine_settings import EngineSettings
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import Conversation, Function, Message, Role, TextPart, ToolChoice, ToolMode
 from service.generation.errors import ModelLoadError, UnsupportedTask
 from service.generation.stats import EngineStats
-from service.loading import load_model
-from service.model_settings import ChatSettings, ModelSettings
+from service.loading.model import load_model
 from service.registry.description import Task
 from service.registry.models import ServedGenerator
+from service.settings.config import DEMO_FOLDER
+from service.settings.engine_settings import EngineSettings
+from service.settings.model_settings import ChatSettings, ModelSettings
 
 ORDER = "Answer in upper case."
 
@@ -123,7 +123,7 @@ async def test_tool_syntax_of_the_settings_is_enforced() -> None:
 def test_the_service_reads_a_models_files_without_torch() -> None:
     """It would cost seconds at start, and hundreds of megabytes beside those of the engines' own processes."""
     program = (
-        "import sys, service.loading as loading\n"
+        "import sys, service.loading.model as loading\n"
         "loading.FastTokenizer.from_folder(loading.Path(sys.argv[1]))\n"
         "template = loading.ChatTemplate.from_folder(loading.Path(sys.argv[1]))\n"
         "template.render([{'role': 'user', 'content': 'x'}], None, {})\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.vllm_names import TABLE
+from service.observability.vllm_names import TABLE
 from tests.service.fakes import request, running
 
 DOCS = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()

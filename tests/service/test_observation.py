@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sluice.v1 import sampling_pb2, serving_pb2
 
-from service.telemetry import Bounded, MetricsPage
+from service.observability.telemetry import Bounded, MetricsPage
 from tests.engine.fakes import until
 from tests.service.fakes import MODEL, Running, ScriptedRunner, refused, request, running
 from tests.waiting import GUARD_S

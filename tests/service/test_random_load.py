@@ -28,12 +28,12 @@ from sluice.v1 import (
 )
 
 from service.engine.port import StepObserver
-from service.engine_settings import EngineSettings
-from service.loading import load_model
-from service.model_settings import ModelSettings
+from service.loading.model import load_model
+from service.observability.telemetry import Telemetry
 from service.registry.models import ServedEncoder, ServedGenerator, ServedModel
 from service.server import Server
-from service.telemetry import Telemetry
+from service.settings.engine_settings import EngineSettings
+from service.settings.model_settings import ModelSettings
 from tests.engine.constraints.fakes import ADDED, END, tokenizer_of
 from tests.engine.encoder_fakes import save_encoder
 from tests.engine.fakes import until

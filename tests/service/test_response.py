@@ -12,7 +12,7 @@ import pytest
 from google.protobuf import json_format
 from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2, response_pb2_grpc
 
-from service.health import Phase
+from service.observability.health import ServingPhase
 from tests.engine.fakes import until
 from tests.service.contract.response_cases import check_order
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, refused, rest_of, running
@@ -201,7 +201,7 @@ async def test_draining_server_ends_running_responses_and_refuses_new_ones() -> 
             call = stub_of(run).StreamResponse(asked())
             first = await call.read()
             stop = asyncio.create_task(run.server.drain())
-            await until(lambda: run.server.health.phase is Phase.DRAINING)
+            await until(lambda: run.server.health.phase is ServingPhase.DRAINING)
             refusal = await refused(stub_of(run).CreateResponse(asked()))
         rest: Any = rest_of(call)
         events = [first] + [event async for event in rest]

@@ -14,9 +14,9 @@ from service.engine.tokenizer import FastTokenizer
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import RawText
 from service.generation.errors import ModelLoadError
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
+from service.prompting.sampling_defaults import read_sampling_defaults
 from service.prompts.workers import WorkerLimits, Workers
-from service.sampling_defaults import read_sampling_defaults
 from tests.service.preparation.fakes import TOKENIZER
 
 

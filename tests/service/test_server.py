@@ -11,11 +11,11 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from sluice.v1 import chat_pb2, load_pb2, model_pb2
 
-from service.health import Phase
 from service.listener import StartError
+from service.observability.health import ServingPhase
+from service.observability.telemetry import Telemetry
 from service.server import Server
 from service.services import SERVICES
-from service.telemetry import Telemetry
 from tests.engine.fakes import until
 from tests.service.fakes import (
     ENDLESS,
@@ -131,7 +131,7 @@ async def test_server_drains_a_running_stream_to_its_end() -> None:
             running_one = run.chat.StreamChat(request())
             await running_one.read()
             stop = asyncio.create_task(run.server.drain())
-            await until(lambda: run.server.health.phase is Phase.DRAINING)
+            await until(lambda: run.server.health.phase is ServingPhase.DRAINING)
             refusal = await refused(run.chat.Chat(request()))
             assert not stop.done()
         events = [event async for event in rest_of(running_one)]

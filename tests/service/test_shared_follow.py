@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from sluice.v1 import adapter_pb2, model_pb2
 
-from service.changes import Changes, LoadedAdapter, LoadedModel
-from service.config import EndpointSettings
-from service.engine.generator import GeneratorFront
+from service.deployment.changes import Changes, LoadedAdapter, LoadedModel
+from service.engine.client.generator import GeneratorClient
 from service.generation.adapter import AdapterLoaded
 from service.generation.errors import EngineClosed, EngineRestarting
-from service.model_settings import ModelSettings
+from service.settings.config import EndpointSettings
+from service.settings.model_settings import ModelSettings
 from tests.service.endpoint_fakes import Serving, serving
 from tests.service.fakes import refused, request, settings_of
 from tests.service.test_shared_deployment import failed, listed, load, unload, until_equal
@@ -37,7 +37,7 @@ def adapter_loads(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     """Adapters load at once, except that loads raise what is in the list, one after the other."""
     errors: list[Exception] = []
 
-    async def load_adapter(self: GeneratorFront, name: str, folder: Path) -> AdapterLoaded:
+    async def load_adapter(self: GeneratorClient, name: str, folder: Path) -> AdapterLoaded:
         if "gone" in str(folder):
             raise EngineClosed(f"{folder} is gone")
         if errors:
@@ -47,8 +47,8 @@ def adapter_loads(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     async def drop_adapter(*_: object) -> None:
         return
 
-    monkeypatch.setattr(GeneratorFront, "load_adapter", load_adapter)
-    monkeypatch.setattr(GeneratorFront, "drop_adapter", drop_adapter)
+    monkeypatch.setattr(GeneratorClient, "load_adapter", load_adapter)
+    monkeypatch.setattr(GeneratorClient, "drop_adapter", drop_adapter)
     return errors
 
 
@@ -57,16 +57,16 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Engines of threads can sleep, too; the list has what slept and woke, in turn."""
     log: list[str] = []
 
-    async def sleep(self: GeneratorFront, timeout_s: float) -> None:
+    async def sleep(self: GeneratorClient, timeout_s: float) -> None:
         self.is_asleep = True
         log.append("sleep")
 
-    async def wake(self: GeneratorFront) -> None:
+    async def wake(self: GeneratorClient) -> None:
         self.is_asleep = False
         log.append("wake")
 
-    monkeypatch.setattr(GeneratorFront, "sleep", sleep)
-    monkeypatch.setattr(GeneratorFront, "wake", wake)
+    monkeypatch.setattr(GeneratorClient, "sleep", sleep)
+    monkeypatch.setattr(GeneratorClient, "wake", wake)
     return log
 
 

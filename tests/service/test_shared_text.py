@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from service.shared_text import Outdated, SharedText, SharedTextLost
+from service.storage.shared_text import Outdated, SharedText, SharedTextLost
 from tests.redis_server import RedisServer
 
 

@@ -15,7 +15,7 @@ import tokenizers
 from sluice.v1 import chat_pb2, content_pb2, response_item_pb2, response_pb2, token_pb2, token_pb2_grpc
 
 from service.engine.tokenizer import FastTokenizer
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
 from service.prompts.workers import WorkerLimits, Workers
 from tests.engine.constraints.fakes import ADDED, END, tokenizer_of
 from tests.service.contract.fakes import function, user

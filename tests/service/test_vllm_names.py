@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.vllm_names import TABLE, with_vllm_names
+from service.observability.vllm_names import TABLE, with_vllm_names
 from tests.service.fakes import MODEL, Running, request, running
 
 OWN = {"model_name": MODEL, "engine": "0"}

@@ -72,7 +72,7 @@ async def test_detect_refuses_bad_input(fields: dict[str, str], code: grpc.Statu
 
 async def command(*arguments: str, text: str = "") -> tuple[int | None, str, str]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "service.detect_watermark", *arguments,
+        sys.executable, "-m", "service.commands.detect_watermark", *arguments,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         env={"PYTHONPATH": ":".join(sys.path)},
     )  # fmt: skip

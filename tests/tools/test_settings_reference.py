@@ -6,7 +6,7 @@ from gateway.config import Settings as GatewaySettings
 from process.environment import COMMAND, RUNNER
 from process.names import paths
 from runner.settings import Settings as RunnerSettings
-from service.config import Settings as ServiceSettings
+from service.settings.config import Settings as ServiceSettings
 from tools.settings_reference import PAGE, reference, undescribed
 
 

@@ -19,8 +19,8 @@ from gateway.dialects.anthropic.body import CountTokensBody, MessagesBody
 from gateway.dialects.anthropic.encoder import AnthropicEncoder
 from gateway.dialects.anthropic.error import AnthropicErrors
 from gateway.dialects.anthropic.tool import check_kinds
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
 
@@ -33,7 +33,7 @@ _COUNT: Final = msgspec.json.Decoder(CountTokensBody)
 class AnthropicTranslator(AnthropicErrors):
     """Translates one request for a message."""
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[ChatRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[ChatRequest]:
         """Read a request. Raises Failure."""
         body = _read(arrival, _MESSAGES)
         request, turns = body.to_request()
@@ -53,7 +53,7 @@ class ParsedCount:
     caller_name: Callable[[str], str]
 
 
-def parse_count(arrival: Arrival) -> ParsedCount:
+def parse_count(arrival: HttpRequest) -> ParsedCount:
     """Read a request to count. Raises Failure."""
     body = _read(arrival, _COUNT)
     chat, turns = body.to_chat()
@@ -69,7 +69,7 @@ def to_count(answer: CountTokensResponse) -> bytes:
     return orjson.dumps({"input_tokens": answer.num_tokens})
 
 
-def _read(arrival: Arrival, decoder: msgspec.json.Decoder[_Body]) -> _Body:
+def _read(arrival: HttpRequest, decoder: msgspec.json.Decoder[_Body]) -> _Body:
     try:
         return decode(arrival.body, decoder)
     except Failure as failure:

@@ -16,10 +16,10 @@ from gateway.dialects.azure.request import check_version, deployment, read_body
 from gateway.dialects.openai_family.chat_body import ChatBody
 from gateway.dialects.openai_family.chat_encoder import ChatEncoder
 from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.contract_limit import check_text
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 
 NAMED: Final = frozenset(
@@ -79,7 +79,7 @@ class AzureEncoder(ChatEncoder):
 class AzureTranslator(AzureErrors):
     """Translates one chat request."""
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
         """Read a request. Raises Failure."""
         self._arrival = arrival
         check_version(arrival)

@@ -11,8 +11,8 @@ from gateway.dialects.azure.error import AzureErrors
 from gateway.dialects.azure.request import check_version, deployment, read_body
 from gateway.dialects.openai_family.embedding_body import EmbeddingBody
 from gateway.dialects.openai_family.embedding_encoder import EmbeddingEncoder
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.contract_limit import check_text
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 
 NAMED: Final = frozenset({"model", "input", "dimensions", "encoding_format", "input_type"})
@@ -52,7 +52,7 @@ _DECODER: Final = msgspec.json.Decoder(AzureEmbeddingBody)
 class AzureEmbeddingTranslator(AzureErrors):
     """Translates one request for vectors."""
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[embedding_pb2.EmbedRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
         """Read a request. Raises Failure."""
         self._arrival = arrival
         check_version(arrival)

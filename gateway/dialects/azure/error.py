@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.refusal import Refusal
 
 _UNPROCESSABLE: Final = frozenset(
@@ -51,7 +51,7 @@ _MAX_VALUE_LENGTH: Final = 256  # of the offending value's text
 
 
 _CLIENTS: Final = "azsdk-"  # how the user agent of Azure's own clients begins
-_NOTHING: Final = Arrival(b"")
+_NOTHING: Final = HttpRequest(b"")
 
 
 class AzureErrors:
@@ -66,7 +66,7 @@ class AzureErrors:
         return Refusal(status, error_body(failure, self._arrival), headers)
 
 
-def error_body(failure: Failure, arrival: Arrival = _NOTHING) -> bytes:
+def error_body(failure: Failure, arrival: HttpRequest = _NOTHING) -> bytes:
     """The error as JSON, with the value at fault of what arrived."""
     status = _to_status(failure)
     error: dict[str, Any] = {"error": _phrase(status), "message": failure.message, "status": status}

@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from gateway.dialects.azure.known_fields import known_fields
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 
 BodyT = TypeVar("BodyT", bound=msgspec.Struct)
@@ -23,7 +23,7 @@ _VERSION: Final = re.compile(r"\d{4}-\d{2}-\d{2}(-preview)?")
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def check_version(arrival: Arrival) -> None:
+def check_version(arrival: HttpRequest) -> None:
     """Raise Failure for a version of the API that can't be one; all of them, and none, are served alike."""
     version = arrival.query.get("api-version", "2024-05-01-preview")
     if _VERSION.fullmatch(version) is None:
@@ -31,7 +31,7 @@ def check_version(arrival: Arrival) -> None:
         raise Failure.of_field("api-version", text, Reason.INVALID_TYPE)
 
 
-def read_body(arrival: Arrival, decoder: msgspec.json.Decoder[BodyT], named: AbstractSet[str]) -> BodyT:
+def read_body(arrival: HttpRequest, decoder: msgspec.json.Decoder[BodyT], named: AbstractSet[str]) -> BodyT:
     """The body, by the header `extra-parameters`. `named` are the parameters that the API names.
 
     `error`, the default, refuses all others; `ignore` and `drop` leave them out, and what is unknown in tools, formats
@@ -54,6 +54,6 @@ def read_body(arrival: Arrival, decoder: msgspec.json.Decoder[BodyT], named: Abs
     return body
 
 
-def deployment(arrival: Arrival) -> str:
+def deployment(arrival: HttpRequest) -> str:
     """The deployment that is asked for, or empty."""
     return arrival.headers.get("azureml-model-deployment", "").strip()

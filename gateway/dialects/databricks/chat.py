@@ -18,7 +18,7 @@ from gateway.dialects.databricks.tool import check_tools
 from gateway.dialects.openai_family.chat_body import ChatBody
 from gateway.dialects.openai_family.chat_encoder import ChatEncoder
 from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
-from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
 
@@ -66,7 +66,7 @@ class InvocationChatEncoder(DatabricksChatEncoder):
 class DatabricksChatTranslator(DatabricksErrors):
     """Translates one request for a chat."""
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, _DECODER)
         body.check()

@@ -15,7 +15,7 @@ from gateway.dialects.databricks.target import check_extra_params, endpoint_name
 from gateway.dialects.openai_family.completion_body import CompletionBody
 from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
 from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
-from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
 
@@ -58,7 +58,7 @@ class DatabricksCompletionEncoder(DatabricksStream, CompletionEncoder):
 class DatabricksCompletionTranslator(DatabricksErrors):
     """Translates one request for a completion. On an endpoint's invocations a choice's `index` is its prompt's."""
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[completion_pb2.CompleteRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, _DECODER)
         stream = wants_stream(arrival, stream=body.stream)

@@ -11,7 +11,7 @@ from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.target import check_extra_params, endpoint_name
 from gateway.dialects.openai_family.embedding_body import EmbeddingBody
 from gateway.dialects.openai_family.embedding_encoder import EmbeddingEncoder
-from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
 
@@ -42,7 +42,7 @@ _DECODER: Final = msgspec.json.Decoder(DatabricksEmbeddingBody)
 class DatabricksEmbeddingTranslator(DatabricksErrors):
     """Translates one request for vectors."""
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[embedding_pb2.EmbedRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, _DECODER)
         return ParsedRequest(

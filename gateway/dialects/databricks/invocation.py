@@ -14,8 +14,8 @@ from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, Datab
 from gateway.dialects.databricks.error import DatabricksErrors
 from gateway.dialects.databricks.response import InvocationResponseTranslator
 from gateway.dialects.openai_family.response_body import ResponseBody
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode, is_given
 from gateway.dialects.seam.refusal import Refusal
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
@@ -36,7 +36,7 @@ class InvocationTranslator(DatabricksErrors):
     def __init__(self) -> None:
         self._has_plain_input = False
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[ServiceRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[ServiceRequest]:
         """Read a request. Raises Failure."""
         fields = _look(arrival.body)
         given = [field for field in _BY_FIELD if field in fields]

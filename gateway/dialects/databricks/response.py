@@ -13,7 +13,7 @@ from gateway.dialects.databricks.tool import check_tools
 from gateway.dialects.openai_family.response_body import ResponseBody
 from gateway.dialects.openai_family.response_encoder import ResponseEncoder
 from gateway.dialects.openai_family.response_reader import ResponseReader
-from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.http_request import HttpRequest
 
 
 class DatabricksResponseEncoder(ResponseEncoder):
@@ -51,6 +51,6 @@ class InvocationResponseTranslator(DatabricksResponseTranslator):
 
     decoder: ClassVar = msgspec.json.Decoder(InvocationResponseBody)
 
-    def model(self, arrival: Arrival, body: ResponseBody) -> str:
+    def model(self, arrival: HttpRequest, body: ResponseBody) -> str:
         """The endpoint's name. Raises Failure for another in the body."""
         return endpoint_name(arrival, body.model)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 
 _CLIENTS: Final = ("databricks-sdk-", "mlflow")  # of what reads JSON, in the user agent
 _MARKS: Final = ("x-mlflow-client-version", "x-databricks-endpoints-api-client")  # headers that only they send
 
 
-def endpoint_name(arrival: Arrival, model: str | None) -> str:
+def endpoint_name(arrival: HttpRequest, model: str | None) -> str:
     """The endpoint that a request is for. Raises Failure for `model`."""
     name = arrival.path.get("name")
     if name is None:
@@ -29,7 +29,7 @@ def endpoint_name(arrival: Arrival, model: str | None) -> str:
     return name
 
 
-def wants_stream(arrival: Arrival, *, stream: bool | None) -> bool:
+def wants_stream(arrival: HttpRequest, *, stream: bool | None) -> bool:
     """Whether the answer is to be streamed: by the body's `stream`, else by the `Accept` header and the path's way."""
     if stream is not None:
         return stream

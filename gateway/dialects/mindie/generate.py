@@ -14,8 +14,8 @@ from sluice.v1.text_generation_pb2 import GenerateTextRequest
 from gateway.dialects.mindie.body import GenerateBody
 from gateway.dialects.mindie.encoder import MindieEncoder
 from gateway.dialects.mindie.error import MindieErrors
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.refusal import Refusal
 from gateway.dialects.seam.translator import ParsedRequest
@@ -30,7 +30,7 @@ class MindieTranslator(MindieErrors):
         self._stream = stream
         self._body: GenerateBody | None = None  # what arrived, as far as it could be read
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[GenerateTextRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[GenerateTextRequest]:
         """Read a request. Raises Failure."""
         self._body = body = decode(arrival.body, _DECODER)
         body.check(stream=self._stream)

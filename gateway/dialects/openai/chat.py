@@ -20,9 +20,9 @@ from gateway.dialects.openai_family.chat_encoder import ChatEncoder
 from gateway.dialects.openai_family.chat_message import TextPart
 from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
 from gateway.dialects.openai_family.told_beside import ToldBeside
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode, is_given
 from gateway.dialects.seam.translator import ParsedRequest
 
@@ -156,7 +156,7 @@ class OpenAITranslator(OpenAIErrors):
 
     decoder: ClassVar = msgspec.json.Decoder(ChatCompletionBody)
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
         """Read a chat request. Raises Failure."""
         body = decode(arrival.body, self.decoder)
         request = body.to_chat()

@@ -14,9 +14,9 @@ from gateway.dialects.openai_family.completion_body import CompletionBody
 from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
 from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
 from gateway.dialects.openai_family.told_beside import ToldBeside
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
 
@@ -82,7 +82,7 @@ class OpenAICompletionTranslator(OpenAIErrors):
 
     decoder: ClassVar = msgspec.json.Decoder(OpenAICompletionBody)
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[completion_pb2.CompleteRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, self.decoder)
         request = body.to_completion()

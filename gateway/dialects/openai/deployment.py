@@ -13,8 +13,8 @@ from sluice.v1 import chat_pb2, completion_pb2, embedding_pb2
 from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
 from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.contract_limit import check_text
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 
 NameOrNone: TypeAlias = Annotated[str, msgspec.Meta(min_length=0)] | None  # the contract's least length is 1
@@ -43,7 +43,7 @@ class DeploymentChatTranslator(OpenAITranslator):
 
     decoder: ClassVar = msgspec.json.Decoder(DeploymentChatBody)
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[chat_pb2.ChatRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest]:
         """Read a request. Raises Failure."""
         parsed = super().parse(arrival)
         _ask_for(arrival.path["name"], parsed.request)
@@ -55,7 +55,7 @@ class DeploymentCompletionTranslator(OpenAICompletionTranslator):
 
     decoder: ClassVar = msgspec.json.Decoder(DeploymentCompletionBody)
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[completion_pb2.CompleteRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[completion_pb2.CompleteRequest]:
         """Read a request. Raises Failure."""
         parsed = super().parse(arrival)
         _ask_for(arrival.path["name"], parsed.request)
@@ -67,7 +67,7 @@ class DeploymentEmbeddingTranslator(OpenAIEmbeddingTranslator):
 
     decoder: ClassVar = msgspec.json.Decoder(DeploymentEmbeddingBody)
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[embedding_pb2.EmbedRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
         """Read a request. Raises Failure."""
         parsed = super().parse(arrival)
         _ask_for(arrival.path["name"], parsed.request)

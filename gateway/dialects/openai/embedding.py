@@ -11,8 +11,8 @@ from sluice.v1.serving_pb2 import ERROR_BEHAVIOR_TRUNCATE
 from gateway.dialects.openai.error import OpenAIErrors
 from gateway.dialects.openai_family.embedding_body import EmbeddingBody
 from gateway.dialects.openai_family.embedding_encoder import EmbeddingEncoder
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
 
@@ -42,7 +42,7 @@ class OpenAIEmbeddingTranslator(OpenAIErrors):
 
     decoder: ClassVar = msgspec.json.Decoder(OpenAIEmbeddingBody)
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[embedding_pb2.EmbedRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[embedding_pb2.EmbedRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, self.decoder)
         return ParsedRequest(

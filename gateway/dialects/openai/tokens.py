@@ -25,10 +25,10 @@ from gateway.dialects.openai.chat import ChatCompletionBody
 from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.dialects.openai_family.chat_message import ChatMessage
 from gateway.dialects.openai_family.chat_tool import OfferedTool
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 
 _OF_CHAT: Final = ("tools", "chat_template", "chat_template_kwargs", "add_generation_prompt", "continue_final_message")
@@ -118,19 +118,19 @@ _TOKENIZE: Final = msgspec.json.Decoder(TokenizeBody)
 _DETOKENIZE: Final = msgspec.json.Decoder(DetokenizeBody)
 
 
-def parse_tokenize(arrival: Arrival) -> ParsedTokens:
+def parse_tokenize(arrival: HttpRequest) -> ParsedTokens:
     """Read a request for tokens. Raises Failure."""
     body = decode(arrival.body, _TOKENIZE)
     return ParsedTokens(body.to_request(), body.caller_name, _strung if body.return_token_strs else _plain)
 
 
-def parse_detokenize(arrival: Arrival) -> ParsedTokens:
+def parse_detokenize(arrival: HttpRequest) -> ParsedTokens:
     """Read a request for a text. Raises Failure."""
     body = decode(arrival.body, _DETOKENIZE)
     return ParsedTokens(body.to_request(), body.caller_name, _joined)
 
 
-def parse_input_tokens(arrival: Arrival) -> ParsedTokens:
+def parse_input_tokens(arrival: HttpRequest) -> ParsedTokens:
     """Read a response's request to count its input. Raises Failure."""
     parsed = OpenAIResponseTranslator().parse(arrival)
 

@@ -10,7 +10,7 @@ from sluice.v1 import chat_pb2, response_pb2
 from gateway.dialects.openai_family.response_body import ResponseBody
 from gateway.dialects.openai_family.response_encoder import ResponseEncoder
 from gateway.dialects.openai_family.response_object import ResponseObject
-from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
 
@@ -22,7 +22,7 @@ class ResponseReader:
     default_effort: ClassVar[chat_pb2.ReasoningEffort] = chat_pb2.REASONING_EFFORT_UNSPECIFIED
     decoder: ClassVar[msgspec.json.Decoder[ResponseBody]] = msgspec.json.Decoder(ResponseBody)
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[response_pb2.CreateResponseRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[response_pb2.CreateResponseRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, self.decoder)
         self.check(body)
@@ -39,6 +39,6 @@ class ResponseReader:
     def check(self, body: ResponseBody) -> None:
         """Raise Failure for what only this dialect refuses."""
 
-    def model(self, arrival: Arrival, body: ResponseBody) -> str:  # noqa: ARG002  other ways in name it elsewhere
+    def model(self, arrival: HttpRequest, body: ResponseBody) -> str:  # noqa: ARG002  other ways in name it elsewhere
         """The name to ask for. Raises Failure."""
         return body.model

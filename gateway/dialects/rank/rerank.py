@@ -10,7 +10,7 @@ from sluice.v1 import rank_pb2
 from gateway.dialects.rank.body import RerankBody, ScoreBody
 from gateway.dialects.rank.encoder import RerankEncoder, ScoreEncoder
 from gateway.dialects.rank.error import RankErrors
-from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
 
@@ -26,7 +26,7 @@ class RerankTranslator(RankErrors):
         self._version = version
         self._returns_documents = returns_documents
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[rank_pb2.RankRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[rank_pb2.RankRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, _RERANK)
         returns = self._returns_documents if body.return_documents is None else body.return_documents
@@ -41,7 +41,7 @@ class RerankTranslator(RankErrors):
 class ScoreTranslator(RankErrors):
     """Translates one request to score."""
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[rank_pb2.ScoreRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[rank_pb2.ScoreRequest]:
         """Read a request. Raises Failure."""
         body = decode(arrival.body, _SCORE)
         return ParsedRequest(

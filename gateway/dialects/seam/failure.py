@@ -1,7 +1,7 @@
 """Why a request is not served, in no dialect's shape yet: the one exception that the gateway raises to its callers.
 
-Translators raise it for what is wrong with a body, `gateway.errors` makes it from gRPC statuses, and each dialect turns
-it into its own error body.
+Translators raise it for what is wrong with a body, `gateway.upstream.errors` makes it from gRPC statuses, and each
+dialect turns it into its own error body.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from sluice.v1.rank_pb2 import RankRequest, ScoreRequest
 from sluice.v1.response_pb2 import CreateResponseRequest
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.encoder import Encoder
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.refusal import Refusal
 
 ServiceRequest: TypeAlias = (
@@ -54,7 +54,7 @@ class ParsedRequest(Generic[RequestT_co]):
 class Translator(Protocol):
     """One request's translation into and out of a dialect."""
 
-    def parse(self, arrival: Arrival) -> ParsedRequest[ServiceRequest]:
+    def parse(self, arrival: HttpRequest) -> ParsedRequest[ServiceRequest]:
         """Read a request. Raises Failure with the caller's field names."""
 
     def refuse(self, failure: Failure) -> Refusal:

@@ -6,11 +6,11 @@ import threading
 from collections import abc
 from functools import lru_cache, partial
 
-from service.engine.constraint_state import ConstraintState
 from service.engine.constraints.calls import CallConstraint
 from service.engine.constraints.grammar import GrammarCompiler
 from service.engine.constraints.marker import Marker
 from service.engine.constraints.reasoning import ReasoningConstraint, ReasoningTokens
+from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import Constraint, Grammar, ReasoningMarkers
 

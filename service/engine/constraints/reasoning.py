@@ -6,10 +6,10 @@ import enum
 from collections import abc
 from typing import Any
 
-from service.engine.constraint_state import ConstraintState
 from service.engine.constraints.bits import ALL, allow, forbid
 from service.engine.constraints.calls import CallConstraint
 from service.engine.constraints.marker import Marker
+from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.errors import ConstraintFailed

@@ -14,14 +14,14 @@ def blame(schema: str, refusal: str) -> str:
     """The compiler's `refusal` of a schema's JSON, with the keyword and its path where they can be found."""
     text = refusal.strip().splitlines()[0] if refusal.strip() else "the schema can't be compiled"
     parsed = json.loads(schema, parse_int=float)  # of thousands of digits too
-    for keyword, value in _suspects(refusal):
+    for keyword, value in _quarantine(refusal):
         for pointer, subschema in walk(parsed):
             if keyword in subschema and (value is None or subschema[keyword] == value):
                 return f"the keyword {keyword} at {pointer}/{escape(keyword)} can't be enforced: {text}"
     return text
 
 
-def _suspects(refusal: str) -> abc.Iterator[tuple[str, Any]]:
+def _quarantine(refusal: str) -> abc.Iterator[tuple[str, Any]]:
     """Keywords that the refusal may speak of, with their values where it tells them."""
     if unimplemented := re.search(r"Unimplemented keys: \[(.*?)\]", refusal):
         for keyword in re.findall(r'"([^"]*)"', unimplemented[1]):

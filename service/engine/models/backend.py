@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import abc
 from typing import Protocol, TypeVar, runtime_checkable
 
-from service.engine.batch import Batch
-from service.engine.core import SampledToken
-from service.engine.models.adapter_files import Adapter
-from service.engine.sequence import Sequence
+from service.engine.core.batch import Batch
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.models.checkpoint.adapter_files import Adapter
 from service.generation.errors import SequenceError
 from service.generation.output import TokenLogprob
 from service.generation.parameters import LogprobsOptions

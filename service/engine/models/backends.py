@@ -9,41 +9,14 @@ from importlib.metadata import version
 from typing import Any
 
 from service.engine.models.backend import Backend, Sampler
-from service.engine.models.checkpoint import Checkpoint
-from service.engine.models.decoder_shape import lean_refusal
-from service.engine.models.native_backend import QUANTIZATIONS, load_native, native_arithmetic, native_refusal
-from service.engine.models.share import parallel_refusal
+from service.engine.models.model_spec import AUTO, ModelSpec
+from service.engine.models.native.backend import QUANTIZATIONS, load_native, native_arithmetic, native_refusal
+from service.engine.models.torch.decoder_shape import lean_refusal
+from service.engine.models.torch.share import parallel_refusal
 from service.engine.watermark import Watermark
 from service.generation.errors import ModelLoadError
 
-AUTO = "auto"
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSpec:
-    """What a backend is chosen by and loaded from."""
-
-    config: Any  # what `read_model_config` gives
-    checkpoint: Checkpoint
-    dtype: str  # of the arithmetic, by torch's name
-    device: str  # by torch's name
-    max_positions: int  # tokens of the longest sequence
-    block_size: int = 16  # tokens a cache block
-    quantization: str | None = None  # int8 or int4: to round the weights to as they are loaded
-    most_threads: int = 1  # for steps that are long enough
-    tensor_parallel: int = 1  # processes that share weights and cache
-    max_adapters: int = 0  # that it may come to hold
-    max_sequences: int = 64  # that run at a time
-    batch_invariant: bool = False  # its answers must not depend on what else is in a step
-    max_graph_bytes: int = 0  # of a device, for recorded decodes
-    kv_cache_dtype: str = AUTO  # of keys and values, by torch's name; AUTO: `dtype`
-
-    @property
-    def cache_dtype(self) -> str:
-        """The type of cached keys and values, by torch's name."""
-        return self.dtype if self.kv_cache_dtype == AUTO else self.kv_cache_dtype
 
 
 # What follows imports late: torch takes a second, transformers' modelling another, most models need neither, and the
@@ -109,15 +82,15 @@ def _load_decoder(spec: ModelSpec) -> Backend[Any]:
     import torch  # noqa: PLC0415
 
     if spec.tensor_parallel > 1:
-        from service.engine.models.parallel_backend import load_parallel  # noqa: PLC0415
+        from service.engine.models.parallel.backend import load_parallel  # noqa: PLC0415
 
         return load_parallel(spec)
-    from service.engine.models.load_decoder import load_decoder  # noqa: PLC0415
+    from service.engine.models.torch.load_decoder import load_decoder  # noqa: PLC0415
 
     dtype, device = getattr(torch, spec.dtype), torch.device(spec.device)
     accelerator = None
     if device.type == "cuda":
-        from service.engine.models.cuda_device import cuda_accelerator  # noqa: PLC0415
+        from service.engine.models.attention.cuda_device import cuda_accelerator  # noqa: PLC0415
 
         accelerator = cuda_accelerator(device, spec.max_sequences, spec.max_positions, spec.max_graph_bytes)
     return load_decoder(
@@ -132,25 +105,25 @@ def _load_decoder(spec: ModelSpec) -> Backend[Any]:
 
 
 def _modules_refusal(spec: ModelSpec) -> str | None:
-    from service.engine.models.load_modules import modules_refusal  # noqa: PLC0415
+    from service.engine.models.modules.load_modules import modules_refusal  # noqa: PLC0415
 
     return modules_refusal(spec.config, spec.checkpoint.folder)
 
 
 def _load_modules(spec: ModelSpec) -> Backend[Any]:
-    from service.engine.models.load_modules import load_modules  # noqa: PLC0415
+    from service.engine.models.modules.load_modules import load_modules  # noqa: PLC0415
 
     return load_modules(spec.config, spec.checkpoint.folder, spec.dtype, spec.device)
 
 
 def _vision_refusal(spec: ModelSpec) -> str | None:
-    from service.engine.models.load_vision import vision_refusal  # noqa: PLC0415
+    from service.engine.models.modules.load_vision import vision_refusal  # noqa: PLC0415
 
     return vision_refusal(spec.config, spec.checkpoint.folder)
 
 
 def _load_vision(spec: ModelSpec) -> Backend[Any]:
-    from service.engine.models.load_vision import load_vision  # noqa: PLC0415
+    from service.engine.models.modules.load_vision import load_vision  # noqa: PLC0415
 
     return load_vision(spec.config, spec.checkpoint.folder, spec.dtype, spec.device)
 

@@ -7,8 +7,8 @@ from collections import abc
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engine.constraint_state import ConstraintState
-from service.engine.sequence import Sequence
+from service.engine.core.sequences.constraint_state import ConstraintState
+from service.engine.core.sequences.sequence import Sequence
 from service.generation.errors import ConstraintFailed, SequenceError
 
 # By a byte of a mask, what eight logits change by: to add this is several times faster than to fill by a mask of bits.

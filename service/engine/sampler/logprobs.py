@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from service.engine.sequence import Sequence
-from service.engine.transfer import to_device, to_host
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.device.transfer import to_device, to_host
 from service.generation.output import TokenLogprob
 from service.generation.parameters import LogprobsOptions
 

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.device.transfer import to_device
 from service.engine.sampler.constraint_mask import constraint_changes, constraint_words
 from service.engine.sampler.named_tokens import NamedTokensTable
-from service.engine.sequence import Sequence
-from service.engine.transfer import to_device
 from service.generation.errors import ConstraintFailed
 
 

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engine.sequence import Sequence, SequenceGroup
+from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 
 
 class NamedTokens(NamedTuple):

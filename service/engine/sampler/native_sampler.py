@@ -9,13 +9,13 @@ import numpy as np
 import sluice_native
 from numpy.typing import NDArray
 
-from service.engine.core import SampledToken
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.sequences.sequence import Sequence
 from service.engine.sampler import row_changes
 from service.engine.sampler.constraint_mask import no_token, settle
 from service.engine.sampler.named_tokens import NamedTokensTable
 from service.engine.sampler.row_logprobs import log_softmax, logprob_of
 from service.engine.sampler.token_counts import TokenCountsTable, has_penalty
-from service.engine.sequence import Sequence
 from service.engine.watermark import Watermark
 from service.generation.errors import ConstraintFailed, SequenceError
 from service.generation.output import TokenLogprob

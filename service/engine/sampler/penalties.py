@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.device.transfer import to_device
 from service.engine.sampler.token_counts import TokenCountsTable, has_penalty
-from service.engine.sequence import Sequence
-from service.engine.transfer import to_device
 
 
 class Penalties:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from service.engine.core.sequences.sequence import Sequence
 from service.engine.sampler.constraint_mask import constraint_changes
 from service.engine.sampler.named_tokens import NamedTokens
 from service.engine.sampler.token_counts import TokenCounts
-from service.engine.sequence import Sequence
 from service.engine.watermark import Watermark
 
 Row = NDArray[np.float32]  # [vocabulary]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engine.sequence import Sequence
+from service.engine.core.sequences.sequence import Sequence
 
 
 class TokenCounts:

@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from service.engine.core import SampledToken
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.device.transfer import to_device, to_host
 from service.engine.sampler.constraint_mask import no_token, settle
 from service.engine.sampler.draw import draw, uniforms
 from service.engine.sampler.logprobs import Logprobs, logprobs_of
@@ -21,8 +23,6 @@ from service.engine.sampler.masks import NamedTokenMasks, apply_constraints
 from service.engine.sampler.penalties import Penalties
 from service.engine.sampler.truncation import truncate
 from service.engine.sampler.watermark import add_watermark
-from service.engine.sequence import Sequence
-from service.engine.transfer import to_device, to_host
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
 from service.generation.output import TokenLogprob

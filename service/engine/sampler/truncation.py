@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from service.engine.transfer import to_device
+from service.engine.device.transfer import to_device
 from service.generation.parameters import SamplingParams
 
 _FEW = 512  # up to here the largest logits are picked, beyond it rows are sorted whole

@@ -7,8 +7,8 @@ from collections import abc
 import numpy as np
 from torch import Tensor
 
-from service.engine.sequence import Sequence
-from service.engine.transfer import to_device
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.device.transfer import to_device
 from service.engine.watermark import Watermark
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from service.engine.constraint_state import ConstraintState
+from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.tokenizer import FastTokenizer
 from service.generation.constraint import Grammar
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from service.engine.constraint_state import ConstraintState
 from service.engine.constraints import ending
 from service.engine.constraints.compiler import ConstraintCompiler
+from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.tokenizer import FastTokenizer
 from service.generation.constraint import Constraint, Grammar, Opening, ReasoningLimit, ReasoningMarkers, ReasoningStart
 from tests.engine.constraints.fakes import (

@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from service.engine.constraint_state import ConstraintState
 from service.engine.constraints.grammar import GrammarCompiler
 from service.engine.constraints.reasoning import ReasoningConstraint, ReasoningTokens
+from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.tokenizer import FastTokenizer
 from service.generation.constraint import ReasoningMarkers, ReasoningStart
 from service.generation.errors import ConstraintFailed

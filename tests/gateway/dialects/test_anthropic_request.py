@@ -10,8 +10,8 @@ from google.protobuf import text_format
 from sluice.v1 import chat_pb2, content_pb2
 
 from gateway.dialects.anthropic.messages import AnthropicTranslator, parse_count
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 
 HI: dict[str, Any] = {"role": "user", "content": "hi"}
@@ -29,7 +29,7 @@ def text(said: str) -> dict[str, Any]:
 def parse(**fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
     """The call for a valid body changed by `fields`."""
     body = {"model": "m", "max_tokens": 100, "messages": [HI], **fields}
-    return AnthropicTranslator().parse(Arrival(json.dumps(body).encode()))
+    return AnthropicTranslator().parse(HttpRequest(json.dumps(body).encode()))
 
 
 def messages(*said: dict[str, Any], **fields: Any) -> list[str]:
@@ -297,7 +297,7 @@ def test_fields_have_the_callers_names(path: str, name: str) -> None:
         "output_config": {"format": {"type": "json_schema", "schema": {}}},
     }
     assert parse(**body).caller_name(path) == name
-    arrival = Arrival(json.dumps({"model": "m", **body}).encode())
+    arrival = HttpRequest(json.dumps({"model": "m", **body}).encode())
     assert parse_count(arrival).caller_name(f"chat.{path}") == name
 
 
@@ -321,7 +321,7 @@ def test_older_name_of_the_format() -> None:
 def test_count_asks_for_the_same_prompt() -> None:
     """What is counted is what would be asked, without what shapes its answer."""
     body = {"model": "m", "messages": [HI], "system": "s", "tools": [TOOL], "thinking": {"type": "adaptive"}}
-    counted = parse_count(Arrival(json.dumps(body).encode())).request.chat
+    counted = parse_count(HttpRequest(json.dumps(body).encode())).request.chat
     asked = parse(**body).request
     for name in ("stopping", "sampling", "serving"):
         asked.ClearField(name)

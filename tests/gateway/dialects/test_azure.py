@@ -11,8 +11,8 @@ from sluice.v1 import chat_pb2, content_pb2, embedding_pb2
 
 from gateway.dialects.azure.chat import NAMED, AzureEncoder, AzureTranslator
 from gateway.dialects.azure.embedding import AzureEmbeddingTranslator
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 from tests.gateway.fakes_raw import VECTORS
 
@@ -20,10 +20,10 @@ VERSION = {"api-version": "2024-05-01-preview"}
 MESSAGES = [{"role": "user", "content": "hi"}]
 
 
-def arrival(headers: dict[str, str] | None = None, query: dict[str, str] | None = None, **fields: Any) -> Arrival:
+def arrival(headers: dict[str, str] | None = None, query: dict[str, str] | None = None, **fields: Any) -> HttpRequest:
     """A valid chat request changed by `fields`."""
     body = json.dumps({"messages": MESSAGES, **fields}).encode()
-    return Arrival(body, headers or {}, query=VERSION if query is None else query)
+    return HttpRequest(body, headers or {}, query=VERSION if query is None else query)
 
 
 def parse(headers: dict[str, str] | None = None, **fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
@@ -34,10 +34,10 @@ def parse(headers: dict[str, str] | None = None, **fields: Any) -> ParsedRequest
 def embed(headers: dict[str, str] | None = None, **fields: Any) -> ParsedRequest[embedding_pb2.EmbedRequest]:
     """The call of a valid embedding request changed by `fields`."""
     body = json.dumps({"input": ["a"], **fields}).encode()
-    return AzureEmbeddingTranslator().parse(Arrival(body, headers or {}, query=VERSION))
+    return AzureEmbeddingTranslator().parse(HttpRequest(body, headers or {}, query=VERSION))
 
 
-def refuse(failure: Failure, sent: Arrival | None = None) -> tuple[int, dict[str, Any], str]:
+def refuse(failure: Failure, sent: HttpRequest | None = None) -> tuple[int, dict[str, Any], str]:
     """Status, body and error code of an answer to `sent`."""
     translator = AzureTranslator()
     translator.parse(sent or arrival())
@@ -195,7 +195,7 @@ def test_malformed_body_is_told_without_a_value() -> None:
     """A body that is no JSON is 400."""
     translator = AzureTranslator()
     with pytest.raises(Failure) as caught:
-        translator.parse(Arrival(b'{"messages": [', query=VERSION))
+        translator.parse(HttpRequest(b'{"messages": [', query=VERSION))
     assert translator.refuse(caught.value).status == 400
 
 
@@ -234,7 +234,7 @@ def test_embedding_format_that_is_not_made_is_422() -> None:
     translator = AzureEmbeddingTranslator()
     body = json.dumps({"input": ["a"], "encoding_format": "int8"}).encode()
     with pytest.raises(Failure) as caught:
-        translator.parse(Arrival(body, query=VERSION))
+        translator.parse(HttpRequest(body, query=VERSION))
     refusal = translator.refuse(caught.value)
     assert refusal.status == 422
     assert json.loads(refusal.body)["detail"] == {"loc": ["encoding_format"], "value": "int8"}

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from gateway.dialects.azure.chat import AzureTranslator
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 
 DEEP = b'{"temperature": 9, "tools": ' + b"[" * 5000 + b"]" * 5000 + b"}"
 
@@ -17,7 +17,7 @@ def detail(failure: Failure, body: bytes = b"{}") -> object:
     """`detail` of the answer to `body`."""
     translator = AzureTranslator()
     with pytest.raises(Failure, match="must have the form"):
-        translator.parse(Arrival(body, query={"api-version": "new"}))
+        translator.parse(HttpRequest(body, query={"api-version": "new"}))
     return json.loads(translator.refuse(failure).body)["detail"]
 
 

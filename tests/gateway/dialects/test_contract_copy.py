@@ -22,9 +22,9 @@ from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompl
 from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.dialects.openai_family.response_body import ResponseBody
 from gateway.dialects.openai_family.sampling_body import DrawingBody
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.contract_copy import copy_fields
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import Translator
 
 MESSAGES = {"model": "m", "messages": []}
@@ -80,7 +80,7 @@ def test_field_of_one_name_is_copied(
     given = {field.name: value_of(field)}
     sent = base | ({"parameters": given} if body is GenerateParameters else given)
     headers, query = {"extra-parameters": "pass-through"}, {"api-version": "2024-05-01-preview"}
-    request = translator().parse(Arrival(json.dumps(sent).encode(), headers, {"model": "m"}, query)).request
+    request = translator().parse(HttpRequest(json.dumps(sent).encode(), headers, {"model": "m"}, query)).request
     copied = getattr(getattr(request, group), field.name)
     expected = {5: 0.5} if field.message_type is not None else value_of(field)
     assert (dict(copied) if field.message_type is not None else copied) == expected

@@ -14,8 +14,8 @@ from gateway.dialects.databricks.embedding import DatabricksEmbeddingTranslator
 from gateway.dialects.databricks.error import DatabricksErrors, DatabricksStream
 from gateway.dialects.databricks.invocation import InvocationTranslator
 from gateway.dialects.openai_family.chat_encoder import ChatEncoder
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason, Violation
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}]}
@@ -27,7 +27,7 @@ STOP = chat_pb2.FINISH_REASON_STOP
 def invoke(body: dict[str, Any], accept: str | None = None) -> ParsedRequest[ServiceRequest]:
     """The call for a body sent to the endpoint `m`."""
     headers = {} if accept is None else {"accept": accept}
-    return InvocationTranslator().parse(Arrival(json.dumps(body).encode(), headers, {"name": "m"}))
+    return InvocationTranslator().parse(HttpRequest(json.dumps(body).encode(), headers, {"name": "m"}))
 
 
 def at_base(body: dict[str, Any], accept: str = "*/*") -> ParsedRequest[ServiceRequest]:
@@ -37,7 +37,7 @@ def at_base(body: dict[str, Any], accept: str = "*/*") -> ParsedRequest[ServiceR
         else DatabricksCompletionTranslator if "prompt" in body
         else DatabricksEmbeddingTranslator
     )  # fmt: skip
-    return translator().parse(Arrival(json.dumps(body).encode(), {"accept": accept}))
+    return translator().parse(HttpRequest(json.dumps(body).encode(), {"accept": accept}))
 
 
 def tool(num_properties: int = 0) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def test_no_task(body: dict[str, Any]) -> None:
 def test_half_a_surrogate_pair(field: str) -> None:
     """What is no text is malformed, also where the task is still to be found out."""
     with pytest.raises(Failure, match="surrogate") as caught:
-        InvocationTranslator().parse(Arrival(b'{"%b": "\\ud800"}' % field.encode(), {}, {"name": "m"}))
+        InvocationTranslator().parse(HttpRequest(b'{"%b": "\\ud800"}' % field.encode(), {}, {"name": "m"}))
     assert caught.value.reason is Reason.MALFORMED_JSON
 
 
@@ -132,9 +132,9 @@ SDK = "unknown/0.0.0 databricks-sdk-py/0.156.0 python/3.11.7 os/linux auth/pat"
 def test_clients_that_read_json_get_it(body: dict[str, Any], headers: dict[str, str], *, stream: bool) -> None:
     """Those that accept anything, and read a stream only where they have asked for one, are known by their headers."""
     headers = {"accept": "*/*", **headers}
-    sent = Arrival(json.dumps(body).encode(), headers, {"name": "m"})
+    sent = HttpRequest(json.dumps(body).encode(), headers, {"name": "m"})
     assert InvocationTranslator().parse(sent).stream == stream
-    asked = Arrival(json.dumps(body | {"stream": True}).encode(), headers, {"name": "m"})
+    asked = HttpRequest(json.dumps(body | {"stream": True}).encode(), headers, {"name": "m"})
     assert InvocationTranslator().parse(asked).stream
 
 
@@ -306,10 +306,10 @@ def test_plain_input_for_a_model_without_vectors_is_told_the_way() -> None:
     """A text alone may be meant for a response, too; what no path does is not promised."""
     failure = Failure.of_field("model", "it makes no vectors", Reason.UNSUPPORTED_TASK)
     translator = InvocationTranslator()
-    translator.parse(Arrival(b'{"input": "hi"}', {}, {"name": "m"}))
+    translator.parse(HttpRequest(b'{"input": "hi"}', {}, {"name": "m"}))
     assert json.loads(translator.refuse(failure).body)["message"].endswith("use /serving-endpoints/responses")
     other = InvocationTranslator()
-    other.parse(Arrival(json.dumps(CHAT).encode(), {}, {"name": "m"}))
+    other.parse(HttpRequest(json.dumps(CHAT).encode(), {}, {"name": "m"}))
     assert "responses" not in json.loads(other.refuse(failure).body)["message"]
 
 

@@ -22,8 +22,8 @@ from sluice.v1.text_generation_pb2 import (
 
 from gateway.dialects.mindie.encoder import MindieEncoder
 from gateway.dialects.mindie.generate import MindieTranslator
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason, Violation
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 
 Event = StreamGenerateTextResponse
@@ -35,7 +35,7 @@ def parse(
     """The call for a valid body with these parameters, changed by `fields`."""
     body = {"text_input": "My name is", "parameters": parameters, **(fields or {})}
     path = {"model": "m", "version": "2"}
-    return MindieTranslator(stream=stream).parse(Arrival(json.dumps(body).encode(), path=path))
+    return MindieTranslator(stream=stream).parse(HttpRequest(json.dumps(body).encode(), path=path))
 
 
 def milliseconds(value: float) -> Duration:
@@ -171,7 +171,9 @@ def test_timeout_is_the_answers() -> None:
 def test_refusals_of_the_service_have_this_dialects_ranges(parameters: dict[str, Any], field: str, text: str) -> None:
     """A range that excludes 0, and priorities that count from 5 down, are told as they are here."""
     translator = MindieTranslator(stream=False)
-    translator.parse(Arrival(json.dumps({"text_input": "a", "parameters": parameters}).encode(), path={"model": "m"}))
+    translator.parse(
+        HttpRequest(json.dumps({"text_input": "a", "parameters": parameters}).encode(), path={"model": "m"})
+    )
     refusal = translator.refuse(Failure.of_field(field, "no"))
     assert json.loads(refusal.body)["error"] == f"{field}: {text}"
 

@@ -13,8 +13,8 @@ from sluice.v1 import chat_pb2, completion_pb2, logprobs_pb2, usage_pb2
 from gateway.dialects.openai.completion import OpenAICompletionEncoder, OpenAICompletionTranslator
 from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
 from gateway.dialects.openai_family.stream_options import StreamedUsage
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 
 Event = completion_pb2.StreamCompleteResponse
@@ -22,7 +22,9 @@ Event = completion_pb2.StreamCompleteResponse
 
 def parse(**fields: Any) -> ParsedRequest[completion_pb2.CompleteRequest]:
     """The call for a valid body changed by `fields`."""
-    return OpenAICompletionTranslator().parse(Arrival(json.dumps({"model": "m", "prompt": "hi", **fields}).encode()))
+    return OpenAICompletionTranslator().parse(
+        HttpRequest(json.dumps({"model": "m", "prompt": "hi", **fields}).encode())
+    )
 
 
 def test_request_with_every_field() -> None:

@@ -15,8 +15,8 @@ from gateway.dialects.openai.deployment import (
     DeploymentEmbeddingTranslator,
 )
 from gateway.dialects.openai.embedding import OpenAIEmbeddingTranslator
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import Translator
 from tests.gateway.conftest import Gateway
 
@@ -34,8 +34,8 @@ def test_model_is_the_paths(
     kind: type[Translator], plain: type[Translator], body: dict[str, Any], model: dict[str, str | None]
 ) -> None:
     """The request is that of `/v1` for the path's model, whatever the body says of it."""
-    call = kind().parse(Arrival(json.dumps(body | model).encode(), path={"name": "org/m"}))
-    same = plain().parse(Arrival(json.dumps(body | {"model": "org/m"}).encode()))
+    call = kind().parse(HttpRequest(json.dumps(body | model).encode(), path={"name": "org/m"}))
+    same = plain().parse(HttpRequest(json.dumps(body | {"model": "org/m"}).encode()))
     assert (call.request, call.stream) == (same.request, same.stream)
 
 
@@ -43,7 +43,7 @@ def test_model_is_the_paths(
 def test_unknown_field_is_refused(kind: type[Translator], body: dict[str, Any]) -> None:
     """The bodies are as strict as those of `/v1`."""
     with pytest.raises(Failure) as caught:
-        kind().parse(Arrival(json.dumps(body | {"colour": 1}).encode(), path={"name": "m"}))
+        kind().parse(HttpRequest(json.dumps(body | {"colour": 1}).encode(), path={"name": "m"}))
     assert caught.value.field == "colour"
 
 
@@ -51,9 +51,9 @@ def test_unknown_field_is_refused(kind: type[Translator], body: dict[str, Any]) 
 def test_model_that_none_can_be_is_refused(kind: type[Translator], body: dict[str, Any]) -> None:
     """A name beyond the contract's length is refused, though the path's would take its place; an empty one is none."""
     with pytest.raises(Failure, match="1 to 256 characters") as caught:
-        kind().parse(Arrival(json.dumps(body | {"model": "m" * 257}).encode(), path={"name": "m"}))
+        kind().parse(HttpRequest(json.dumps(body | {"model": "m" * 257}).encode(), path={"name": "m"}))
     assert caught.value.field == "model"
-    call = kind().parse(Arrival(json.dumps(body | {"model": ""}).encode(), path={"name": "m"}))
+    call = kind().parse(HttpRequest(json.dumps(body | {"model": ""}).encode(), path={"name": "m"}))
     assert call.request.model == "m"
 
 

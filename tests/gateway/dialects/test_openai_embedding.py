@@ -12,15 +12,15 @@ from google.protobuf.json_format import ParseDict
 from sluice.v1 import embedding_pb2
 
 from gateway.dialects.openai.embedding import OpenAIEmbeddingTranslator
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 from tests.gateway.fakes_raw import VECTORS
 
 
 def parse(**fields: Any) -> ParsedRequest[embedding_pb2.EmbedRequest]:
     """The call for a valid body changed by `fields`."""
-    return OpenAIEmbeddingTranslator().parse(Arrival(json.dumps({"model": "m", "input": "hi", **fields}).encode()))
+    return OpenAIEmbeddingTranslator().parse(HttpRequest(json.dumps({"model": "m", "input": "hi", **fields}).encode()))
 
 
 @pytest.mark.parametrize(

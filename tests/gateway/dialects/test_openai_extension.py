@@ -11,8 +11,8 @@ from sluice.v1 import chat_pb2, completion_pb2
 
 from gateway.dialects.openai.chat import OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionTranslator
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 
 SCHEMA = {"type": "object", "properties": {"a": {"const": 1.0}}}
@@ -27,12 +27,14 @@ EACH = {"include_usage": True, "continuous_usage_stats": True}
 def parse(**fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
     """The call for a chat with these fields."""
     body = {"model": "m", "messages": [USER], **fields}
-    return OpenAITranslator().parse(Arrival(json.dumps(body).encode()))
+    return OpenAITranslator().parse(HttpRequest(json.dumps(body).encode()))
 
 
 def parse_completion(**fields: Any) -> ParsedRequest[completion_pb2.CompleteRequest]:
     """The call for a completion with these fields."""
-    return OpenAICompletionTranslator().parse(Arrival(json.dumps({"model": "m", "prompt": "hi", **fields}).encode()))
+    return OpenAICompletionTranslator().parse(
+        HttpRequest(json.dumps({"model": "m", "prompt": "hi", **fields}).encode())
+    )
 
 
 PARSERS = [parse, parse_completion]

@@ -11,7 +11,7 @@ from google.protobuf import text_format
 from sluice.v1 import chat_pb2
 
 from gateway.dialects.openai.chat import OpenAITranslator
-from gateway.dialects.seam.arrival import Arrival
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -22,12 +22,12 @@ ELSEWHERE = {"continue_final_message", "default_reasoning_effort", "prompt_logpr
 def parse(**fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
     """The call for a valid body changed by `fields`."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
-    return OpenAITranslator().parse(Arrival(json.dumps(body).encode()))
+    return OpenAITranslator().parse(HttpRequest(json.dumps(body).encode()))
 
 
 def test_request_with_every_field() -> None:
     """A body with every field that has an effect is the golden request, schemas to the letter."""
-    call = OpenAITranslator().parse(Arrival((GOLDEN / "openai_request.json").read_bytes()))
+    call = OpenAITranslator().parse(HttpRequest((GOLDEN / "openai_request.json").read_bytes()))
     wanted = text_format.Parse((GOLDEN / "openai_request.textproto").read_text(), chat_pb2.ChatRequest())
     assert call.request == wanted
     assert call.stream

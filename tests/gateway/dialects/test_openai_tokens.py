@@ -10,8 +10,8 @@ from google.protobuf.json_format import ParseDict
 from sluice.v1 import token_pb2
 
 from gateway.dialects.openai import tokens
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
 
 USER = {"role": "user", "content": "hi"}
 SAID = {"role": "assistant", "content": "I"}
@@ -20,7 +20,7 @@ TOLD = token_pb2.CountTokensResponse(num_tokens=2, max_model_len=9, token_ids=[5
 
 def asked(parse: Any, **fields: Any) -> tokens.ParsedTokens:
     """What comes of a body with these fields."""
-    parsed: tokens.ParsedTokens = parse(Arrival(json.dumps({"model": "m", **fields}).encode()))
+    parsed: tokens.ParsedTokens = parse(HttpRequest(json.dumps({"model": "m", **fields}).encode()))
     return parsed
 
 

@@ -11,8 +11,8 @@ from sluice.v1 import rank_pb2
 
 from gateway.dialects.rank.error import RankErrors
 from gateway.dialects.rank.rerank import RerankTranslator, ScoreTranslator
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 
 RERANK = {"model": "m", "query": "q", "documents": ["a", {"text": "b", "title": "t"}]}
@@ -21,11 +21,11 @@ CUT = {"errorBehavior": "ERROR_BEHAVIOR_TRUNCATE"}
 
 
 def rerank(**fields: Any) -> ParsedRequest[rank_pb2.RankRequest]:
-    return RerankTranslator().parse(Arrival(json.dumps(RERANK | fields).encode()))
+    return RerankTranslator().parse(HttpRequest(json.dumps(RERANK | fields).encode()))
 
 
 def score(**fields: Any) -> ParsedRequest[rank_pb2.ScoreRequest]:
-    return ScoreTranslator().parse(Arrival(json.dumps(SCORE | fields).encode()))
+    return ScoreTranslator().parse(HttpRequest(json.dumps(SCORE | fields).encode()))
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 from sluice.v1 import chat_pb2, response_event_pb2, response_pb2
 
 from gateway.dialects.openai.response import OpenAIResponseTranslator
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.encoder import Encoder
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "responses"
 CASES = sorted(path.stem for path in GOLDEN.glob("*.textproto"))
@@ -48,7 +48,7 @@ EVERYTHING: dict[str, Any] = {
 
 def encoder_of(**fields: Any) -> Encoder:
     body = {"model": "m", "input": "hi", **fields}
-    return OpenAIResponseTranslator().parse(Arrival(json.dumps(body).encode())).encoder
+    return OpenAIResponseTranslator().parse(HttpRequest(json.dumps(body).encode())).encoder
 
 
 def events_of(case: str) -> list[response_event_pb2.StreamResponseResponse]:
@@ -155,7 +155,7 @@ def test_schemas_come_back_in_their_form_and_in_one_line(*, is_nested: bool) -> 
         f'{{"model": "m", "input": "hi", "tools": [{{"type": "function", {tool}}}], '
         f'"text": {{"format": {{"type": "json_schema", {wanted}}}, "verbosity": null}}}}'
     )
-    encoder = OpenAIResponseTranslator().parse(Arrival(body.encode())).encoder
+    encoder = OpenAIResponseTranslator().parse(HttpRequest(body.encode())).encoder
     stream = b"".join(encoder.chunk(event) for event in events_of("text"))
     response = data_of(stream)[-1]["response"]
     given = json.loads(body)

@@ -11,8 +11,8 @@ from sluice.v1 import response_pb2
 
 from gateway.dialects.databricks.response import DatabricksResponseTranslator
 from gateway.dialects.openai.response import OpenAIResponseTranslator
-from gateway.dialects.seam.arrival import Arrival
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -22,7 +22,7 @@ NESTED_TOOL = {"type": "function", "function": {key: value for key, value in TOO
 
 def parse(**fields: Any) -> ParsedRequest[response_pb2.CreateResponseRequest]:
     """The call for a valid body changed by `fields`."""
-    return OpenAIResponseTranslator().parse(Arrival(json.dumps({"model": "m", "input": "hi", **fields}).encode()))
+    return OpenAIResponseTranslator().parse(HttpRequest(json.dumps({"model": "m", "input": "hi", **fields}).encode()))
 
 
 def sent(**fields: Any) -> dict[str, Any]:
@@ -310,7 +310,7 @@ def test_databricks_limits_tools(form: str) -> None:
     for tools, field in (([tool], f"{path}.properties"), ([TOOL] * 33, "tools")):
         asked = {"model": "m", "input": "hi", "tools": tools}
         with pytest.raises(Failure) as caught:
-            DatabricksResponseTranslator().parse(Arrival(json.dumps(asked).encode()))
+            DatabricksResponseTranslator().parse(HttpRequest(json.dumps(asked).encode()))
         assert caught.value.field == field
         body = json.loads(DatabricksResponseTranslator().refuse(caught.value).body)
         assert body["error_code"] == "INVALID_PARAMETER_VALUE"

@@ -11,7 +11,7 @@ import pytest
 from service.auth.key_entry import KeysError
 from service.auth.key_place import keys_at
 from service.auth.shared_keys import NAME, SharedKeys
-from service.shared_text import SharedText
+from service.storage.shared_text import SharedText
 from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.slow

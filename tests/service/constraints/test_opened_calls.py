@@ -12,8 +12,8 @@ import pytest
 
 from service.constraints.tool_grammar import opened_calls
 from service.constraints.tool_rules import ToolRules
-from service.engine.constraint_state import ConstraintState
 from service.engine.constraints.compiler import ConstraintCompiler
+from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.tokenizer import FastTokenizer
 from service.generation.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
 from service.generation.conversation import Function

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from service.generation.errors import InvalidRequest
-from service.image_settings import ImageSettings
 from service.images.address import check_url, is_public
+from service.settings.image_settings import ImageSettings
 
 SETTINGS = ImageSettings(allowed_hosts=["a.example", "*.b.example"], allow_http=True)
 

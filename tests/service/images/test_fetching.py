@@ -13,9 +13,9 @@ import pytest
 from service.call import Call, enter_call
 from service.generation.caller import ANONYMOUS, Caller
 from service.generation.errors import DeadlineExceeded, InvalidRequest
-from service.image_settings import ImageSettings
 from service.images.data_url import Media
 from service.images.fetching import Fetcher
+from service.settings.image_settings import ImageSettings
 from tests.e2e.picture_server import PictureServer
 from tests.engine.fakes import until
 

@@ -11,7 +11,7 @@ from sluice.v1 import load_pb2, model_pb2
 
 from process.logs import JsonFormatter
 from service.interceptors.request_log import waited_s
-from service.logs import call_context
+from service.observability.logs import call_context
 from tests.service.fakes import MODEL, refused, request, running
 
 STREAM = "sluice.v1.ChatService/StreamChat"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from service.engine.detokenizer import Detokenizer
+from service.engine.core.sequences.detokenizer import Detokenizer
 from service.engine.tokenizer import FastTokenizer
 from service.generation.events import (
     ChoiceFinished,

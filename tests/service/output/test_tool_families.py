@@ -7,8 +7,8 @@ from typing import get_args
 
 import pytest
 
-from service.model_settings import SyntaxName
 from service.output.tool_families import INTERNLM2, PLAIN_JSON, SYNTAXES, tool_syntax
+from service.settings.model_settings import SyntaxName
 from tests.service.output.families import FAMILIES, OSLO, Calls, Family, read
 from tests.service.prompts.fakes import template_of
 

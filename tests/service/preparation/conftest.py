@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
 from service.prompts.reasoning_effort import ReasoningBudgets
 from tests.service.preparation.fakes import preparation_of
 

@@ -7,7 +7,6 @@ from dataclasses import fields
 from typing import Any, Generic
 
 from service.answering.kind import Answer, Kind, Message, Request
-from service.chat_model import ChatModel
 from service.engine.tokenizer import FastTokenizer, Tokenizer
 from service.generation import conversation
 from service.generation.answer_request import AnswerRequest
@@ -16,7 +15,8 @@ from service.generation.events import Completed, Event, Started
 from service.generation.output import GenerationOutput
 from service.generation.request import GenerationRequest
 from service.output.answer import AnswerReader
-from service.preparation import Preparation, PreparedAnswer
+from service.prompting.chat_model import ChatModel
+from service.prompting.preparation import Preparation, PreparedAnswer
 from service.prompts.template import ChatTemplate
 from service.prompts.workers import WorkerLimits, Workers
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of

@@ -9,7 +9,7 @@ from service.generation.caller import ANONYMOUS, Caller
 from service.generation.conversation import RawTokens
 from service.generation.embedding import TextsToEmbed
 from service.generation.errors import InvalidRequest
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
 from service.prompts.embedding import EmbeddingPrompts
 from tests.service.preparation.fakes import TOKENIZER, chat, request_of
 

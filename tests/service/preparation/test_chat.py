@@ -11,7 +11,7 @@ import pytest
 from service.generation.conversation import FunctionCall, ReasoningEffort, Role
 from service.generation.errors import InvalidRequest, PromptTooLong, TemplateRefused, UnsupportedFeature
 from service.generation.parameters import LogprobsOptions, SamplingParams, StopParams
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
 from tests.engine.constraints.fakes import ADDED, END, token_id
 from tests.service.output.fakes import outputs_of
 from tests.service.preparation.fakes import (

@@ -14,7 +14,7 @@ from service.answering.kind import COMPLETION
 from service.generation.errors import PromptTooLong, TemplateRefused, UnsupportedFeature
 from service.generation.output import FinishReason, GenerationOutput, TokenLogprob
 from service.generation.parameters import LogprobsOptions
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
 from tests.engine.constraints.fakes import END
 from tests.service.contract.fakes import completion_request
 from tests.service.output.fakes import outputs_of

@@ -12,9 +12,8 @@ import pytest
 from sluice.v1 import completion_pb2, sampling_pb2
 
 from service.answering.kind import COMPLETION
-from service.chat_model import ChatModel
-from service.engine.constraint_state import ConstraintState
 from service.engine.constraints.compiler import ConstraintCompiler
+from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.tokenizer import FastTokenizer
 from service.generation.constraint import Constraint
 from service.generation.conversation import ReasoningEffort
@@ -22,7 +21,8 @@ from service.generation.errors import UnsupportedConstraint
 from service.generation.output import FinishReason, GenerationOutput
 from service.generation.output_format import JsonSchema
 from service.generation.request import GenerationRequest
-from service.preparation import Preparation, PreparedAnswer
+from service.prompting.chat_model import ChatModel
+from service.prompting.preparation import Preparation, PreparedAnswer
 from service.prompts.template import ChatTemplate
 from service.prompts.workers import WorkerLimits, Workers
 from tests.engine.constraints.fakes import END, allowed_ids, babble, control_ids_of, token_id

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
 from tests.service.preparation.fakes import chat, request_of
 
 
@@ -23,7 +23,7 @@ async def test_deadline_is_the_call_s_own(preparation: Preparation) -> None:
 def now(monkeypatch: pytest.MonkeyPatch) -> float:
     """An instant far ahead, so that the threads have all time, at which the clock stands."""
     now = time.monotonic() + 1e6
-    monkeypatch.setattr("service.preparation.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("service.prompting.preparation.time", SimpleNamespace(monotonic=lambda: now))
     return now
 
 

@@ -12,7 +12,7 @@ from service.engine.tokenizer import FastTokenizer
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import RawText
 from service.generation.errors import DeadlineExceeded, EngineOverloaded, InvalidRequest, TemplateRefused
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
 from service.prompts.template import ChatTemplate
 from service.prompts.workers import WorkerLimits
 from tests.service.preparation.fakes import TOKENIZER, chat, preparation_of, request_of

@@ -8,7 +8,7 @@ from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import RawText, RawTokens
 from service.generation.errors import InvalidRequest
 from service.generation.parameters import SamplingParams, StopParams
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
 from tests.service.preparation.fakes import TOKENIZER, chat, request_of
 
 

@@ -13,11 +13,11 @@ import pytest
 from sluice.v1 import chat_pb2, sampling_pb2, tool_pb2
 
 from service.answering.kind import CHAT
+from service.engine.client.generator import GeneratorClient
 from service.engine.config import EngineConfig
 from service.engine.engines import build_engine
-from service.engine.generator import GeneratorFront
 from service.engine.tokenizer import FastTokenizer
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
 from service.prompts.template import ChatTemplate
 from tests.engine.constraints.random_schemas import Schema, random_schema
 from tests.service.contract.fakes import chat_request, function, user
@@ -30,7 +30,7 @@ Case = tuple[chat_pb2.ChatRequest, dict[str, Schema]]  # a request, and the sche
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[tuple[GeneratorFront, Preparation]]:
+async def served() -> AsyncIterator[tuple[GeneratorClient, Preparation]]:
     """The model in an engine whose cache holds a part of what runs at once."""
     tokenizer = FastTokenizer.from_folder(DEMO)
     preparation = preparation_of(ChatTemplate.from_folder(DEMO), tokenizer)
@@ -80,7 +80,7 @@ def _parameters(rng: random.Random) -> Schema:
 
 
 async def answer(
-    engine: GeneratorFront, preparation: Preparation, request: chat_pb2.ChatRequest
+    engine: GeneratorClient, preparation: Preparation, request: chat_pb2.ChatRequest
 ) -> chat_pb2.ChatResponse:
     """What the product would answer, as the fold of what it would stream."""
     asked = await exchange(preparation, CHAT, request)
@@ -106,7 +106,7 @@ def ends_well(choice: chat_pb2.ChatChoice, schemas: dict[str, Schema], request: 
 
 
 @pytest.mark.slow
-async def test_constrained_answers_hold_for_200_random_requests(served: tuple[GeneratorFront, Preparation]) -> None:
+async def test_constrained_answers_hold_for_200_random_requests(served: tuple[GeneratorClient, Preparation]) -> None:
     """Schemas and demanded calls, 12 requests at a time: each answer is valid, nearly all at their limit."""
     engine, preparation = served
     rng = random.Random(4)

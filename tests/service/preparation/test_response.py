@@ -11,7 +11,7 @@ from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2
 
 from service.answering.kind import RESPONSE
 from service.generation.errors import InvalidRequest, TemplateRefused, UnsupportedModality
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
 from tests.service.contract.response_cases import check_order
 from tests.service.output.fakes import outputs_of
 from tests.service.preparation.fakes import END_ID, TOKENIZER, Exchange, exchange, preparation_of

@@ -12,7 +12,7 @@ from service.answering.kind import TEXT_GENERATION
 from service.generation.errors import PromptTooLong
 from service.generation.output import FinishReason, GenerationOutput, Timings
 from service.generation.request import GenerationRequest
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
 from service.prompts.workers import WorkerLimits, Workers
 from tests.engine.fakes import ByteTokenizer
 from tests.service.preparation.fakes import Exchange, exchange

@@ -11,7 +11,7 @@ from service.generation.errors import InvalidRequest, UnsupportedFeature
 from service.generation.output import FinishReason
 from service.generation.output_format import JsonObject
 from service.generation.parameters import LogprobsOptions
-from service.preparation import Preparation
+from service.prompting.preparation import Preparation
 from service.prompts.template import ChatTemplate
 from tests.engine.constraints.fakes import END, token_id, tokenizer_of
 from tests.service.output.fakes import Told, outputs_of, told

@@ -14,9 +14,9 @@ from service.generation.parameters import StopParams
 from service.generation.request import GenerationRequest
 from service.quota.charge import Charge
 from service.quota.limit import Measure
+from service.quota.limit_status import LimitStatus, rate_limit_headers
 from service.quota.memory_store import MemoryStore
 from service.quota.quota import TOKENS, Quota
-from service.quota.standing import Standing, rate_limit_headers
 from service.quota.store import Store
 
 MODEL = "m"
@@ -56,14 +56,14 @@ class Desk:
         self.counts = Counts()
         self.store = store or MemoryStore(self.clock)
         self.quota = Quota(self.store, self.counts, by_model or {}, expected)
-        self.standings: Sequence[Standing] = ()
+        self.standings: Sequence[LimitStatus] = ()
 
     @property
     def headers(self) -> dict[str, str]:
         """What a caller last saw."""
         return dict(rate_limit_headers(self.standings))
 
-    def _tell(self, standings: Sequence[Standing]) -> None:
+    def _tell(self, standings: Sequence[LimitStatus]) -> None:
         self.standings = standings
 
     @asynccontextmanager

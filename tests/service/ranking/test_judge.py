@@ -16,11 +16,11 @@ from service.generation.caller import ANONYMOUS
 from service.generation.errors import InvalidRequest, ModelLoadError, PromptTooLong
 from service.generation.ranking import TextsToRank
 from service.generation.stats import EngineStats
-from service.loading import load_model
-from service.model_settings import ModelSettings
+from service.loading.model import load_model
 from service.ranking import ranker
 from service.registry.description import Task
 from service.registry.models import ServedGenerator
+from service.settings.model_settings import ModelSettings
 
 torch.set_num_threads(1)
 

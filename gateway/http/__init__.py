@@ -1,0 +1,1 @@
+"""Parts of HTTP that all routes share: bodies, headers, replies, server-sent events."""

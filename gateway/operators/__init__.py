@@ -1,0 +1,1 @@
+"""What operators reach: status, metrics, drain, and the observer of every request."""

@@ -1,0 +1,89 @@
+"""How the gateway leaves: readiness first, then no new requests, then none at all.
+
+`Drain` has the phase and the number of running requests; as a middleware it refuses what comes too late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+from collections.abc import Callable
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.refusal import Refusal
+from gateway.http.reply import send_refusal
+
+OPERATORS_PATHS: Final = frozenset({"/livez", "/healthz", "/readyz", "/health", "/ping", "/metrics", "/status.json"})
+RETRY_AFTER_S: Final = 1.0
+
+
+class GatewayPhase(enum.Enum):
+    """Where the gateway is in its life. It only moves downwards."""
+
+    SERVING = "serving"
+    LEAVING = "leaving"  # health and readiness say no, so that balancers look elsewhere; requests are still served
+    DRAINING = "draining"  # new requests are refused, running ones go on
+
+
+class Drain:
+    """The gateway's phase, and what still runs. Used by one event loop."""
+
+    def __init__(self) -> None:
+        self.phase = GatewayPhase.SERVING
+        self.num_running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def leave(self, delay_s: float, timeout_s: float) -> None:
+        """Say no to balancers, serve on for `delay_s`, then return when nothing runs, or after `timeout_s`."""
+        self.phase = GatewayPhase.LEAVING
+        await asyncio.sleep(delay_s)
+        self.phase = GatewayPhase.DRAINING
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+
+    def begin(self) -> None:
+        """Note that a request runs."""
+        self.num_running += 1
+        self._idle.clear()
+
+    def end(self) -> None:
+        """Note that it has ended."""
+        self.num_running -= 1
+        if not self.num_running:
+            self._idle.set()
+
+
+class DrainGate:
+    """Counts an application's requests; while the gateway leaves, connections end with their next answer."""
+
+    def __init__(self, app: ASGIApp, drain: Drain, refuse: Callable[[Scope, Failure], Refusal]) -> None:
+        """`refuse` shapes the refusals, by the request."""
+        self._app = app
+        self._drain = drain
+        self._refuse = refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in OPERATORS_PATHS:
+            await self._app(scope, receive, send)
+            return
+
+        async def closing(message: Message) -> None:
+            if message["type"] == "http.response.start" and self._drain.phase is not GatewayPhase.SERVING:
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            await send(message)
+
+        if self._drain.phase is GatewayPhase.DRAINING:
+            failure = Failure(503, Reason.DRAINING, "the server is shutting down", retry_after_s=RETRY_AFTER_S)
+            await send_refusal(closing, self._refuse(scope, failure), failure)
+            return
+        self._drain.begin()
+        try:
+            await self._app(scope, receive, closing)
+        finally:
+            self._drain.end()

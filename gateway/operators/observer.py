@@ -1,0 +1,152 @@
+"""Every request as operators see it: its id, its span, its time, its line in the log.
+
+The request id is in `scope["state"]` and on every response. Exceptions that no endpoint handled are answered here. A
+pure ASGI middleware, so that a caller's disconnect stays visible within.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from opentelemetry import trace
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway import telemetry as names
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.refusal import Refusal
+from gateway.http.body import CallerLeft
+from gateway.http.cost import collect_cost
+from gateway.http.headers import headers_of
+from gateway.http.rate_limits import collect_rate_limits
+from gateway.http.reply import known, send_refusal
+from gateway.telemetry import Telemetry
+from process.attributes import ERROR_TYPE, REQUEST_ID
+from process.plain_text import PlainTextCredentials
+
+CALLER_LEFT_STATUS: Final = 499  # never sent; for the log and the metrics
+
+_LOGGER = logging.getLogger(__name__)
+_QUIET: Final = frozenset(
+    {"/livez", "/healthz", "/readyz", "/health", "/ping", "/metrics", "/status.json"}
+)  # asked every second, and worth no trace
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"})
+_MAX_REQUEST_ID_LENGTH: Final = 128
+
+
+class RequestObserver:
+    """Wraps an application. `refuse` shapes the errors that no endpoint shaped, by the request.
+
+    A reader that takes nothing of its answer for `stall_timeout_s` seconds has left.
+    """
+
+    def __init__(
+        self, app: ASGIApp, telemetry: Telemetry, refuse: Callable[[Scope, Failure], Refusal], stall_timeout_s: float
+    ) -> None:
+        self._app = app
+        self._telemetry = telemetry
+        self._refuse = refuse
+        self._credentials = PlainTextCredentials()
+        self._stall_timeout_s = stall_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = headers_of(scope)
+        peer = scope["client"][0] if scope.get("client") else ""
+        self._credentials.look(peer, headers, is_encrypted=scope["scheme"] == "https")
+        exchange = _Exchange(send, _request_id(headers), self._stall_timeout_s)
+        scope["state"]["request_id"] = exchange.request_id
+        if scope["path"] in _QUIET:
+            await self._answer(scope, receive, exchange)
+            return
+        method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+        shared: dict[str, str | int] = {names.HTTP_METHOD: method, names.URL_SCHEME: scope["scheme"]}
+        begun = time.perf_counter()
+        self._telemetry.active_requests.add(1, shared)
+        with self._telemetry.tracer.start_as_current_span(
+            method,
+            context=self._telemetry.extract(headers),
+            kind=trace.SpanKind.SERVER,
+            attributes={
+                **shared,
+                names.URL_PATH: scope["path"],
+                names.USER_AGENT: headers.get("user-agent", ""),
+                REQUEST_ID: exchange.request_id,
+            },
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                await self._answer(scope, receive, exchange)
+            finally:
+                duration_s = time.perf_counter() - begun
+                self._telemetry.active_requests.add(-1, shared)
+                attributes = shared | {names.HTTP_STATUS: exchange.status}
+                if (route := scope.get("route")) is not None:
+                    attributes[names.HTTP_ROUTE] = route.path
+                    span.update_name(f"{method} {route.path}")
+                if exchange.status >= CALLER_LEFT_STATUS:
+                    attributes[ERROR_TYPE] = str(exchange.status)
+                    span.set_status(trace.StatusCode.ERROR)
+                span.set_attributes(attributes)
+                self._telemetry.request_duration.record(duration_s, attributes)
+                fields = {
+                    "request_id": exchange.request_id,
+                    "method": method,
+                    "path": scope["path"],
+                    "status": exchange.status,
+                    "duration_s": round(duration_s, 6),
+                }
+                _LOGGER.info("request", extra={"fields": fields})
+
+    async def _answer(self, scope: Scope, receive: Receive, exchange: _Exchange) -> None:
+        try:
+            await self._app(scope, receive, exchange.send)
+        except CallerLeft:
+            exchange.status = CALLER_LEFT_STATUS
+        except Exception as error:
+            failure = known(error, exchange.request_id)
+            if exchange.is_started:  # nothing can be said any more: the server closes the connection
+                exchange.status = failure.status
+                raise
+            await send_refusal(exchange.send, self._refuse(scope, failure), failure)
+
+
+class _Exchange:
+    """One request's answer as it goes out, with the request's id on it, and where its caller stands with its limits."""
+
+    def __init__(self, send: Send, request_id: str, stall_timeout_s: float) -> None:
+        self._send = send
+        self._stall_timeout_s = stall_timeout_s
+        self.request_id = request_id
+        self.status = 500  # until an answer starts
+        self.is_started = False
+        self._rate_limits = collect_rate_limits()
+        self._cost = collect_cost()
+
+    async def send(self, message: Message) -> None:
+        """Pass on what the application sends. Raises CallerLeft for a reader that takes nothing for too long."""
+        if message["type"] == "http.response.start":
+            self.is_started = True
+            self.status = message["status"]
+            own = (b"x-request-id", self.request_id.encode())
+            message["headers"] = [*message.get("headers", ()), own, *self._rate_limits.items(), *self._cost.header()]
+        try:
+            async with asyncio.timeout(self._stall_timeout_s):
+                await self._send(message)
+        except TimeoutError:
+            raise CallerLeft from None
+
+
+def _request_id(headers: Mapping[str, str]) -> str:
+    """The caller's or Envoy's id if it is fit for headers and logs, else a new one."""
+    given = headers.get("x-request-id", "")
+    if given and len(given) <= _MAX_REQUEST_ID_LENGTH and given.isascii() and given.isprintable():
+        return given
+    return str(uuid.uuid4())

@@ -1,0 +1,55 @@
+"""What operators have: metrics, the status page with its numbers, the API's description, and the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Scope
+
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.refusal import Refusal
+from gateway.http.reply import challenges
+from gateway.openapi.routes import docs_routes
+from gateway.operators.metrics_gate import MetricsGate
+from gateway.operators.status import StatusReader
+from gateway.page.routes import documentation_routes, status_page_routes
+from gateway.telemetry import Telemetry
+from gateway.upstream.client import Caller
+
+
+def operator_routes(
+    reader: StatusReader,
+    telemetry: Telemetry,
+    refuse: Callable[[Scope, Failure], Refusal],
+    gate: MetricsGate | None,
+) -> list[BaseRoute]:
+    """Their routes. `gate` says who may see metrics; None where only operators are."""
+
+    def refused(request: Request, failure: Failure) -> Response:
+        headers = {name.decode(): value.decode() for name, value in challenges(failure)}
+        refusal = refuse(request.scope, failure)
+        return Response(refusal.body, refusal.status, headers, "application/json")
+
+    async def metrics(request: Request) -> Response:
+        if gate is not None and (failure := await gate.refusal(request.state.request_id, request.headers)):
+            return refused(request, failure)
+        return Response(telemetry.page(), headers={"content-type": CONTENT_TYPE_LATEST})
+
+    async def status(request: Request) -> Response:
+        sender = request.state.request_id, request.headers
+        body, failure = await reader.read(Caller.of(*sender))
+        if gate is not None and (refusal := await gate.refusal_after(failure, *sender)):
+            return refused(request, refusal)
+        return Response(body, headers={"cache-control": "no-store"}, media_type="application/json")
+
+    return [
+        *docs_routes(),
+        *documentation_routes(),
+        *status_page_routes(),
+        Route("/status.json", status),
+        Route("/metrics", metrics),
+    ]

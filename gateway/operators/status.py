@@ -1,0 +1,80 @@
+"""What the status page draws: the gateway's own numbers, and what the service says of its load."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+from google.protobuf.message import Message
+from sluice.v1 import load_pb2
+
+from gateway.dialects.seam.failure import Failure
+from gateway.telemetry import Telemetry
+from gateway.upstream.client import Caller, ServiceClient
+
+_PATIENCE_S: Final = 2.0  # the page asks again as soon
+_RESPONSES: Final = "http_server_request_duration_seconds_count"
+_ACTIVE: Final = "http_server_active_requests"
+
+
+class StatusReader:
+    """Reads it all anew for each who asks. `unready_reason` says why the server can't serve now; None if it can."""
+
+    def __init__(
+        self, client: ServiceClient, telemetry: Telemetry, unready_reason: Callable[[], Awaitable[str | None]]
+    ) -> None:
+        self._client = client
+        self._telemetry = telemetry
+        self._unready_reason = unready_reason
+
+    async def read(self, caller: Caller) -> tuple[bytes, Failure | None]:
+        """The status as JSON, and what the service refused it for, if it did, with which it has nothing of the service.
+
+        Counts are those since the start; `time_s` tells readings apart.
+        """
+        reason, (load, failure) = await asyncio.gather(self._unready_reason(), self._load(caller))
+        status = {
+            "time_s": time.monotonic(),
+            "unready": reason,
+            "gateway": _own(self._telemetry),
+            "service": None if load is None else _plain(load),
+            "problem": None if failure is None else failure.text,
+        }
+        return msgspec.json.encode(status), failure
+
+    async def _load(self, caller: Caller) -> tuple[load_pb2.GetLoadResponse | None, Failure | None]:
+        try:
+            return await self._client.get_load(replace(caller, timeout_s=_PATIENCE_S)), None
+        except Failure as failure:
+            return None, failure
+
+
+def _own(telemetry: Telemetry) -> dict[str, Any]:
+    responses: Counter[str] = Counter()
+    active = 0
+    for family in telemetry.registry.collect():
+        for sample in family.samples:
+            if sample.name == _RESPONSES:
+                responses[sample.labels["http_response_status_code"]] += int(sample.value)
+            elif sample.name == _ACTIVE:
+                active += int(sample.value)
+    return {"active": active, "responses": responses}
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    """A message as JSON for scripts: names as the contract has them, and numbers as numbers, large ones too."""
+    found: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.message_type is None:
+            found[field.name] = list(value) if field.is_repeated else value
+        elif field.is_repeated:
+            found[field.name] = [_plain(each) for each in value]
+        else:
+            found[field.name] = _plain(value) if message.HasField(field.name) else None
+    return found

@@ -1,0 +1,36 @@
+"""Headers that only one dialect's answers have, beside those that all answers have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.http.rate_limits import current_rate_limits
+
+TellHeaders: TypeAlias = Callable[[str, Mapping[bytes, bytes]], Iterable[tuple[bytes, bytes]]]
+"""The request's id, and where the caller stands with its limits → a dialect's own headers."""
+
+
+def tell_nothing(request_id: str, limits: Mapping[bytes, bytes]) -> tuple[()]:  # noqa: ARG001  a TellHeaders
+    """No header more."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class WithResponseHeaders:
+    """An ASGI application whose answers have these headers too."""
+
+    app: ASGIApp
+    headers: TellHeaders
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def tell(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = self.headers(scope["state"]["request_id"], current_rate_limits())
+                message["headers"] = [*message.get("headers", ()), *own]
+            await send(message)
+
+        await self.app(scope, receive, tell)

@@ -1,0 +1,1 @@
+"""The gateway's calls to the service: channels, deadlines, retries, resumed streams and their errors."""

@@ -1,0 +1,170 @@
+"""`sluice check`: whether a model would load, by what, and what memory it takes; no weight is read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from service.engine.config import EngineConfig
+from service.engine.description import ComputeDtype
+from service.engine.device.memory import CPU_CACHE_FRACTION, available_host_bytes
+from service.engine.loading.model_folder import find_folder
+from service.engine.loading.model_plan import ModelPlan, plan_model
+from service.engine.loading.model_source import architecture_of, choose_device, longest_text
+from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
+from service.engine.models.checkpoint.pair_files import PairFiles, is_cross_encoder, unserved_head
+from service.engine.models.checkpoint.sentence_files import SentenceFiles, is_encoder
+from service.engine.models.checkpoint.text_part import text_config
+from service.engine.models.torch.share import num_rank_parameters
+from service.generation.errors import ModelLoadError
+
+# Of a weight, with its part of the scales.
+_BYTES: Final = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "int8": 1.02, "int4": 0.57}
+
+
+def check_model(model: str, config: EngineConfig, dtype: Any, device: str) -> dict[str, Any]:
+    """What `model`, a folder or hub id, would be. Raises ModelLoadError for one that would not load."""
+    folder = find_folder(model)
+    if is_cross_encoder(folder) or is_encoder(folder):
+        return _encoder(folder, config, dtype, device)
+    if (head := unserved_head(folder)) is not None:
+        raise ModelLoadError(f"{folder}: a {head} can't be served: it neither generates nor makes vectors nor ranks")
+    return _told(plan_model(model, config, dtype, device))
+
+
+def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dict[str, Any]:
+    """Of an encoder or a cross-encoder: its weights are compared with its modules by their names and shapes."""
+    from service.engine.models.encoders.encoder_plan import plan_encoder  # noqa: PLC0415  torch and transformers take seconds
+
+    if config.quantization:
+        raise ModelLoadError(f"{folder}: an encoder has no {config.quantization} weights (engine.quantization)")
+    ranks = is_cross_encoder(folder)
+    files: PairFiles | SentenceFiles = PairFiles.read(folder) if ranks else SentenceFiles.read(folder)
+    said = files.max_length if isinstance(files, PairFiles) else files.max_seq_length
+    plan = plan_encoder(files.body, is_cross_encoder=ranks)
+    target = choose_device(device)
+    weight_type = choose_compute_dtype(dtype, plan.checkpoint.dtype, target)
+    weights = int(plan.checkpoint.num_parameters * _BYTES[weight_type])
+    told: dict[str, Any] = {
+        "model": str(folder),
+        "task": "rank" if ranks else "embed",
+        "architecture": architecture_of(plan.config),
+        "device": target,
+        "parameters": plan.checkpoint.num_parameters,
+        "weights": weight_type,
+        "weight_bytes": weights,
+        "max_model_len": longest_text(files.body, said, plan.max_positions, config.max_model_len),
+    }
+    if target == "cpu":
+        told["fits"] = weights < available_host_bytes()
+    return told
+
+
+def _told(plan: ModelPlan) -> dict[str, Any]:
+    spec = plan.spec
+    num_parameters = spec.checkpoint.num_parameters
+    weight_type = spec.quantization or spec.dtype
+    weights = int(num_parameters * _BYTES[weight_type])
+    per_token = _cache_bytes_per_token(text_config(spec.config), _BYTES[spec.cache_dtype])
+    by_rank: dict[str, Any] = {}
+    if (num_ranks := spec.tensor_parallel) > 1:
+        own_weights = int(num_rank_parameters(spec.config, num_ranks) * _BYTES[weight_type])
+        own_per_token = _cache_bytes_per_token(spec.config, _BYTES[spec.cache_dtype], num_ranks) or 0
+        by_rank = {
+            "ranks": num_ranks,
+            "weight_bytes_by_rank": own_weights,
+            "cache_bytes_per_token_by_rank": own_per_token,
+        }
+        weights, per_token = num_ranks * own_weights, num_ranks * own_per_token
+    told: dict[str, Any] = {
+        "model": str(plan.folder),
+        "task": "generate",
+        "architecture": architecture_of(spec.config),
+        "backend": plan.backend.name,
+        "device": spec.device,
+        "parameters": num_parameters,
+        "weights": weight_type,
+        "weight_bytes": weights,
+        "max_model_len": spec.max_positions,
+        "cache": spec.cache_dtype,
+        "cache_bytes_per_token": per_token,
+        "resumes": plan.backend.is_invariant,
+        **by_rank,
+    }
+    if spec.device == "cpu":
+        room = max(0, available_host_bytes() - weights)
+        num_tokens = int(room * CPU_CACHE_FRACTION / per_token) if per_token else None
+        fits = room > 0 and (num_tokens is None or num_tokens >= spec.block_size)
+        told |= {"cache_tokens": num_tokens, "fits": fits}
+    return told
+
+
+def _cache_bytes_per_token(config: Any, num_bytes: float, num_ranks: int = 1) -> int | None:
+    """Of keys and values of all layers, on one of the ranks; None for a model whose configuration doesn't say."""
+    layers, heads = getattr(config, "num_hidden_layers", None), getattr(config, "num_attention_heads", None)
+    if not layers or not heads:
+        return None
+    key_heads = getattr(config, "num_key_value_heads", None) or heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // heads
+    return int(2 * layers * max(1, key_heads // num_ranks) * size * num_bytes)
+
+
+def _shown(told: dict[str, Any]) -> str:
+    """For people: sizes in words."""
+    rows = []
+    for name, value in told.items():
+        text = "unknown" if value is None else str(value)
+        if name.startswith("weight_bytes"):
+            text = f"{value / 2**20:,.0f} MiB"
+        elif isinstance(value, bool):
+            text = "yes" if value else "no"
+        elif isinstance(value, int):
+            text = f"{value:,}"
+        rows.append(f"{name.replace('_', ' '):30}{text}")
+    return "\n".join(rows)
+
+
+def main() -> int:
+    """The command. Its exit code is 1 for a model that would not load, for want of memory, too."""
+    parser = argparse.ArgumentParser(prog="sluice check", description=(__doc__ or "").partition(": ")[2])
+    parser.add_argument("model", help="a folder, or a hub id (ORG/MODEL), which is downloaded")
+    parser.add_argument("--dtype", default="auto", choices=get_args(ComputeDtype))
+    parser.add_argument("--device", default="auto", help="a torch device; auto: a GPU if there is one")
+    parser.add_argument("--quantization", choices=["int8", "int4"])
+    parser.add_argument("--kv-cache-dtype", default="auto", choices=["auto", "bfloat16", "float16"])
+    parser.add_argument("--backend", default="auto")
+    parser.add_argument("--max-model-len", type=int, help="tokens of the longest text")
+    parser.add_argument("--tensor-parallel", type=int, default=1, help="processes, or GPUs, that share the model")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    logging.disable(logging.INFO)
+    try:
+        config = EngineConfig(
+            backend=options.backend,
+            quantization=options.quantization,
+            kv_cache_dtype=options.kv_cache_dtype,
+            max_model_len=options.max_model_len,
+            tensor_parallel=options.tensor_parallel,
+        )
+    except ValueError as error:
+        sys.stderr.write(f"sluice: {error}\n")
+        return 1
+    model = str(Path(options.model).expanduser()) if options.model.startswith("~") else options.model
+    try:
+        told = check_model(model, config, options.dtype, options.device)
+    except ModelLoadError as error:
+        sys.stderr.write(f"sluice: {error}\n")
+        return 1
+    sys.stdout.write(f"{json.dumps(told, indent=2) if options.json else _shown(told)}\n")
+    if told.get("fits") is False:
+        sys.stderr.write(f"sluice: {told['model']} does not fit in this machine's memory\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

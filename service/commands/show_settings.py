@@ -1,0 +1,11 @@
+"""`sluice config`: the service's settings and where each came from."""
+
+from __future__ import annotations
+
+import sys
+
+from process.shown_settings import show_settings
+from service.settings.config import Settings
+
+if __name__ == "__main__":
+    show_settings(Settings, "sluice config", sys.argv[1:])

@@ -1,0 +1,135 @@
+"""What callers have changed of what the settings serve: values, and their text, which replicas share.
+
+The text is JSON without what has its default, so that an older replica reads what a newer one writes as long as nothing
+new is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.registry.errors import AdapterExists, ModelExists
+from service.settings.engine_settings import EngineSettings
+from service.settings.model_settings import Dtype, ModelName, ModelSettings, PlainName, Size
+
+_Text = Annotated[str, Field(max_length=4096)]
+
+
+class LoadedModel(BaseModel):
+    """A model that a caller had loaded, as it was asked for. None stands for the service's setting of that name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: ModelName
+    path: _Text
+    version: str = "1"
+    dtype: Dtype | None = None
+    quantization: str | None = None
+    backend: str | None = None
+    device: str | None = None
+    max_model_len: Size | None = None
+    cache_share: float | None = None
+
+    def to_settings(self, engine: EngineSettings) -> ModelSettings:
+        """The settings of the model; `engine` has those of the service. Raises ValueError for what can't work."""
+        own = {name: getattr(self, name) for name in ("max_model_len", "quantization", "backend")}
+        changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+        return ModelSettings(
+            name=self.name,
+            path=self.path,
+            version=self.version,
+            dtype=self.dtype,
+            device=self.device,
+            cache_share=self.cache_share,
+            engine=replace(engine, **changes) if changes else None,
+        )
+
+
+class LoadedAdapter(BaseModel):
+    """An adapter that a caller had loaded."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: ModelName
+    name: PlainName
+    path: _Text
+
+
+class Changes(BaseModel):
+    """All changes. Each method gives what there is after one more."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    models: tuple[LoadedModel, ...] = ()
+    adapters: tuple[LoadedAdapter, ...] = ()
+    unloaded: frozenset[str] = frozenset()  # models of the settings, and their adapters as MODEL:NAME
+    asleep: frozenset[str] = frozenset()
+
+    @classmethod
+    def of_text(cls, text: str) -> Changes:
+        """Raises ValueError."""
+        return cls.model_validate_json(text)
+
+    def to_text(self) -> str:
+        """The form in which they are shared."""
+        return self.model_dump_json(exclude_defaults=True)
+
+    def wanted_models(self, configured: Iterable[str]) -> Mapping[str, LoadedModel | None]:
+        """What is to be served by name; None for a model as the settings have it."""
+        kept = {name: None for name in configured if name not in self.unloaded}
+        return kept | {each.name: each for each in self.models}
+
+    def with_model(self, model: LoadedModel, configured: Iterable[str] = ()) -> Changes:
+        """Raises ModelExists, though it may not be loaded yet."""
+        if model.name in self.wanted_models(configured):
+            raise ModelExists(model.name)
+        return self.model_copy(update={"models": (*self.models, model), "asleep": self.asleep - {model.name}})
+
+    def with_own_model(self, name: str, configured: Iterable[str]) -> Changes:
+        """The settings' model of that name again, with its adapters. Raises ModelExists if it isn't gone."""
+        if name in self.wanted_models(configured):
+            raise ModelExists(name)
+        kept = {each for each in self.unloaded if name not in {each, each.rpartition(":")[0]}}
+        return self.model_copy(update={"unloaded": frozenset(kept)})
+
+    def without_model(self, name: str, configured: Iterable[str]) -> Changes:
+        """Its adapters go with it."""
+        of_settings = {each for each in configured if each == name}
+        return self.model_copy(
+            update={
+                "models": tuple(each for each in self.models if each.name != name),
+                "adapters": tuple(each for each in self.adapters if each.model != name),
+                "unloaded": self.unloaded | of_settings,
+                "asleep": self.asleep - {name},
+            }
+        )
+
+    def with_sleep(self, name: str, *, is_asleep: bool) -> Changes:
+        return self.model_copy(update={"asleep": self.asleep | {name} if is_asleep else self.asleep - {name}})
+
+    def with_adapter(self, adapter: LoadedAdapter) -> Changes:
+        """Raises AdapterExists, though it may not be loaded yet."""
+        if any((each.model, each.name) == (adapter.model, adapter.name) for each in self.adapters):
+            raise AdapterExists(adapter.name)
+        return self.model_copy(update={"adapters": (*self.adapters, adapter)})
+
+    def with_own_adapter(self, model: str, name: str) -> Changes:
+        """The adapter of the settings again. Raises AdapterExists if it isn't gone."""
+        full = f"{model}:{name}"
+        if full not in self.unloaded or any((each.model, each.name) == (model, name) for each in self.adapters):
+            raise AdapterExists(name)
+        return self.model_copy(update={"unloaded": self.unloaded - {full}})
+
+    def without_adapter(self, model: str, name: str, configured: Iterable[str]) -> Changes:
+        """`configured` are the adapters of the settings, as MODEL:NAME."""
+        full = f"{model}:{name}"
+        return self.model_copy(
+            update={
+                "adapters": tuple(each for each in self.adapters if (each.model, each.name) != (model, name)),
+                "unloaded": self.unloaded | {each for each in configured if each == full},
+            }
+        )

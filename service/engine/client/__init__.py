@@ -1,0 +1,1 @@
+"""The half of an engine on the event loop: admission, open requests, streams of output."""

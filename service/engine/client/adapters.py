@@ -1,0 +1,77 @@
+"""A generator's adapters, as the event loop sees them: loaded while others are served, and again after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import abc
+from functools import partial
+from pathlib import Path
+
+from service.engine.config import EngineConfig
+from service.engine.messages import Command, DropAdapter, LoadAdapter, Output
+from service.generation.adapter import AdapterLoaded
+from service.generation.errors import AdapterLost, AdapterRefused, EngineError, EngineFailed, TooManyAdapters
+
+_log = logging.getLogger(__name__)
+
+Ask = abc.Callable[[abc.Callable[[int], Command]], abc.Awaitable[Output]]
+
+
+class Adapters:
+    """What is loaded, and what was asked to be. Belongs to the event loop."""
+
+    def __init__(self, config: EngineConfig, ask: Ask) -> None:
+        """`ask` sends what it is given a serial for, and waits for its output."""
+        self._config = config
+        self._ask = ask
+        self._folders: dict[str, Path] = {}
+        self._lost: dict[str, EngineError] = {}
+        self._reloading: set[asyncio.Task[None]] = set()
+        self._changing = asyncio.Lock()
+
+    def check(self, name: str) -> None:
+        """Raise AdapterLost if requests can't have the adapter of that name."""
+        if name and name in self._lost:
+            raise AdapterLost(f"the adapter {name!r} could not be loaded again: {self._lost[name]}")
+        if name and name not in self._folders:
+            raise AdapterLost(f"the adapter {name!r} is not loaded")
+
+    async def load(self, name: str, folder: Path) -> AdapterLoaded:
+        """Raises AdapterRefused or TooManyAdapters, and what keeps any request from being served."""
+        async with self._changing:
+            if name in self._folders:
+                raise AdapterRefused(f"the model has an adapter named {name!r}")
+            if len(self._folders) >= (most := self._config.max_adapters or 0):
+                raise TooManyAdapters(f"the model has {len(self._folders)} adapters; engine.max_adapters is {most}")
+            loaded = await self._ask(partial(LoadAdapter, name=name, folder=folder))
+            assert isinstance(loaded, AdapterLoaded)  # noqa: S101  the answer to this mail
+            self._folders[name] = folder
+            return loaded
+
+    async def drop(self, name: str, *, is_away: bool) -> None:
+        """Forget an adapter that no request has any more; the engine's side has already where it is away."""
+        async with self._changing:
+            self._folders.pop(name, None)
+            self._lost.pop(name, None)
+            if is_away:
+                return
+            with contextlib.suppress(EngineFailed):  # which has forgotten it, too
+                await self._ask(partial(DropAdapter, name=name))
+
+    def load_again(self) -> None:
+        """The engine's side was started again and holds none. What was loaded is asked for before any request is."""
+        self._lost.clear()
+        for name, folder in self._folders.items():
+            asked = self._ask(partial(LoadAdapter, name=name, folder=folder))
+            task = asyncio.ensure_future(self._reloaded(name, asked))
+            self._reloading.add(task)
+            task.add_done_callback(self._reloading.discard)
+
+    async def _reloaded(self, name: str, asked: abc.Awaitable[Output]) -> None:
+        try:
+            await asked
+        except EngineError as error:
+            _log.error("the adapter %s could not be loaded again: %s", name, error)
+            self._lost[name] = error

@@ -1,0 +1,155 @@
+"""An engine that makes vectors, as the event loop sees it: `service.engine.port.Embedder`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import abc
+from functools import partial
+
+from service.engine.client.front import EngineClient
+from service.engine.config import EngineConfig
+from service.engine.link.link import Link
+from service.engine.messages import Add, InputVector, Output
+from service.engine.port import StepObserver
+from service.engine.retry import retry_after_s
+from service.generation.embedding import EmbeddingOutput, EmbeddingRequest, Vector
+from service.generation.errors import EngineError, EngineOverloaded, InvalidRequest, PromptTooLong
+
+
+class OpenEmbedding:
+    """A request, and the vectors that it has so far."""
+
+    def __init__(self, request: EmbeddingRequest, arrived: float, clock: abc.Callable[[], float]) -> None:
+        self.arrived = arrived
+        self.caller_id = request.caller_id
+        self.weight = request.weight
+        self.num_left_tokens = sum(map(len, request.inputs))  # of inputs without a vector
+        self.done: asyncio.Future[EmbeddingOutput] = asyncio.get_running_loop().create_future()
+        self._inputs = request.inputs
+        self._vectors: dict[int, Vector] = {}
+        self._scheduled = arrived
+        self._compute_s = 0.0
+        self._clock = clock
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each input has its vector."""
+        return len(self._vectors) == len(self._inputs)
+
+    def words(self) -> None:
+        """None: to an encoder all texts are alike."""
+        return
+
+    def start(self) -> None:
+        """What has begun is told with its first vector."""
+
+    def put(self, output: Output) -> None:
+        """One more vector."""
+        if not isinstance(output, InputVector):
+            return
+        if not self._vectors:
+            self._scheduled = output.began
+        self._vectors[output.input_index] = output.vector
+        self._compute_s += output.compute_s
+        self.num_left_tokens -= len(self._inputs[output.input_index])
+        if self.is_complete and not self.done.done():
+            vectors = [self._vectors[index] for index in range(len(self._inputs))]
+            now = self._clock()
+            self.done.set_result(EmbeddingOutput(vectors, self.arrived, self._scheduled, now, self._compute_s))
+
+    def end(self, error: EngineError) -> None:
+        """It has failed."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class EmbedderClient(EngineClient[OpenEmbedding]):
+    """Makes vectors for many requests at a time."""
+
+    def __init__(
+        self,
+        link: Link,
+        config: EngineConfig,
+        *,
+        vocab_size: int,
+        observer: StepObserver | None = None,
+        clock: abc.Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`config` must have its `max_model_len`; ValueError otherwise. What it says of a cache doesn't count."""
+        if config.max_model_len is None:
+            raise ValueError("max_model_len must be known before the engine is made")
+        super().__init__(link, max_model_len=config.max_model_len, observer=observer, clock=clock)
+        self._config = config
+        self._vocab_size = vocab_size
+
+    def refuse_if_busy(self, caller_id: str, weight: float, least_tokens: int) -> None:
+        """Raise EngineOverloaded if a request of that key would have to wait too long: before its texts are read.
+
+        It has `least_tokens` at least.
+        """
+        self._check_room(caller_id, weight, least_tokens, self._clock())
+
+    async def embed(self, request: EmbeddingRequest) -> EmbeddingOutput:
+        """Compute the vectors of all inputs. A caller who is cancelled ends the request.
+
+        Raises InvalidRequest or PromptTooLong, which name the input as `inputs[i]`, EngineOverloaded, EngineRestarting,
+        EngineClosed, EngineFailed or DeadlineExceeded.
+        """
+        self._refuse_if_away(request.deadline)
+        self._check(request)
+        now = self._clock()
+        opened = OpenEmbedding(request, now, self._clock)
+        self._check_room(request.caller_id, request.weight, opened.num_left_tokens, now)
+        serial = self._open(opened, partial(Add, request=request, arrived=now))
+        try:
+            return await opened.done
+        finally:
+            self._leave(serial)
+
+    def _check(self, request: EmbeddingRequest) -> None:
+        if not request.inputs:
+            raise InvalidRequest("inputs", "there is no input")
+        for index, token_ids in enumerate(request.inputs):
+            if not len(token_ids):
+                raise InvalidRequest(f"inputs[{index}]", "the input has no tokens")
+            if len(token_ids) > self.max_model_len:
+                raise PromptTooLong(f"inputs[{index}]", len(token_ids), self.max_model_len)
+            if token_ids.min() < 0 or token_ids.max() >= self._vocab_size:
+                message = f"a token serial of the input is not below the vocabulary's size, {self._vocab_size}"
+                raise InvalidRequest(f"inputs[{index}]", message)
+
+    def _check_room(self, caller_id: str, weight: float, num_tokens: int, now: float) -> None:
+        others = self._requests()
+        if not others:
+            return  # a request larger than the whole queue may still be served, alone
+        num_before = _num_before(caller_id, weight, num_tokens, others)
+        wait_s = num_before * self._stats.step_time_s / max(self._stats.step_tokens, 1)
+        limit_s = self._config.max_queue_wait_s
+        is_full = len(others) >= self._config.max_queue_requests
+        if is_full:
+            message, retry_s = f"{len(others)} requests wait already", now - others[0].arrived
+        elif num_before + num_tokens > self._config.max_queue_tokens:
+            message, retry_s = f"{num_before} tokens of other requests would be computed first", now - others[0].arrived
+        elif wait_s > limit_s:
+            message = f"the request would wait for about {wait_s:.1f} s for others; the limit is {limit_s:.1f} s"
+            retry_s = wait_s - limit_s
+        else:
+            return
+        raise EngineOverloaded(message, retry_after_s(retry_s), for_all=is_full)
+
+
+def _num_before(caller_id: str, weight: float, num_tokens: int, others: abc.Sequence[OpenEmbedding]) -> int:
+    """How many tokens are computed for others before a request of a key ends.
+
+    Those of one key take turns, so that is as many of each as the request has itself; of another key, as many as it is
+    due by its weight.
+    """
+    own, of_keys = 0, dict[str, tuple[float, int]]()
+    for each in others:
+        if each.caller_id == caller_id:
+            own += min(each.num_left_tokens, num_tokens)
+        else:
+            of_keys[each.caller_id] = each.weight, of_keys.get(each.caller_id, (0.0, 0))[1] + each.num_left_tokens
+    due = [min(num, round((own + num_tokens) * its / weight)) for its, num in of_keys.values()]
+    return own + sum(due)

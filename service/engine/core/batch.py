@@ -1,0 +1,168 @@
+"""The tokens of one step as flat arrays: the one form in which work reaches a model."""
+
+from __future__ import annotations
+
+from array import array
+from collections import abc
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.core.step import ScheduledSequence
+from service.generation.image import PromptImage
+
+Int32s: TypeAlias = npt.NDArray[np.int32]
+
+
+class ImageRows(NamedTuple):
+    """An image in a batch: the `num_tokens` tokens of it from its token `offset` on are those at `row` and after it."""
+
+    image: PromptImage
+    sequence: int  # in the batch, from 0
+    row: int
+    offset: int
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """New tokens of several sequences, one sequence after the other. All arrays are contiguous.
+
+    A prefill, a part of one and a decode differ only in their numbers. Where a token's keys and values are stored
+    follows from its sequence's blocks and its position; a backend lays out its own cache.
+    """
+
+    token_ids: Int32s  # [tokens]
+    positions: Int32s  # [tokens], of each token in its sequence, from 0
+    row_offsets: Int32s  # [sequences + 1]: sequence i has the tokens row_offsets[i] up to row_offsets[i + 1]
+    context_lengths: Int32s  # [sequences], tokens after the step: those in the cache and the new ones
+    block_tables: Int32s  # [sequences, most blocks of a context], each filled up with the sequence's own first block
+    output_rows: Int32s  # [rows], the tokens whose logits are wanted, in ascending order
+    images: abc.Sequence[ImageRows] = ()  # those with tokens among them, in the tokens' order
+    places: abc.Sequence[int] = ()  # [sequences], a number of each while it runs, for backends that keep sequences
+    adapters: Int32s | None = None  # [sequences], the place of each one's adapter, -1 for none; None if none has any
+
+    @property
+    def adapter_rows(self) -> dict[int, Int32s]:
+        """The tokens of each adapter that is asked for, in ascending order, by the adapter's place."""
+        if self.adapters is None:
+            return {}
+        of_token = np.repeat(self.adapters, np.diff(self.row_offsets))
+        return {
+            int(place): np.flatnonzero(of_token == place).astype(np.int32)
+            for place in np.unique(self.adapters)
+            if place >= 0
+        }
+
+
+class BatchEntry(NamedTuple):
+    """One sequence's new tokens: those at `start` and after it, of which the last `num_output_rows` need logits."""
+
+    token_ids: abc.Sequence[int]
+    start: int
+    block_table: array[int]  # covers them
+    num_output_rows: int
+    images: abc.Sequence[PromptImage] = ()  # of the sequence
+
+
+def make_batch(
+    items: abc.Sequence[ScheduledSequence], block_size: int, places: abc.Mapping[str, int] | None = None
+) -> Batch:
+    """Lay the items' tokens flat, in their order. There must be at least one item.
+
+    `places` are those of the adapters, by their names.
+    """
+    if all(map(_is_decode, items)):
+        batch = _lay_out_decodes([item.sequence for item in items], block_size)
+    else:
+        batch = lay_out([_part(item) for item in items], block_size)
+    names = [item.sequence.request.adapter for item in items] if places else []
+    if places is None or not any(names):
+        return batch
+    return replace(batch, adapters=np.array([places[name] if name else -1 for name in names], np.int32))
+
+
+def lay_out(parts: abc.Sequence[BatchEntry], block_size: int) -> Batch:
+    """Lay the parts' tokens flat, in their order. There must be at least one part, each with a token."""
+    token_ids: list[int] = []
+    output_rows: list[int] = []
+    row_offsets, context_lengths = [0], []
+    for part in parts:
+        token_ids += part.token_ids
+        end = len(token_ids)
+        row_offsets.append(end)
+        context_lengths.append(part.start + len(part.token_ids))
+        output_rows += range(end - part.num_output_rows, end)
+    offsets, lengths = np.array(row_offsets, np.int32), np.array(context_lengths, np.int32)
+    # Where position 0 of each sequence is, or would be if it were in the batch.
+    origins = np.repeat(offsets[1:] - lengths, np.diff(offsets))
+    return Batch(
+        token_ids=np.array(token_ids, np.int32),
+        positions=np.arange(len(token_ids), dtype=np.int32) - origins,
+        row_offsets=offsets,
+        context_lengths=lengths,
+        block_tables=_block_tables([part.block_table for part in parts], context_lengths, block_size),
+        output_rows=np.array(output_rows, np.int32),
+        images=_image_rows(parts, row_offsets),
+    )
+
+
+def _lay_out_decodes(sequences: abc.Sequence[Sequence], block_size: int) -> Batch:
+    """As `lay_out`, of one token of each sequence, whose logits are wanted; most steps are such."""
+    starts = [sequence.num_computed_tokens for sequence in sequences]
+    positions = np.array(starts, np.int32)
+    rows = np.arange(len(sequences) + 1, dtype=np.int32)
+    return Batch(
+        token_ids=np.array([sequence.token_ids[-1] for sequence in sequences], np.int32),
+        positions=positions,
+        row_offsets=rows,
+        context_lengths=positions + 1,
+        block_tables=_block_tables(
+            [sequence.block_table for sequence in sequences], [start + 1 for start in starts], block_size
+        ),
+        output_rows=rows[:-1],
+    )
+
+
+def num_output_rows(item: ScheduledSequence) -> int:
+    """How many of the item's last tokens need a row of logits."""
+    return item.num_new_tokens if item.sequence.needs_prompt_logprobs else int(item.samples) + len(item.draft)
+
+
+def _is_decode(item: ScheduledSequence) -> bool:
+    """Whether all it has is the token that was sampled last."""
+    return item.samples and item.num_new_tokens == 1 and not item.draft and item.sequence.first_token is not None
+
+
+def _part(item: ScheduledSequence) -> BatchEntry:
+    sequence = item.sequence
+    start = sequence.num_computed_tokens
+    token_ids = [*sequence.token_ids[start : start + item.num_new_tokens], *item.draft]
+    return BatchEntry(token_ids, start, sequence.block_table, num_output_rows(item), sequence.request.images)
+
+
+def _image_rows(parts: abc.Sequence[BatchEntry], row_offsets: abc.Sequence[int]) -> tuple[ImageRows, ...]:
+    rows = []
+    for index, part in enumerate(parts):
+        for image in part.images:
+            start, end = max(image.start, part.start), min(image.end, part.start + len(part.token_ids))
+            if start < end:
+                row = row_offsets[index] + start - part.start
+                rows.append(ImageRows(image, index, row, start - image.start, end - start))
+    return tuple(rows)
+
+
+def _block_tables(tables: abc.Sequence[array[int]], context_lengths: list[int], block_size: int) -> Int32s:
+    """Copied as bytes: from lists of numbers it would take a multiple of the time, the more the longer they are."""
+    width = -(-max(context_lengths) // block_size)
+    rows = []
+    for table, context_length in zip(tables, context_lengths, strict=True):
+        num_used = -(-context_length // block_size)
+        if num_used == width == len(table):
+            rows.append(table)
+        else:
+            rows.append(table[:num_used] + table[:1] * (width - num_used))
+    return np.frombuffer(bytearray().join(rows), np.int32).reshape(len(tables), width)

@@ -1,0 +1,1 @@
+"""The blocks of the KV cache: which are free, shared or cached."""

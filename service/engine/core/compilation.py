@@ -1,0 +1,130 @@
+"""The threads that compile constraints beside the engine's steps.
+
+How long a compilation may take, and who waits for it, is the front's affair: it aborts what it no longer wants.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, OrderedDict, abc, deque
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
+
+from service.engine.core.sequences.constraint_state import ConstraintState
+from service.engine.messages import Compiled, Emit, Report
+from service.generation.constraint import Constraint
+from service.generation.errors import EngineError, UnsupportedConstraint
+
+_NUM_THREADS = 3
+_MAX_OF_CALLER = 2  # so that there is a thread for the others, however slowly one's constraints compile
+
+_log = logging.getLogger(__name__)
+
+CompileConstraint: TypeAlias = abc.Callable[[Constraint], ConstraintState]  # raises UnsupportedConstraint
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A constraint of a caller, and what is to be made of it."""
+
+    serial: int
+    constraint: Constraint
+    caller_id: str
+    future: Future[tuple[ConstraintState, Compiled]] = field(default_factory=Future)
+
+
+class Compilations:
+    """Constraints that are being compiled, or are and may be asked for. Only the engine's thread calls it."""
+
+    def __init__(self, compile_constraint: CompileConstraint | None) -> None:
+        self._compile_constraint = compile_constraint or _refuse
+        self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="constraint")
+        self._futures: dict[int, Future[tuple[ConstraintState, Compiled]]] = {}
+        self._lock = threading.Lock()  # for what follows, which threads look at when they have done something
+        self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()  # by caller, whose turn it is first
+        self._running: Counter[str] = Counter()
+
+    def open(self, tell: Emit) -> None:
+        """`tell` is told when a compilation has begun and when it is done."""
+        self._tell = tell
+
+    def begin(self, serial: int, constraint: Constraint, caller_id: str) -> None:
+        """Have it compiled as soon as a thread is free: in turns, if several callers wait."""
+        job = _Job(serial, constraint, caller_id)
+        self._futures[serial] = job.future
+        job.future.add_done_callback(partial(self._tell_end, serial))
+        with self._lock:
+            self._waiting.setdefault(caller_id, deque()).append(job)
+            self._start()
+
+    def state(self, serial: int) -> ConstraintState:
+        """The first state of a constraint of which it was told that it is done; others must follow copies of it."""
+        state, _ = self._futures[serial].result(timeout=0)
+        return state
+
+    def forget(self, serial: int) -> None:
+        """Drop what `serial` names; no thread takes it up any more. Does nothing if there is none."""
+        if future := self._futures.pop(serial, None):
+            future.cancel()
+
+    def close(self) -> None:
+        """End the threads; one that compiles is left to itself."""
+        with self._lock:
+            self._waiting.clear()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _start(self) -> None:
+        """Give free threads to those whose turn it is."""
+        while self._running.total() < _NUM_THREADS:
+            caller_id = next((each for each in self._waiting if self._running[each] < _MAX_OF_CALLER), None)
+            if caller_id is None:
+                return
+            jobs = self._waiting.pop(caller_id)
+            job = jobs.popleft()
+            if jobs:
+                self._waiting[caller_id] = jobs  # behind the others
+            if job.future.set_running_or_notify_cancel():
+                self._running[caller_id] += 1
+                self._threads.submit(self._run, job)
+
+    def _run(self, job: _Job) -> None:
+        try:
+            job.future.set_result(self._compile(job.serial, job.constraint))
+        except BaseException as error:  # noqa: BLE001  it is the future's
+            job.future.set_exception(error)
+        finally:
+            with self._lock:
+                self._running -= Counter([job.caller_id])
+                self._start()
+
+    def _compile(self, serial: int, constraint: Constraint) -> tuple[ConstraintState, Compiled]:
+        self._tell(Report(started=[serial]))
+        try:
+            state = self._compile_constraint(constraint)
+            return state, Compiled(state.shortest())
+        except EngineError:
+            raise
+        except BaseException as error:  # foreign code, which may even panic
+            _log.exception("a constraint could not be compiled")
+            raise UnsupportedConstraint(_field(constraint), "the constraint can't be compiled") from error
+
+    def _tell_end(self, serial: int, future: Future[tuple[ConstraintState, Compiled]]) -> None:
+        try:
+            _, compiled = future.result()
+        except CancelledError:
+            return
+        except EngineError as error:
+            self._tell(Report(errors=[(serial, error)]))
+        else:
+            self._tell(Report(outputs=[(serial, compiled)]))
+
+
+def _refuse(constraint: Constraint) -> ConstraintState:
+    raise UnsupportedConstraint(_field(constraint), "the model has no token that ends a text")
+
+
+def _field(constraint: Constraint) -> str:
+    return constraint.grammar.field if constraint.grammar else "constraint"

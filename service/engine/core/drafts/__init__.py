@@ -1,0 +1,1 @@
+"""Speculation: drafts of next tokens, and how many of them pay."""

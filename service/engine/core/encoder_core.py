@@ -1,0 +1,194 @@
+"""The encoder's step: choose inputs, compute them, hand out vectors.
+
+Single-threaded: whoever calls it is the encoder's thread. The model is an `EncoderRunner`; vectors leave as a `Report`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import abc, deque
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Protocol
+
+from service.engine.core.accounts import Account, Accounts
+from service.engine.messages import Abort, Add, Before, Check, Command, Done, Emit, InputVector, Report
+from service.generation.embedding import EmbeddingRequest, TokenIds, Vector
+from service.generation.errors import DeadlineExceeded, SequenceError
+from service.generation.stats import EngineStats
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class _Job:
+    """A request, and how far it is."""
+
+    serial: int
+    request: EmbeddingRequest
+    num_begun: int = 0  # inputs of which the vectors are computed, or being computed
+
+
+class _Key(Account):
+    """One key's jobs, by priority; the first of each is the next to give an input."""
+
+    __slots__ = ("turns",)
+
+    def __init__(self, served: float) -> None:
+        super().__init__(served)
+        self.turns: dict[int, deque[_Job]] = {}
+
+    def forget(self, job: _Job) -> None:
+        """It gives no more inputs."""
+        priority = job.request.priority
+        self.turns[priority].remove(job)
+        if not self.turns[priority]:
+            del self.turns[priority]
+
+
+class EncoderRunner(Protocol):
+    """The computing half of the encoder. Only the encoder's thread calls it."""
+
+    def run(self, inputs: abc.Sequence[TokenIds], second_starts: abc.Sequence[int] = ()) -> abc.Sequence[Vector]:
+        """The vectors, in the order of the inputs. Anything raised ends the engine.
+
+        `second_starts` are those of the requests, or nothing where no input is a pair.
+        """
+
+
+class EncoderCore:
+    """A `loop.Core` that computes one batch at a time.
+
+    A batch is filled by keys: the next input is of the one that was served least, by tokens and weight. A key's jobs
+    take turns: one input of each job of the lowest priority value, then the next of each, so that a job of thousands of
+    inputs delays one of a few by no more than a few.
+    """
+
+    def __init__(
+        self, runner: EncoderRunner, max_batch_tokens: int, clock: abc.Callable[[], float] = time.monotonic
+    ) -> None:
+        """A batch has at most `max_batch_tokens`, or one input if that is longer."""
+        self._runner = runner
+        self._max_batch_tokens = max_batch_tokens
+        self._clock = clock
+        self._jobs: dict[int, _Job] = {}  # those with inputs that are yet to be computed
+        self._keys = Accounts(_Key)
+        self._stats = EngineStats()
+        self._report = Report()  # what was not told yet
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return bool(self._jobs)
+
+    @property
+    def output_interval_s(self) -> float:
+        """0, since each vector is waited for."""
+        return 0.0
+
+    def open(self, tell: Emit) -> None:
+        """`tell` takes what is told of mail."""
+        self._tell = tell
+
+    def receive(self, mail: Command) -> None:
+        """Take note of mail. What is wrong with it is told of its id."""
+        match mail:
+            case Add(serial, EmbeddingRequest() as request):
+                self._add(_Job(serial, request))
+            case Abort(serial):
+                self._abort(serial)
+            case Check(serial):
+                self._tell(Report(outputs=[(serial, Done())]))
+            case Add(serial):
+                _log.error("not a request to embed: %s", type(mail.request).__name__)
+                self._tell(Report(errors=[(serial, SequenceError("the request could not be added"))]))
+
+    def step(self, before: Before | None = None) -> bool:  # noqa: ARG002  nothing is kept
+        """Compute one batch; True, since each vector is waited for.
+
+        Whatever the runner raises passes through, and leaves the core unusable.
+        """
+        began = self._clock()
+        self._expire(self._report, began)
+        if batch := self._schedule():
+            self._compute(batch, self._report, began)
+        return True
+
+    def report(self, *, only_pressing: bool = False) -> Report:  # noqa: ARG002  somebody waits for each vector
+        """What was not told yet, and the state."""
+        report, self._report = self._report, Report()
+        report.stats.append(self.stats())
+        return report
+
+    def close(self) -> None:
+        """Nothing runs beside the steps."""
+
+    def _compute(self, batch: list[tuple[_Job, int]], report: Report, began: float) -> None:
+        inputs = [job.request.inputs[index] for job, index in batch]
+        starts = [job.request.second_starts[index] if job.request.second_starts else 0 for job, index in batch]
+        vectors = self._runner.run(inputs, starts if any(starts) else ())
+        report.started.extend(job.serial for job, index in batch if index == 0)
+        num_tokens = sum(map(len, inputs))
+        step_time_s = self._clock() - began
+        each_s = step_time_s / num_tokens
+        report.outputs.extend(
+            (job.serial, InputVector(index, vector, began, len(job.request.inputs[index]) * each_s))
+            for (job, index), vector in zip(batch, vectors, strict=True)
+        )
+        self._stats = self._stats._replace(
+            step_time_s=step_time_s,
+            busy_s=self._stats.busy_s + step_time_s,
+            step_tokens=num_tokens,
+            step_sequences=len(batch),
+            num_steps=self._stats.num_steps + 1,
+            num_computed_tokens=self._stats.num_computed_tokens + num_tokens,
+        )
+
+    def stats(self) -> EngineStats:
+        """A snapshot of the state after the last step: a sequence is an input, and none holds cache blocks."""
+        num_waiting = sum(len(job.request.inputs) - job.num_begun for job in self._jobs.values())
+        return self._stats._replace(num_waiting=num_waiting)
+
+    def _add(self, job: _Job) -> None:
+        request = job.request
+        key = self._keys.enter(request.caller_id, request.weight, waits=lambda key: bool(key.turns))
+        key.turns.setdefault(request.priority, deque()).append(job)
+        self._jobs[job.serial] = job
+
+    def _abort(self, serial: int) -> None:
+        if serial in self._jobs:
+            self._forget(self._jobs[serial])
+
+    def _forget(self, job: _Job) -> None:
+        """It waits no more."""
+        del self._jobs[job.serial]
+        self._keys[job.request.caller_id].forget(job)
+        self._keys.leave(job.request.caller_id)
+
+    def _expire(self, report: Report, now: float) -> None:
+        for job in list(self._jobs.values()):
+            if job.request.deadline is not None and job.request.deadline <= now:
+                self._abort(job.serial)
+                error = DeadlineExceeded("the deadline passed before all vectors were computed")
+                report.errors.append((job.serial, error))
+
+    def _schedule(self) -> list[tuple[_Job, int]]:
+        """The inputs of the next batch: jobs with their input's index."""
+        batch: list[tuple[_Job, int]] = []
+        num_left = self._max_batch_tokens
+        while self._jobs:
+            key = min(self._keys.active, key=attrgetter("served"))
+            turn = key.turns[min(key.turns)]
+            job = turn[0]
+            num_tokens = len(job.request.inputs[job.num_begun])
+            if batch and num_tokens > num_left:
+                break
+            num_left -= num_tokens
+            key.charge(num_tokens)
+            batch.append((job, job.num_begun))
+            job.num_begun += 1
+            turn.rotate(-1)
+            if job.num_begun == len(job.request.inputs):
+                self._forget(job)
+        return batch

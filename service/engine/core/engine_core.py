@@ -1,0 +1,271 @@
+"""The engine's step: schedule, run, accept, finish.
+
+Single-threaded: whoever calls it is the engine's thread. The model is a `Runner`; what steps bring is kept until it is
+asked for as a `Report`, and made up then, many tokens at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import abc
+from typing import NamedTuple, Protocol
+
+from service.engine.core.scheduler import Scheduler
+from service.engine.core.sequences.sequence import Sequence, SequenceGroup
+from service.engine.core.step import ScheduledSequence, Step
+from service.engine.messages import Before, Report
+from service.engine.retry import retry_after_s
+from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, SequenceError
+from service.generation.output import TokenLogprob
+from service.generation.stats import EngineStats
+
+
+class SampledToken(NamedTuple):
+    """What a step yields for one sequence. The logprobs are present if the request asks for them."""
+
+    token_id: int
+    logprob: TokenLogprob | None = None
+    prompt_logprobs: abc.Sequence[TokenLogprob] = ()  # with a sequence's first token, if it `needs_prompt_logprobs`
+
+
+class Runner(Protocol):
+    """The computing half of the engine. Only the engine's thread calls it."""
+
+    @property
+    def num_replays(self) -> int:
+        """Steps that a device replayed from a recording."""
+
+    def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None]:
+        """Compute the step; one result for each of `step.items`, in their order, None where it does not sample.
+
+        A SequenceError in a token's place ends that sequence's request. Anything raised ends the engine.
+        """
+
+    def follow(self, sequences: abc.Sequence[Sequence]) -> abc.Sequence[SampledToken | SequenceError]:
+        """Sample once more from the same step, for sequences whose last token was the next one of their drafts."""
+
+    def release(self, sequence: Sequence) -> None:
+        """Forget what is kept for a sequence: it has ended, or it was preempted and will be computed again."""
+
+
+class EngineCore:
+    """Takes requests and aborts between steps, and computes one step at a time."""
+
+    def __init__(self, scheduler: Scheduler, runner: Runner, clock: abc.Callable[[], float] = time.monotonic) -> None:
+        self._scheduler = scheduler
+        self._runner = runner
+        self._clock = clock
+        self._groups: dict[int, SequenceGroup] = {}  # those that have not ended, by their serials
+        self._report = Report()  # what was not told yet,
+        self._untold: dict[Sequence, None] = {}  # whose tokens weren't,
+        self._pressing: dict[Sequence, None] = {}  # and those of them for which somebody waits
+        self._is_urgent = False
+        self._num_steps = 0
+        self._num_computed_tokens = 0
+        self._num_generated_tokens = 0
+        self._num_draft_tokens = 0
+        self._num_accepted_draft_tokens = 0
+        self._step_tokens = 0
+        self._step_sequences = 0
+        self._step_time_s = 0.0
+        self._busy_s = 0.0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return self._scheduler.has_work
+
+    def add(self, group: SequenceGroup) -> None:
+        """Let a request wait for its first step."""
+        self._groups[group.serial] = group
+        self._scheduler.add(group)
+
+    def abort(self, serial: int) -> None:
+        """End a request without a word; its blocks are free at once. Does nothing if it has ended."""
+        if (group := self._groups.pop(serial, None)) is None:
+            return
+        group.ended = True
+        for sequence in group.sequences:
+            self._untold.pop(sequence, None)
+        for sequence in self._scheduler.drop(group):
+            self._runner.release(sequence)
+
+    def step(self, before: Before | None = None) -> bool:
+        """Compute one step; whether somebody waits for what it has brought: a beginning, a first token, an end.
+
+        `before` is called before a prompt is computed, with the seconds that the step will likely take.
+
+        Whatever the runner raises passes through, and leaves the core unusable.
+        """
+        self._is_urgent = False
+        began = self._clock()
+        for group in self._scheduler.expired(began):
+            if group.request.truncates_at_deadline:
+                self._cut_off(group, began)
+            else:
+                self._fail(group, DeadlineExceeded("the deadline passed before the answer was complete"))
+        for group in self._scheduler.overdue(began):
+            message = f"the request waited for {began - group.arrived:.1f} s and could not begin"
+            self._fail(group, EngineOverloaded(message, retry_after_s(began - group.arrived)))
+        self._compute(began, before)
+        self._report.stats.append(self.stats())
+        return self._is_urgent
+
+    def report(self, *, only_pressing: bool = False) -> Report:
+        """What was not told yet, and the state after each step since, or the newest one.
+
+        With `only_pressing` only the tokens for which somebody waits: a choice's first, and those up to its end.
+        """
+        report, self._report = self._report, Report()
+        pressing, self._pressing = self._pressing, {}
+        if only_pressing:
+            told = [sequence for sequence in pressing if sequence in self._untold]
+            for sequence in told:
+                del self._untold[sequence]
+        else:
+            told, self._untold = list(self._untold), {}
+        for sequence in told:
+            report.outputs += [(sequence.group.serial, output) for output in sequence.tell()]
+        if not report.stats:
+            report.stats.append(self.stats())
+        return report
+
+    def _cut_off(self, group: SequenceGroup, now: float) -> None:
+        """End a request where it is."""
+        for sequence in group.sequences:
+            if sequence.finish_reason is None:
+                sequence.cut_off(now)
+                self._untold[sequence] = None
+        self._end(group)
+
+    def _fail(self, group: SequenceGroup, error: EngineError) -> None:
+        """End a request with an error, after what it has said."""
+        self._report.errors.append((group.serial, error))
+        self._end(group)
+
+    def _end(self, group: SequenceGroup) -> None:
+        self._is_urgent = True
+        untold = [sequence for sequence in group.sequences if sequence in self._untold]
+        for sequence in untold:
+            self._report.outputs += [(group.serial, output) for output in sequence.tell()]
+        self.abort(group.serial)
+
+    def _compute(self, began: float, before: Before | None) -> None:
+        step = self._scheduler.schedule(began)
+        if step is None:
+            return
+        if before is not None and step.num_prompt_tokens:
+            before(self._scheduler.expected_s(step))
+        for sequence in step.preempted:
+            self._runner.release(sequence)
+            sequence.lose_blocks()
+        num_blocks = [len(item.sequence.block_table) for item in step.items]  # those that end hold none afterwards
+        if step.started:
+            self._is_urgent = True
+            self._report.started.extend(group.serial for group in step.started)
+        results = self._runner.run(step)
+        now = self._clock()
+        num_sequences = len(step.items)
+        for (sequence, num_new_tokens, samples, _), result in zip(step.items, results, strict=True):
+            if (result is not None) != samples:
+                raise RuntimeError("the runner's results do not fit the step")
+            if not sequence.group.ended:  # by another choice of its request, in this very step
+                self._scheduler.advance(sequence, num_new_tokens)
+                if result is not None:
+                    self._take(sequence, result, now, num_sequences)
+        if step.num_drafts:
+            self._follow_drafts([item for item in step.items if item.draft], now, num_sequences)
+        self._num_steps += 1
+        self._step_tokens = step.num_tokens
+        self._step_sequences = num_sequences
+        self._num_computed_tokens += step.num_tokens
+        self._num_draft_tokens += step.num_drafts
+        self._step_time_s = self._clock() - began
+        self._busy_s += self._step_time_s
+        self._bill(step, num_blocks, began)
+        self._scheduler.record_step_time(step, self._step_time_s)
+
+    def _bill(self, step: Step, num_blocks: list[int], began: float) -> None:
+        """Share the step's time out by tokens, drafts included."""
+        each_s = self._step_time_s / step.num_tokens
+        ended = began + self._step_time_s
+        for (sequence, num_new_tokens, _, draft), num in zip(step.items, num_blocks, strict=True):
+            sequence.bill((num_new_tokens + len(draft)) * each_s, num, began, ended)
+
+    def _follow_drafts(self, items: list[ScheduledSequence], now: float, batch_size: int) -> None:
+        """Sample on from each item's drafts for as long as they are what was sampled."""
+        num_right = 0
+        while items:
+            right = []
+            for item in items:
+                if _is_right(item, num_right):
+                    right.append(item)
+                else:
+                    self._scheduler.record_draft(item, num_right)
+                    self._num_accepted_draft_tokens += num_right
+            if right:
+                results = self._runner.follow([item.sequence for item in right])
+                for item, result in zip(right, results, strict=True):
+                    if not item.sequence.group.ended:
+                        self._scheduler.advance(item.sequence, 1)
+                        self._take(item.sequence, result, now, batch_size)
+            items = right
+            num_right += 1
+
+    def stats(self) -> EngineStats:
+        """A snapshot of the state after the last step."""
+        scheduler = self._scheduler
+        return EngineStats(
+            num_waiting=scheduler.num_waiting,
+            num_running=scheduler.num_running,
+            num_blocks=scheduler.pool.num_blocks,
+            num_free_blocks=scheduler.pool.num_free_blocks,
+            num_cached_blocks=scheduler.pool.num_cached_blocks,
+            step_time_s=self._step_time_s,
+            busy_s=self._busy_s,
+            step_tokens=self._step_tokens,
+            step_sequences=self._step_sequences,
+            num_steps=self._num_steps,
+            num_preemptions=scheduler.num_preemptions,
+            num_computed_tokens=self._num_computed_tokens,
+            num_generated_tokens=self._num_generated_tokens,
+            num_draft_tokens=self._num_draft_tokens,
+            num_accepted_draft_tokens=self._num_accepted_draft_tokens,
+            num_prefix_query_tokens=scheduler.num_prefix_query_tokens,
+            num_prefix_hit_tokens=scheduler.num_prefix_hit_tokens,
+            max_running=scheduler.max_running,
+            num_replays=self._runner.num_replays,
+        )
+
+    def check(self) -> None:
+        """Raise RuntimeError if a block is lost or owned twice."""
+        self._scheduler.check()
+
+    def _take(self, sequence: Sequence, result: SampledToken | SequenceError, now: float, batch_size: int) -> None:
+        is_first = sequence.first_token is None
+        try:
+            if isinstance(result, SequenceError):
+                raise result
+            token_id, logprob, prompt_logprobs = result
+            sequence.take(token_id, now, logprob=logprob, prompt_logprobs=prompt_logprobs, batch_size=batch_size)
+        except SequenceError as error:
+            self._fail(sequence.group, error)
+            return
+        self._num_generated_tokens += 1
+        self._untold[sequence] = None
+        if is_first or sequence.finish_reason is not None:
+            self._pressing[sequence] = None
+            self._is_urgent = True
+        if sequence.finish_reason is not None:
+            self._scheduler.finish(sequence)
+            self._runner.release(sequence)
+            if sequence.group.is_finished:
+                del self._groups[sequence.group.serial]
+
+
+def _is_right(item: ScheduledSequence, index: int) -> bool:
+    """Whether the draft of that index is the item's last token, with which its answer has not ended."""
+    sequence = item.sequence
+    if index == len(item.draft) or sequence.group.ended or sequence.finish_reason is not None:
+        return False
+    return sequence.token_ids[-1] == item.draft[index]

@@ -1,0 +1,170 @@
+"""The engine's side of a generator: from mail to sequences, and the constraints that are compiled beside the steps."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections import abc
+
+from service.engine.config import EngineConfig
+from service.engine.core.adapter_table import AdapterTable
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.compilation import Compilations, CompileConstraint
+from service.engine.core.drafts.speculation import Speculation
+from service.engine.core.engine_core import EngineCore, Runner
+from service.engine.core.scheduler import Scheduler
+from service.engine.core.sequences.constraint_state import ConstraintState
+from service.engine.core.sequences.sequence import SequenceGroup
+from service.engine.limits import max_sequence_len
+from service.engine.messages import (
+    Abort,
+    Add,
+    Before,
+    Check,
+    Command,
+    Compile,
+    Done,
+    DropAdapter,
+    Emit,
+    LoadAdapter,
+    Output,
+    Report,
+)
+from service.engine.tokenizer import Tokenizer
+from service.generation.errors import AdapterRefused, EngineError, SequenceError
+from service.generation.request import GenerationRequest
+
+_log = logging.getLogger(__name__)
+
+
+class GeneratorCore:
+    """A `loop.Core` that generates. Only the engine's thread calls it."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        tokenizer: Tokenizer,
+        config: EngineConfig,
+        *,
+        eos_token_ids: abc.Collection[int],
+        compile_constraint: CompileConstraint | None = None,
+        speculation: Speculation | None = None,
+        adapters: AdapterTable | None = None,
+        shares_blocks: bool = True,
+        clock: abc.Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`config` must have its `num_blocks` and `max_model_len`; ValueError otherwise.
+
+        `compile_constraint` is called on threads of its own; None for a model that no constraint can be compiled for.
+        `speculation` needs a runner whose tokens don't depend on what else is in a step; `shares_blocks` one that finds
+        in its blocks all that was computed of a text. `adapters` are those that the runner computes with; None for a
+        runner that can't.
+        """
+        self._max_model_len = max_sequence_len(config)
+        assert config.num_blocks is not None  # noqa: S101  or there would be no such length
+        pool = BlockPool(config.num_blocks, config.tokens_per_block, shares=shares_blocks)
+        self._core = EngineCore(Scheduler(config, pool, speculation), runner, clock)
+        self._tokenizer = tokenizer
+        self._prefix_caching = config.prefix_caching
+        self._output_interval_s = config.output_interval_s or 0.0
+        self._eos_token_ids = frozenset(eos_token_ids)
+        self._compilations = Compilations(compile_constraint)
+        self._adapters = adapters
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return self._core.has_work
+
+    @property
+    def output_interval_s(self) -> float:
+        """How long the outputs of short steps may be held back to leave together."""
+        return self._output_interval_s
+
+    def open(self, tell: Emit) -> None:
+        """`tell` takes reports of compilations."""
+        self._tell = tell
+        self._compilations.open(tell)
+
+    def receive(self, mail: Command) -> None:
+        """Take note of mail. What is wrong with it is told of its id."""
+        match mail:
+            case Add():
+                self._add(mail)
+            case Compile(serial, constraint, caller_id):
+                self._compilations.begin(serial, constraint, caller_id)
+            case Abort(serial):
+                self._core.abort(serial)
+                self._compilations.forget(serial)
+            case Check(serial):
+                self._check(serial)
+            case LoadAdapter() | DropAdapter():
+                self._change_adapters(mail)
+
+    def step(self, before: Before | None = None) -> bool:
+        """Compute one step; whether somebody waits for what it has brought."""
+        return self._core.step(before)
+
+    def report(self, *, only_pressing: bool = False) -> Report:
+        """What was not told yet, and the state between two steps."""
+        return self._core.report(only_pressing=only_pressing)
+
+    def close(self) -> None:
+        """Compile nothing more."""
+        self._compilations.close()
+
+    def _add(self, mail: Add) -> None:
+        try:
+            if not isinstance(mail.request, GenerationRequest):
+                raise TypeError(f"not a request to generate by: {type(mail.request).__name__}")  # noqa: TRY301
+            constraint = None if mail.constraint_serial is None else self._compilations.state(mail.constraint_serial)
+            self._core.add(self._group(mail, mail.request, constraint))
+        except Exception:  # noqa: BLE001  one request must not end the engine
+            _log.exception("a request could not be added")
+            self._tell(Report(errors=[(mail.serial, SequenceError("the request could not be added"))]))
+
+    def _group(self, mail: Add, request: GenerationRequest, constraint: ConstraintState | None) -> SequenceGroup:
+        seed = request.sampling.seed
+        # Without prefix caching each request has a name space of its own, where only its choices meet.
+        # An adapter is known by what it computes: a name may come to mean another.
+        adapter = self._adapters.digest(request.adapter) if self._adapters else ""
+        shared = f"shared {(request.cache_group, adapter, request.cache_salt)!r}"
+        alone = f"alone {mail.serial}"
+        return SequenceGroup(
+            request,
+            self._tokenizer,
+            serial=mail.serial,
+            seed=secrets.randbits(63) if seed is None else seed,
+            arrived=mail.arrived,
+            eos_token_ids=self._eos_token_ids,
+            max_model_len=self._max_model_len,
+            cache_salt=shared if self._prefix_caching else alone,
+            request_index=mail.request_index,
+            constraint=constraint,
+        )
+
+    def _change_adapters(self, mail: LoadAdapter | DropAdapter) -> None:
+        try:
+            if self._adapters is None:
+                raise AdapterRefused("the model takes no adapters; engine.max_adapters is 0")  # noqa: TRY301
+            if isinstance(mail, LoadAdapter):
+                done: Output = self._adapters.load(mail.name, mail.folder)
+            else:
+                self._adapters.drop(mail.name)
+                done = Done()
+        except EngineError as error:
+            self._tell(Report(errors=[(mail.serial, error)]))
+        except Exception as error:  # noqa: BLE001  one adapter must not end the engine
+            _log.exception("an adapter could not be loaded")
+            self._tell(Report(errors=[(mail.serial, AdapterRefused(f"it can't be loaded: {error}"))]))
+        else:
+            self._tell(Report(outputs=[(mail.serial, done)]))
+
+    def _check(self, serial: int) -> None:
+        try:
+            self._core.check()
+        except RuntimeError as error:
+            self._tell(Report(errors=[(serial, EngineError(str(error)))]))
+        else:
+            self._tell(Report(outputs=[(serial, Done())]))

@@ -1,0 +1,1 @@
+"""One choice of a request while it is generated: its tokens, text and constraint."""

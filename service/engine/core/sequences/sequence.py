@@ -1,0 +1,278 @@
+"""One choice of one request, and the request's choices together.
+
+A sequence has its tokens, its place in the cache, its text and its end; it is told what was computed and sampled.
+Sequences are built and changed on the engine's thread only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Collection
+
+from service.engine.core.sequences.constraint_state import ConstraintState
+from service.engine.core.sequences.detokenizer import Detokenizer
+from service.engine.core.sequences.pending_output import OutputChunk, PendingOutput
+from service.engine.tokenizer import Tokenizer
+from service.generation.errors import ConstraintFailed
+from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.request import GenerationRequest
+
+
+class SequenceGroup:
+    """The choices of one request, in the order of their index. They arrive together and fail together."""
+
+    def __init__(
+        self,
+        request: GenerationRequest,
+        tokenizer: Tokenizer,
+        *,
+        serial: int,
+        seed: int,
+        arrived: float,
+        eos_token_ids: Collection[int],
+        max_model_len: int,
+        cache_salt: str,
+        request_index: int = 0,
+        constraint: ConstraintState | None = None,
+    ) -> None:
+        """`serial` is the request's id, which counts requests in the order of their arrival.
+
+        `seed` is what the request gave or what was drawn. `constraint` is the compiled one of the request, in its first
+        state; each choice follows a copy.
+        """
+        self.request = request
+        self.request_index = request_index  # among those that one reader opened together
+        self.constraint = constraint
+        self.serial = serial
+        self.arrived = arrived
+        self.cache_salt = cache_salt
+        self.num_cached_tokens = 0  # of the prompt, found by the first choice when it first ran
+        self.ended = False  # by an error or an abort; choices that finish by themselves don't set it
+        stopping = request.stopping
+        end_token_ids = frozenset(stopping.stop_token_ids)
+        if not stopping.ignore_eos:
+            end_token_ids |= frozenset(eos_token_ids)
+        max_tokens = max_model_len - len(request.prompt_token_ids)
+        if stopping.max_tokens is not None:
+            max_tokens = min(max_tokens, stopping.max_tokens)
+        self.sequences = [
+            Sequence(
+                self,
+                choice_index,
+                tokenizer,
+                seed=choice_seed(seed, choice_index),
+                end_token_ids=end_token_ids,
+                max_tokens=max_tokens,
+            )
+            for choice_index in range(request.n)
+        ]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every choice has ended."""
+        return self.ended or all(sequence.finish_reason for sequence in self.sequences)
+
+
+class Sequence:
+    """One choice: prompt and generated tokens, how far they are computed, and in which blocks.
+
+    A sequence with `num_computed_tokens < len(token_ids)` has work. `block_table` holds the ids of the cache blocks for
+    its tokens in order; block i holds positions i·block_size up to (i+1)·block_size.
+    """
+
+    def __init__(
+        self,
+        group: SequenceGroup,
+        choice_index: int,
+        tokenizer: Tokenizer,
+        *,
+        seed: int,
+        end_token_ids: frozenset[int],
+        max_tokens: int,
+    ) -> None:
+        request = group.request
+        stopping = request.stopping
+        self.group = group
+        self.request = request
+        self.choice_index = choice_index
+        # Who is served first: by priority, then by arrival, then by the choice's index. No two are equal.
+        self.order = (request.priority, group.serial, choice_index)
+        self.seed = seed  # 0 ≤ seed < 2**63
+        self.end_token_ids = end_token_ids  # not to be sampled while num_generated_tokens < min_tokens
+        self.max_tokens = max_tokens
+        self._min_tokens = stopping.min_tokens
+        self.token_ids = list(request.prompt_token_ids)
+        self.num_prompt_tokens = len(self.token_ids)
+        self.num_computed_tokens = 0
+        self.num_charged_tokens = 0  # of token_ids, from the first on, that have counted for its key
+        self.block_table = array("i")
+        self.block_hashes: list[bytes] = []  # of the full blocks of token_ids, as far as they were needed
+        self.constraint = group.constraint.fork() if group.constraint else None
+        self.finish_reason: FinishReason | None = None
+        self.scheduled: float | None = None  # first time, as the other instants: time.monotonic()
+        self.first_token: float | None = None
+        self.num_preemptions = 0
+        self.compute_s = 0.0  # its share of the steps that it was in
+        self.block_s = 0.0  # blocks that it held, times seconds
+        self._held_since: float | None = None  # its blocks, as far as they are counted
+        self._is_bent = False  # whether the limit has changed the answer already
+        self._batch_size = 0  # of the step that made the newest token
+        self._finished: float | None = None
+        self._prompt_logprobs: tuple[TokenLogprob, ...] = ()  # until they are told
+        self._detokenizer = Detokenizer(
+            tokenizer,
+            stopping.stop,
+            min_tokens=stopping.min_tokens,
+            skip_special_tokens=request.skip_special_tokens,
+            includes_stop=stopping.include_stop_str_in_output,
+        )
+        cuts = request.cuts.get(choice_index, ())
+        self._untold = PendingOutput(self._detokenizer, cuts, reads_at_once=bool(stopping.stop))
+
+    @property
+    def num_generated_tokens(self) -> int:
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def num_lacking(self) -> int:
+        """Tokens that are not computed yet."""
+        return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def needs_prompt_logprobs(self) -> bool:
+        """Whether the logprobs of the prompt's tokens are still to be told; the first choice tells them for all."""
+        return self.request.prompt_logprobs is not None and self.choice_index == 0 and self.first_token is None
+
+    def take(
+        self,
+        token_id: int,
+        now: float,
+        *,
+        logprob: TokenLogprob | None = None,
+        prompt_logprobs: Collection[TokenLogprob] = (),
+        batch_size: int = 1,
+    ) -> None:
+        """Append a sampled token, which may set the finish reason. `tell` has it from now on.
+
+        `batch_size` is how many sequences its step had. Raises ConstraintFailed if the constraint refuses the token.
+        """
+        self._batch_size = batch_size
+        self.token_ids.append(token_id)
+        if self.first_token is None:
+            self.first_token = now
+            self._prompt_logprobs = tuple(prompt_logprobs)
+        if token_id in self.end_token_ids and self.num_generated_tokens > self._min_tokens:
+            self.finish_reason = self._end
+            self._untold.add(token_id, now, logprob, is_text=self.request.stopping.include_stop_str_in_output)
+        else:
+            constraint_ended = self.constraint is not None and self._advance_constraint(token_id)
+            self._untold.add(token_id, now, logprob, is_text=True)
+            if self._detokenizer.stop_sequence is not None:
+                self.finish_reason = FinishReason.STOP_SEQUENCE
+            elif constraint_ended:
+                self.finish_reason = self._end
+            elif self.num_generated_tokens >= self.max_tokens:
+                self.finish_reason = FinishReason.LENGTH
+        if self.finish_reason is not None:
+            self._finished = now
+
+    def tell(self) -> list[GenerationOutput]:
+        """What was taken and is not told yet: one output, or up to the last cut one for what goes from one to the next.
+
+        To be asked once after the end.
+        """
+        return [self._output(told) for told in self._untold.pieces(is_finished=self.finish_reason is not None)]
+
+    def bill(self, compute_s: float, num_blocks: int, began: float, ended: float) -> None:
+        """Count its part of a step, in which it held so many blocks, and the time that it held them since the last."""
+        self.compute_s += compute_s
+        self.block_s += num_blocks * (ended - (began if self._held_since is None else self._held_since))
+        self._held_since = ended
+
+    def lose_blocks(self) -> None:
+        """Take note that it holds none until its next step."""
+        self._held_since = None
+
+    def settle(self, token_id: int) -> int:
+        """The token to take where `token_id` was drawn: another where the constraint couldn't be met any more.
+
+        Raises ConstraintFailed for whatever the constraint raises.
+        """
+        if self.constraint is None:
+            return token_id
+        try:
+            settled = self.constraint.settle(token_id, self.max_tokens - self.num_generated_tokens)
+        except BaseException as error:  # foreign code, which may even panic
+            raise ConstraintFailed("the output constraint failed") from error
+        if settled != token_id:
+            self._is_bent = True
+        return settled
+
+    def forced_tokens(self) -> list[int]:
+        """The tokens that the constraint, if there is one, most likely leaves no choice of."""
+        if self.constraint is None:
+            return []
+        try:
+            return self.constraint.forced_tokens()
+        except BaseException:  # noqa: BLE001  foreign code, which may even panic: the mask will tell
+            return []
+
+    def cut_off(self, now: float) -> None:
+        """End the choice where it is, with LENGTH."""
+        self.finish_reason = FinishReason.LENGTH
+        self._finished = now
+
+    def _output(self, told: OutputChunk) -> GenerationOutput:
+        timings = Timings(
+            self.group.arrived,
+            self.scheduled,
+            self.first_token,
+            self._finished if told.is_last else None,
+            self.num_preemptions,
+            self.compute_s,
+            self.block_s,
+        )
+        prompt_logprobs, self._prompt_logprobs = self._prompt_logprobs, ()
+        return GenerationOutput(
+            choice_index=self.choice_index,
+            token_ids=told.token_ids,
+            token_times=told.times,
+            text=told.text,
+            timings=timings,
+            batch_size=self._batch_size,
+            text_ends=told.text_ends,
+            logprobs=told.logprobs,
+            prompt_logprobs=prompt_logprobs,
+            finish_reason=self.finish_reason if told.is_last else None,
+            stop_sequence=self._detokenizer.stop_sequence if told.is_last else None,
+            num_cached_tokens=self.group.num_cached_tokens,
+            request_index=self.group.request_index,
+            is_whole=told.is_whole,
+        )
+
+    @property
+    def _end(self) -> FinishReason:
+        """Why a text ends that isn't cut off. One that the limit has made end tells of the limit."""
+        return FinishReason.LENGTH if self._is_bent else FinishReason.END_OF_TEXT
+
+    def _advance_constraint(self, token_id: int) -> bool:
+        """Whether the constraint, if there is one, lets nothing follow the token."""
+        if self.constraint is None:
+            return False
+        try:
+            self.constraint.accept(token_id)
+            return self.constraint.is_finished()
+        except BaseException as error:  # foreign code, which may even panic: its failure is this sequence's alone
+            raise ConstraintFailed("the output constraint failed") from error
+
+
+def choice_seed(seed: int, choice_index: int) -> int:
+    """The seed of one choice, 0 ≤ seed < 2**63.
+
+    The first choice keeps the request's seed, so that any choice can be had again by a request of its own with n = 1.
+    """
+    if choice_index == 0:
+        return seed & (2**63 - 1)
+    digest = hashlib.blake2b(f"{seed}/{choice_index}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

@@ -1,0 +1,102 @@
+"""A step: which sequences compute how many tokens, and how it is made up."""
+
+from __future__ import annotations
+
+from collections import abc
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from service.engine.core.sequences.sequence import Sequence, SequenceGroup
+
+_MAX_PROMPT_LOGPROBS = 64  # of one sequence in a step: each takes a row of logits, as large as the vocabulary
+
+
+class ScheduledSequence(NamedTuple):
+    """A sequence's share of a step: the tokens at num_computed_tokens up to num_computed_tokens + num_new_tokens.
+
+    The block table already covers them. `samples` is whether they reach the end of token_ids, so that the step yields
+    the sequence's next token. `draft` are guesses of the tokens from there on, computed in the same step.
+    """
+
+    sequence: Sequence
+    num_new_tokens: int
+    samples: bool
+    draft: abc.Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to compute at once: `num_tokens`, the `num_drafts` among them included.
+
+    `num_prompt_tokens` are those of prompts. `num_decodes` of its sequences compute one token and sample the next.
+    `preempted` ones have lost their blocks and will be computed again from the start; `started` are the requests that
+    run for the first time.
+    """
+
+    items: list[ScheduledSequence]
+    preempted: list[Sequence]
+    started: list[SequenceGroup]
+    num_tokens: int = field(init=False)
+    num_drafts: int = field(init=False)
+    num_decodes: int = field(init=False)
+    num_prompt_tokens: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        num_tokens = num_drafts = num_decodes = 0
+        for _, num_new, samples, draft in self.items:
+            num_tokens += num_new
+            num_drafts += len(draft)
+            num_decodes += samples and num_new == 1
+        object.__setattr__(self, "num_tokens", num_tokens + num_drafts)
+        object.__setattr__(self, "num_drafts", num_drafts)
+        object.__setattr__(self, "num_decodes", num_decodes)
+        object.__setattr__(self, "num_prompt_tokens", num_tokens - num_decodes)
+
+
+class StepPlan:
+    """A step in the making: who has which share, and how many tokens are left."""
+
+    def __init__(self, max_tokens: int) -> None:
+        self.shares: dict[Sequence, int] = {}
+        self.drafts: dict[Sequence, list[int]] = {}
+        self.preempted: list[Sequence] = []
+        self.started: list[SequenceGroup] = []
+        self.begun: set[Sequence] = set()  # those that didn't run before
+        self.num_left = max_tokens
+
+    def add(self, sequence: Sequence, num_new_tokens: int) -> None:
+        """Give a sequence its share."""
+        self.shares[sequence] = num_new_tokens
+        self.num_left -= num_new_tokens
+
+    def preempt(self, sequence: Sequence) -> None:
+        """Take a sequence's share back, if it had one."""
+        self.preempted.append(sequence)
+        self.num_left += self.shares.pop(sequence, 0)
+
+    def to_step(self) -> Step:
+        """The step, made."""
+        drafts = self.drafts
+        items = []
+        for sequence, num_new in self.shares.items():
+            samples = num_new == len(sequence.token_ids) - sequence.num_computed_tokens
+            items.append(ScheduledSequence(sequence, num_new, samples, drafts.get(sequence, ()) if drafts else ()))
+        return Step(items, self.preempted, self.started)
+
+
+def share_of(sequence: Sequence, num_left: int) -> int:
+    """How many of the tokens that the sequence lacks it gets, if there is room for `num_left`.
+
+    The tokens of an image see each other, so a step has the rest of an image or nothing of it. An image that a step
+    begins with is computed though it be larger than the room: it would never fit where steps are kept short.
+    """
+    num_new = min(len(sequence.token_ids) - sequence.num_computed_tokens, num_left)
+    if num_new > _MAX_PROMPT_LOGPROBS and sequence.needs_prompt_logprobs:
+        num_new = _MAX_PROMPT_LOGPROBS
+    if not sequence.request.images:
+        return num_new
+    start, end = sequence.num_computed_tokens, sequence.num_computed_tokens + num_new
+    for image in sequence.request.images:
+        if num_new > 0 and image.start < end < image.end:
+            return image.start - start if image.start > start else image.end - start
+    return num_new

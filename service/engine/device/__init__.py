@@ -1,0 +1,1 @@
+"""Memory of host and device: how much there is, and copies between them."""

@@ -1,0 +1,55 @@
+"""How an engine's side is made, as plain data: by a thread of this process, or by a process that is told."""
+
+from __future__ import annotations
+
+import importlib
+from collections import abc
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
+
+from service.engine.link.loop import Core
+
+
+@runtime_checkable
+class HelperProcesses(Protocol):
+    """Processes that a core computes with, and can't do without."""
+
+    def watch(self, on_death: abc.Callable[[str], None]) -> None:
+        """Call `on_death` with the reason, on any thread, when one of them has ended by itself."""
+
+    def close(self) -> None:
+        """End them; returns when they have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltCore:
+    """An engine's side, and what is to be known of it.
+
+    `description` can be pickled. `again` are arguments that make the same once more, where others would decide anew.
+    `beside` are other processes that it computes with.
+    """
+
+    core: Core
+    description: Any
+    again: abc.Mapping[str, Any] = field(default_factory=dict)
+    beside: HelperProcesses | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """A function by its name, `module:function`, and its arguments, which can be pickled. It returns a `BuiltCore`."""
+
+    function: str
+    arguments: abc.Mapping[str, Any]
+
+    def make(self) -> BuiltCore:
+        """Call it. Raises what it raises: ModelLoadError for whatever is wrong with a model."""
+        module, _, name = self.function.partition(":")
+        made = getattr(importlib.import_module(module), name)(**self.arguments)
+        if not isinstance(made, BuiltCore):
+            raise TypeError(f"{self.function} has made {made!r}")
+        return made
+
+    def with_arguments(self, arguments: abc.Mapping[str, Any]) -> EngineSpec:
+        """The same function with some arguments replaced."""
+        return replace(self, arguments={**self.arguments, **arguments})

@@ -1,0 +1,245 @@
+"""An engine's side in a process of its own, started again when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from service.engine.link import wire
+from service.engine.link.engine_spec import EngineSpec
+from service.engine.link.link import Receiver
+from service.engine.link.loop import BEAT_S
+from service.engine.link.worker_process import WorkerDied, WorkerProcess, next_process, take
+from service.engine.messages import Command, Report, StopCore
+from service.generation.errors import ModelLoadError
+
+_CHUNK = 1 << 16  # bytes to read at a time; to make room for more takes longer than to read a small report
+_STOP_S = 30.0  # for a step in progress
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """How a process that has died is started again: after a delay that doubles, and not for ever.
+
+    `max_deaths` is how often it may die with no more than `steady_s` of service between two deaths.
+    """
+
+    first_delay_s: float = 0.5
+    max_delay_s: float = 30.0
+    max_deaths: int = 5
+    steady_s: float = 60.0
+
+    def delay_s(self, num_deaths: int) -> float:
+        """What to wait after so many deaths in a row."""
+        return min(self.first_delay_s * 2.0 ** (num_deaths - 1), self.max_delay_s)
+
+
+class ProcessLink:
+    """Runs what a recipe makes in a process, from `launch()` to `await stop()`."""
+
+    def __init__(
+        self, recipe: EngineSpec, *, name: str = "engine", restarts: Restarts | None = None, beat_s: float = BEAT_S
+    ) -> None:
+        """`name` is for the log. `beat_s` is how often an idle engine reports."""
+        self._recipe = recipe
+        self._name = name
+        self._restarts = restarts or Restarts()
+        self._beat_s = beat_s
+        self._worker: WorkerProcess | None = None
+        self._unsent = bytearray()
+        self._supervising: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._launch_s = 0.0  # of the last launch
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id; None before the launch and while it is started again."""
+        return self._worker.process.pid if self._worker else None
+
+    def kill(self) -> None:
+        """End the process at once; it is started again."""
+        if self._worker is not None:
+            self._worker.process.kill()
+
+    def launch(self) -> Any:
+        """Start the process and wait until it has loaded; return the description that the recipe made.
+
+        May take minutes. Raises ModelLoadError for whatever is wrong with the model, and if the process dies.
+        """
+        began = time.monotonic()
+        worker = next_process()
+        self._worker = worker
+        try:
+            worker.launch(self._recipe, beat_s=self._beat_s)
+            if self._stopping.is_set():
+                worker.kill()
+            ready = worker.until_ready()
+        except WorkerDied as error:
+            self._worker = None
+            raise ModelLoadError(f"{self._name}: the engine's process died while it loaded: {error}") from error
+        except BaseException:
+            self._worker = None
+            raise
+        self._launch_s = time.monotonic() - began
+        self._recipe = self._recipe.with_arguments(ready.again)
+        return ready.description
+
+    def start(self, receiver: Receiver) -> None:
+        """Tell `receiver` on the running loop. ValueError before the launch."""
+        self._receiver = receiver
+        self._loop = asyncio.get_running_loop()
+        self._attach()
+        self._supervising = self._loop.create_task(self._supervise(), name=f"{self._name}'s supervisor")
+
+    @property
+    def can_launch_again(self) -> bool:
+        """True."""
+        return True
+
+    async def launch_again(self) -> None:
+        """After a stop: load what was stopped, and tell the same receiver. Raises ModelLoadError."""
+        self._stopping.clear()
+        self._supervising = None
+        await asyncio.to_thread(self.launch)
+        self.start(self._receiver)
+
+    def send(self, mail: Command) -> None:
+        """Returns at once: what the socket doesn't take is kept. Raises what pickling raises."""
+        data = wire.pack(mail, getattr(mail, "serial", wire.NO_SERIAL))
+        if self._worker is None or self._ended.done():
+            return
+        if not self._unsent:
+            data = data[self._write(data) :]
+            if data:
+                self._loop.add_writer(self._worker.socket, self._write_more)
+        self._unsent += data
+
+    async def stop(self) -> None:
+        """End the process; returns when the step in progress, if any, is done. Does nothing before the launch."""
+        self._stopping.set()
+        if self._supervising is None:
+            await asyncio.to_thread(self._bury)
+            return
+        if self._worker is not None and not self._ended.done():
+            self.send(StopCore())
+            await asyncio.wait([self._ended], timeout=_STOP_S)
+        if self._worker is not None:
+            self._worker.process.kill()  # one that is being launched, or doesn't come to the end of its step
+        await self._supervising
+
+    def _attach(self) -> None:
+        worker = self._worker
+        if worker is None:
+            raise ValueError("the engine's process must be launched before it is started")
+        self._ended: asyncio.Future[WorkerDied] = self._loop.create_future()
+        self._unsent.clear()
+        self._ready_at = time.monotonic()
+        worker.socket.setblocking(False)
+        self._loop.add_reader(worker.socket, self._read)
+        self._take(worker, b"")
+
+    def _read(self) -> None:
+        if self._worker is None:
+            return
+        try:
+            data = self._worker.socket.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data = b""
+        if data:
+            self._take(self._worker, data)
+        else:
+            self._end(WorkerDied("it has closed its connection"))
+
+    def _take(self, worker: WorkerProcess, data: bytes) -> None:
+        for message in worker.unpacker.feed(data):
+            if isinstance(message, Report):
+                self._receiver.on_report(message)
+                continue
+            try:
+                take(message)
+            except WorkerDied as reason:
+                self._end(reason)
+
+    def _end(self, reason: WorkerDied) -> None:
+        if self._worker is not None and not self._ended.done():
+            self._loop.remove_reader(self._worker.socket)
+            self._loop.remove_writer(self._worker.socket)
+            self._ended.set_result(reason)
+
+    def _write(self, data: bytes | bytearray) -> int:
+        """Send as much as the socket takes now; return how many bytes that were."""
+        if self._worker is None:
+            return len(data)
+        try:
+            return self._worker.socket.send(data)
+        except BlockingIOError:
+            return 0
+        except ConnectionError:  # the reader will notice too
+            return len(data)
+
+    def _write_more(self) -> None:
+        del self._unsent[: self._write(self._unsent)]
+        if not self._unsent and self._worker is not None:
+            self._loop.remove_writer(self._worker.socket)
+
+    async def _supervise(self) -> None:
+        """Start the process again whenever it dies, until it is to stop or dies too often."""
+        num_deaths = 0
+        while True:
+            died = await self._ended
+            how = await asyncio.to_thread(self._bury)
+            if self._stopping.is_set():
+                return
+            reason: Exception | None = WorkerDied(f"{died} ({how})")
+            if time.monotonic() - self._ready_at > self._restarts.steady_s:
+                num_deaths = 0
+            while reason is not None:
+                num_deaths += 1
+                if not await self._may_restart(reason, num_deaths):
+                    return
+                reason = await self._relaunch()
+                if self._stopping.is_set():
+                    await asyncio.to_thread(self._bury)
+                    return
+            self._attach()
+            self._receiver.on_return()
+            _log.info("%s: the engine's process was started again", self._name)
+
+    async def _may_restart(self, reason: Exception, num_deaths: int) -> bool:
+        """Tell of a death, and wait until the process may be started again; False if it may not any more."""
+        if num_deaths >= self._restarts.max_deaths:
+            _log.error("%s: the engine's process has died %d times: %s", self._name, num_deaths, reason)
+            self._receiver.on_death(reason, None)
+            return False
+        delay_s = self._restarts.delay_s(num_deaths)
+        message = "%s: the engine's process has died, and is started again in %.1f s: %s"
+        _log.error(message, self._name, delay_s, reason)
+        self._receiver.on_death(reason, delay_s + self._launch_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await self._stopping.wait()
+        return not self._stopping.is_set()
+
+    async def _relaunch(self) -> Exception | None:
+        """Start the process again; why it could not be, if so."""
+        try:
+            await asyncio.to_thread(self.launch)
+        except Exception as error:  # noqa: BLE001  whatever it is, there is another try
+            return error
+        return None
+
+    def _bury(self) -> str:
+        """End the process if it still runs, and tell how it ended."""
+        if self._worker is None:
+            return "it was not there"
+        how = self._worker.kill()
+        self._worker = None
+        return how

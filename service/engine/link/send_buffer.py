@@ -1,0 +1,54 @@
+"""A worker's messages to its parent: sent at once, or by a thread while the parent doesn't take them."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+
+from service.engine.link import wire
+
+
+class SendBuffer:
+    """Any thread may put messages, and none waits for the parent."""
+
+    def __init__(self, parent: socket.socket) -> None:
+        self._parent = parent
+        self._lock = threading.Lock()
+        self._num_unsent = 0  # pieces that the thread has not sent; while there are any, all others go behind them
+        self._unsent: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()  # None is the end
+        self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
+        self._thread.start()
+
+    def put(self, message: object) -> None:
+        """Send a message. Once the parent has gone it is lost."""
+        data = wire.pack(message)
+        with self._lock:
+            if not self._num_unsent:
+                data = data[self._send(data) :]
+            if data:
+                self._num_unsent += 1
+                self._unsent.put(data)
+
+    def close(self) -> None:
+        """Return when all is sent, or the parent has gone."""
+        self._unsent.put(None)
+        self._thread.join()
+
+    def _send(self, data: bytes) -> int:
+        """Send what the parent takes now; return how many bytes that were."""
+        try:
+            return self._parent.send(data, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError:  # the parent has gone
+            return len(data)
+
+    def _write(self) -> None:
+        while (data := self._unsent.get()) is not None:
+            try:
+                self._parent.sendall(data)
+            except OSError:
+                return  # the parent has gone
+            with self._lock:
+                self._num_unsent -= 1

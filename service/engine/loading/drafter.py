@@ -1,0 +1,71 @@
+"""Loading a model that guesses for another one."""
+
+from __future__ import annotations
+
+from collections import abc
+from dataclasses import replace
+from typing import Any
+
+from service.engine.config import EngineConfig
+from service.engine.core.drafts.drafter import Drafter
+from service.engine.loading.model_folder import find_folder
+from service.engine.loading.model_source import choose_max_model_len
+from service.engine.models.backend import Backend
+from service.engine.models.backends import choose_backend
+from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
+from service.engine.models.checkpoint.model_config import read_model_config
+from service.engine.models.checkpoint.text_part import open_checkpoint, text_config
+from service.engine.models.model_spec import ModelSpec
+from service.engine.runner.model_drafter import Draw, ModelDrafter
+from service.engine.tokenizer import FastTokenizer
+from service.generation.errors import ModelLoadError
+
+
+class DraftModel:
+    """A model that guesses, loaded but without a cache."""
+
+    def __init__(self, backend: Backend[Any], max_positions: int) -> None:
+        self._backend = backend
+        self._max_positions = max_positions
+
+    def bytes_per_block(self, block_size: int) -> int:
+        """Bytes of cache for the keys and values of `block_size` tokens."""
+        return self._backend.bytes_per_block(block_size)
+
+    def drafter(self, draw: Draw[Any], config: EngineConfig) -> Drafter:
+        """Make the cache, with as many blocks as the model has that answers."""
+        assert config.num_blocks is not None  # noqa: S101  it is resolved
+        return ModelDrafter(
+            self._backend,
+            draw,
+            config.num_blocks,
+            config.tokens_per_block,
+            max_positions=self._max_positions,
+            num_threads=config.num_threads,
+        )
+
+
+def load_draft_model(model: str, config: EngineConfig, spec: ModelSpec, tokenizer: FastTokenizer) -> DraftModel:
+    """Load `model`, a folder or a hub id, to guess for the model of `spec`. Raises ModelLoadError if it can't."""
+    folder = find_folder(model)
+    model_config = read_model_config(folder)
+    own = FastTokenizer.from_folder(folder)
+    if text_config(model_config).vocab_size != text_config(spec.config).vocab_size or _spelling(own) != _spelling(
+        tokenizer
+    ):
+        raise ModelLoadError(f"engine.draft_model {folder}: it has another vocabulary than {spec.checkpoint.folder}")
+    checkpoint = open_checkpoint(folder, model_config)
+    draft = replace(
+        spec,
+        config=model_config,
+        checkpoint=checkpoint,
+        dtype=choose_compute_dtype("auto", checkpoint.dtype, spec.device),
+        max_positions=choose_max_model_len(model_config, None, folder),
+        quantization=config.draft_quantization,
+        max_adapters=0,  # it guesses for all alike
+    )
+    return DraftModel(choose_backend(draft, "native").load(draft), draft.max_positions)
+
+
+def _spelling(tokenizer: FastTokenizer) -> abc.Sequence[bytes]:
+    return [tokenizer.token_bytes(token_id) for token_id in range(tokenizer.vocab_size)]

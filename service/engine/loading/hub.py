@@ -1,0 +1,59 @@
+"""Models from the hub, with their progress in the log."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from service.engine.models.checkpoint.byte_log import ByteLog
+from service.generation.errors import ModelLoadError
+
+_FILES = ["*.json", "*.safetensors", "*.jinja"]
+_WRITTEN = "Reconstructing"  # the library's bar that counts what is written, whichever way it came
+
+
+def download(model: str) -> Path:
+    """Fetch what is needed of a hub id's files, or what is missing of them. Raises ModelLoadError."""
+    # It takes a tenth of a second, and most need none.
+    from huggingface_hub import constants, snapshot_download  # noqa: PLC0415
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415
+
+    try:
+        return Path(snapshot_download(model, allow_patterns=_FILES, tqdm_class=_bars(model)))
+    except LocalEntryNotFoundError as error:  # its cause is whatever the network said
+        cause = _first_line(error.__cause__ or error)
+        where = f"{constants.ENDPOINT} can't be reached" if not constants.is_offline_mode() else "HF_HUB_OFFLINE is set"
+        raise ModelLoadError(f"{model} is not a folder, and not in the hub's cache here; {where}: {cause}") from error
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        raise ModelLoadError(
+            f"{model} is not a folder and could not be downloaded from the model hub: {_first_line(error)}"
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _bars(model: str) -> Any:
+    """What the library makes its bars of: its own in a terminal, else one that logs."""
+    if sys.stderr.isatty() or os.environ.get("TTY_COMPATIBLE") == "1":
+        return None
+    from tqdm import tqdm  # type: ignore[import-untyped]  # noqa: PLC0415  the library's
+
+    log = ByteLog(f"downloading {model}")
+
+    class LoggedBar(tqdm):  # type: ignore[misc]  # it ships no types
+        """Draws nothing."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **{**options, "disable": True})
+            self._counts = str(options.get("desc", "")).startswith(_WRITTEN)
+
+        def update(self, n: float | None = 1) -> bool | None:
+            if self._counts:
+                log.advance(int(n or 0), int(self.total or 0))
+            return None
+
+    return LoggedBar

@@ -1,0 +1,162 @@
+"""Decodes recorded once for some numbers of sequences, and replayed: a step then costs one launch in place of hundreds.
+
+A recording reads and writes the same memory each time. So the batch of a step is filled up to a recorded size, its
+arrays are copied over those that the recording reads, and the rows that filled it up are left out of the result.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from service.engine.core.batch import Batch
+from service.engine.models.attention.paged_inputs import PagedInputs
+
+_log = logging.getLogger(__name__)
+
+
+class Recording(Protocol):
+    """Work that was recorded."""
+
+    @property
+    def result(self) -> Tensor:
+        """Where each replay writes what the work returned."""
+
+    def replay(self) -> None:
+        """Do it again, with what its arguments hold by now."""
+
+
+class Recorder(Protocol):
+    """Records work on a device."""
+
+    def record(self, work: Callable[[], Tensor]) -> Recording:
+        """Run `work` and keep it. It must neither wait for the device nor ask it for anything."""
+
+    def free_bytes(self) -> int:
+        """The device's memory that nothing takes."""
+
+
+def sizes(max_sequences: int) -> list[int]:
+    """The numbers of sequences to record: powers of two up to 16, then multiples of 16, and `max_sequences` itself.
+
+    So a batch of more than 16 is filled up by at most 15 rows, and one of fewer by less than half of it.
+    """
+    steps = [1, 2, 4, 8, *range(16, max_sequences, 16)]
+    return [*(step for step in steps if step < max_sequences), max_sequences]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphLimits:
+    """What is recorded at most, and within which memory of the device."""
+
+    max_sequences: int
+    max_context: int  # tokens
+    max_bytes: int
+
+
+class DecodeGraphs:
+    """The recordings of one model's decodes, over one cache."""
+
+    def __init__(
+        self,
+        compute: Callable[[PagedInputs], Tensor],
+        limits: GraphLimits,
+        block_size: int,
+        scratch_block: int,
+        device: torch.device,
+    ) -> None:
+        """`compute` makes logits [sequences, vocabulary] of decodes, and whatever it stores of them."""
+        self.num_replays = 0
+        self._compute = compute
+        self._limits = limits
+        self._block_size = block_size
+        self._scratch_block = scratch_block
+        self._device = device
+        self._num_columns = -(-limits.max_context // block_size)
+        self._recorded: dict[int, tuple[PagedInputs, Recording]] = {}
+
+    @property
+    def recorded(self) -> list[int]:
+        """The numbers of sequences that are recorded, in ascending order."""
+        return sorted(self._recorded)
+
+    def record(self, recorder: Recorder) -> None:
+        """Record all sizes, the largest first, whose memory the others share; as many as the limit of memory lets."""
+        wanted, began, free = sizes(self._limits.max_sequences)[::-1], time.monotonic(), recorder.free_bytes()
+        for number, size in enumerate(wanted, 1):
+            inputs = self._inputs(size)
+            recording = recorder.record(lambda inputs=inputs: self._compute(inputs))  # type: ignore[misc]
+            self._recorded[size] = inputs, recording
+            taken = free - recorder.free_bytes()
+            if taken > self._limits.max_bytes:
+                message = "no more decodes are recorded: %d of %d sizes took %.0f MB, and %.0f MB are for them"
+                _log.warning(message, number, len(wanted), taken / 1e6, self._limits.max_bytes / 1e6)
+                break
+            _log.info(
+                "recorded decodes of %d sequences, %d of %d sizes, %.0f MB", size, number, len(wanted), taken / 1e6
+            )
+        _log.info("recorded %d sizes of decodes in %.1f s", len(self._recorded), time.monotonic() - began)
+
+    def run(self, batch: Batch) -> Tensor | None:
+        """The logits [sequences, vocabulary] of a batch, good until the next call; None if it isn't recorded."""
+        num_sequences = len(batch.context_lengths)
+        size = self._size_for(num_sequences) if is_decode(batch) else None
+        if size is None:
+            return None
+        inputs, recording = self._recorded[size]
+        self._fill(inputs, PagedInputs.of(self._filled_up(batch, size), self._block_size, self._device))
+        recording.replay()
+        self.num_replays += 1
+        return recording.result[:num_sequences]
+
+    def _size_for(self, num_sequences: int) -> int | None:
+        """The smallest that is recorded and large enough."""
+        return min((size for size in self._recorded if size >= num_sequences), default=None)
+
+    def _inputs(self, size: int) -> PagedInputs:
+        """Memory of its own for a recording's arguments, with rows that only fill up."""
+        empty = np.zeros(0, np.int32)
+        none = Batch(empty, empty, np.zeros(1, np.int32), empty, np.zeros((0, self._num_columns), np.int32), empty)
+        inputs = PagedInputs.of(self._filled_up(none, size), self._block_size, self._device)
+        tensors = {each.name: getattr(inputs, each.name) for each in fields(inputs)}
+        own: dict[str, Any] = {name: each.clone() for name, each in tensors.items() if isinstance(each, Tensor)}
+        return replace(inputs, **own, max_context=self._limits.max_context)
+
+    def _fill(self, inputs: PagedInputs, given: PagedInputs) -> None:
+        """Copy what a step has over what a recording reads. What lies behind a context's last block isn't read."""
+        inputs.token_ids.copy_(given.token_ids)
+        inputs.positions.copy_(given.positions)
+        inputs.slots.copy_(given.slots)
+        inputs.key_offsets.copy_(given.key_offsets)
+        inputs.context_lengths.copy_(given.context_lengths)
+        inputs.block_tables[:, : given.block_tables.shape[1]].copy_(given.block_tables)
+
+    def _filled_up(self, batch: Batch, size: int) -> Batch:
+        """With rows of one token of the scratch block each, up to `size` sequences."""
+        num_rows = len(batch.context_lengths)
+        missing = size - num_rows
+        of_scratch = np.full((missing, batch.block_tables.shape[1]), self._scratch_block, np.int32)
+        rows = np.arange(size + 1, dtype=np.int32)
+        return replace(
+            batch,
+            token_ids=np.pad(batch.token_ids, (0, missing)),
+            positions=np.pad(batch.positions, (0, missing)),
+            row_offsets=rows,
+            context_lengths=np.pad(batch.context_lengths, (0, missing), constant_values=1),
+            block_tables=np.concatenate((batch.block_tables, of_scratch)),
+            output_rows=rows[:size],
+        )
+
+
+def is_decode(batch: Batch) -> bool:
+    """Whether each sequence has one token, whose logits are wanted, and nothing comes in that isn't recorded."""
+    num_sequences = len(batch.context_lengths)
+    one_each = len(batch.token_ids) == num_sequences == len(batch.output_rows)
+    return one_each and not batch.images and not batch.adapter_rows

@@ -1,0 +1,109 @@
+"""The torch backends' memory of keys and values, in blocks: written by slots, read in place or copied by blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from service.engine.core.batch import Int32s
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    """What one slot, the place of one token, holds in every layer."""
+
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int  # of keys
+    value_dim: int
+    dtype: torch.dtype  # that attention computes in
+    stored: torch.dtype | None = None  # that slots hold; None: `dtype`
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Bytes of one token's keys and values in all layers."""
+        return (
+            self.num_layers
+            * self.num_kv_heads
+            * (self.head_dim + self.value_dim)
+            * (self.stored or self.dtype).itemsize
+        )
+
+    @property
+    def pair_dim(self) -> int:
+        """The dimension of [tokens, kv heads, dim] along which keys and values are laid behind one another."""
+        return 1 if self.head_dim == self.value_dim else 2
+
+
+class KVCache:
+    """Keys and values of `num_blocks` blocks of `block_size` slots.
+
+    The tensor has the shape [layers, 2 * kv heads, slots, head dim], keys first: one write stores keys and values, one
+    read collects both, and a head's run of slots is contiguous in memory, which attention reads up to three times
+    faster than slots that hold all heads (8 heads of 128, 2,048 slots). Where a value is longer or shorter than a key,
+    the two of a slot stand side by side instead: [layers, kv heads, slots, head dim + value dim]. It begins as zeros,
+    because a batch of unequal contexts reads past the shorter ones, and a masked value must still be a number. What is
+    read has the type that it is stored in: `Scores` widens it.
+    """
+
+    def __init__(self, shape: CacheShape, num_blocks: int, block_size: int, device: torch.device) -> None:
+        self.shape = shape
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.device = device
+        num_heads, width, num_slots = shape.num_kv_heads, shape.head_dim, num_blocks * block_size
+        if shape.pair_dim == 1:
+            num_heads *= 2
+        else:
+            width += shape.value_dim
+        self._slots = torch.zeros(
+            shape.num_layers, num_heads, num_slots, width, dtype=shape.stored or shape.dtype, device=device
+        )
+        self._slots_by_layer = self._slots.unbind(0)
+        self._blocks_by_layer = self._slots.view(shape.num_layers, num_heads, num_blocks, -1).unbind(0)
+
+    def write(self, layer: int, slots: Tensor, keys_values: Tensor) -> None:
+        """Store `keys_values` [tokens, 2 * kv heads, head dim], or joined in `pair_dim`, at `slots` [tokens].
+
+        What float16 can't hold becomes its largest number; what is not a number stays so.
+        """
+        if (stored := self._slots.dtype) != keys_values.dtype:
+            if stored == torch.float16:
+                most = torch.finfo(stored).max
+                keys_values = keys_values.clamp(-most, most)
+            keys_values = keys_values.to(stored)
+        self._slots_by_layer[layer].index_copy_(1, slots, keys_values.transpose(0, 1))
+
+    def view(self, first_block: int, num_slots: int) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values of the run of slots that begins with `first_block`, for each layer, without a copy.
+
+        Each tensor has the shape [1, kv heads, num_slots, head or value dim].
+        """
+        run = self._slots.narrow(2, first_block * self.block_size, num_slots).unsqueeze(1)
+        keys, values = self._apart(run, 1)
+        return list(zip(keys.unbind(0), values.unbind(0), strict=True))
+
+    def gather(self, layer: int, block_ids: Tensor, num_rows: int) -> tuple[Tensor, Tensor]:
+        """Copy whole blocks, `num_rows` equal rows of them laid flat in `block_ids`.
+
+        Each tensor has the shape [num_rows, kv heads, slots of a row, head or value dim].
+        """
+        blocks = self._blocks_by_layer[layer].index_select(1, block_ids)
+        rows = blocks.view(blocks.shape[0], num_rows, -1, self._slots.shape[3]).transpose(0, 1)
+        return self._apart(rows, 0)
+
+    def _apart(self, pairs: Tensor, num_leading: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of [(leading,) rows, heads, slots, dim]."""
+        dim = num_leading + (1 if self.shape.pair_dim == 1 else 3)
+        first = self.shape.num_kv_heads if self.shape.pair_dim == 1 else self.shape.head_dim
+        keys, values = pairs.tensor_split((first,), dim)
+        return keys, values
+
+
+def is_run(ids: Int32s) -> bool:
+    """Whether the ids, of blocks or of rows, are adjacent and in ascending order."""
+    first, last, length = ids[0], ids[-1], len(ids)
+    return bool(last - first == length - 1 and (ids == np.arange(first, first + length)).all())

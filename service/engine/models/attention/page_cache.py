@@ -1,0 +1,42 @@
+"""A device's memory of keys and values, in the layout that kernels over block tables read in place."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from service.engine.models.attention.kv_cache import CacheShape
+
+
+class PageCache:
+    """Keys and values of `num_blocks` pages of `block_size` tokens, and of one more that holds nothing of anybody's.
+
+    Of each layer the tensor has the shape [2, pages, page size, kv heads, head dim], keys first. The last page is
+    scratch: rows that only fill a batch up write there. It begins as zeros, since a kernel may multiply what it masks.
+    """
+
+    def __init__(self, shape: CacheShape, num_blocks: int, block_size: int, device: torch.device) -> None:
+        """Keys and values must be of one length."""
+        self.shape = shape
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.device = device
+        sizes = (shape.num_layers, 2, num_blocks + 1, block_size, shape.num_kv_heads, shape.head_dim)
+        memory = torch.zeros(sizes, dtype=shape.dtype, device=device)
+        self._pages = [layer.unbind(0) for layer in memory.unbind(0)]
+        self._slots = memory.view(shape.num_layers, 2, -1, shape.num_kv_heads, shape.head_dim).unbind(0)
+
+    @property
+    def scratch_block(self) -> int:
+        """The page behind the last one of any sequence."""
+        return self.num_blocks
+
+    def write(self, layer: int, slots: Tensor, keys_values: Tensor) -> None:
+        """Store `keys_values` [tokens, 2 * kv heads, head dim] at `slots` [tokens]."""
+        pairs = keys_values.view(len(slots), 2, -1, self.shape.head_dim).transpose(0, 1)
+        self._slots[layer].index_copy_(1, slots, pairs)
+
+    def pages(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of a layer, [pages, page size, kv heads, head dim] each, without a copy."""
+        keys, values = self._pages[layer]
+        return keys, values

@@ -1,0 +1,1 @@
+"""Reading a model's files: configuration, tensors, packed weights, adapters."""

@@ -1,0 +1,193 @@
+"""A LoRA adapter's folder as PEFT writes it: adapter_config.json and adapter_model.safetensors.
+
+Which modules it changes is what its tensors say. Every error is an AdapterRefused that names the file and the field.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.generation.errors import AdapterRefused, ModelLoadError
+
+CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
+
+_PREFIX = "base_model.model."
+_DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
+_UNSERVED = ("lm_head", "embed_tokens")
+# What changes the arithmetic, or the model beside the products: fields that must be as they are where nobody asks.
+_REFUSED: Mapping[str, str] = {
+    "use_dora": "DoRA is not served: false",
+    "use_qalora": "QALoRA is not served: false",
+    "lora_bias": "biases are not served: false",
+    "modules_to_save": "whole modules are not served, only low-rank changes: null",
+    "layer_replication": "repeated layers are not served: null",
+    "target_parameters": "only modules are served, not single parameters: null",
+    "trainable_token_indices": "changed embeddings are not served: null",
+    "alora_invocation_tokens": "activated LoRA is not served: null",
+    "use_bdlora": "block-diagonal LoRA is not served: false",
+    "kasa_config": "KaSA is not served: null",
+    "monteclora_config": "MonteCLoRA is not served: null",
+    "arrow_config": "routed adapters are not served: null",
+}
+_CHANGES_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
+
+
+@dataclass(frozen=True, slots=True)
+class LowRank:
+    """What is added to one product y = x · weightᵀ: x · downᵀ · upᵀ, the scale being in `up`."""
+
+    down: npt.NDArray[np.float32]  # [rank, inputs]
+    up: npt.NDArray[np.float32]  # [outputs, rank]
+
+    @property
+    def rank(self) -> int:
+        """Columns between the two."""
+        return int(self.down.shape[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """An adapter that is read."""
+
+    folder: Path
+    modules: Mapping[str, LowRank]  # by the modules' names, such as model.layers.0.self_attn.q_proj
+    digest: str  # changes with what may change tokens
+
+    @property
+    def rank(self) -> int:
+        """The largest of its modules' ranks."""
+        return max(each.rank for each in self.modules.values())
+
+    @property
+    def num_parameters(self) -> int:
+        """Numbers of all its tensors."""
+        return sum(each.down.size + each.up.size for each in self.modules.values())
+
+    def refuse(self, module: str, why: str) -> AdapterRefused:
+        """The error for a module that a model can't have changed."""
+        return AdapterRefused(f"{self.folder / TENSORS}: {module}: {why}")
+
+
+def read_adapter(folder: Path, max_rank: int) -> Adapter:
+    """Read it whole. Raises AdapterRefused."""
+    file = folder / CONFIG
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise AdapterRefused(f"{file} can't be read: {error}") from error
+    if not isinstance(config, dict):
+        raise AdapterRefused(f"{file} must hold a JSON object")
+    _check_config(file, config)
+    if not (folder / TENSORS).is_file():
+        raise AdapterRefused(f"{folder / TENSORS} is missing; adapters are read as safetensors only")
+    try:
+        checkpoint = Checkpoint(folder, files=[folder / TENSORS])
+        modules = dict(_modules(file, config, checkpoint, max_rank))
+        # The scale is the configuration's.
+        digest = hashlib.sha256(f"{checkpoint.digest()} {json.dumps(config, sort_keys=True)}".encode()).hexdigest()
+    except ModelLoadError as error:
+        raise AdapterRefused(str(error)) from error
+    if not modules:
+        raise AdapterRefused(f"{folder / TENSORS} has no tensor that ends with {_DOWN}")
+    return Adapter(folder, modules, digest)
+
+
+def _check_config(file: Path, config: dict[str, Any]) -> None:
+    if (kind := config.get("peft_type")) != "LORA":
+        raise AdapterRefused(f"{file}: peft_type: {kind!r} is not served; LORA is")
+    if (task := config.get("task_type")) not in {None, "CAUSAL_LM"}:
+        raise AdapterRefused(f"{file}: task_type: {task!r} is not served; CAUSAL_LM is")
+    if (bias := config.get("bias", "none")) != "none":
+        raise AdapterRefused(f"{file}: bias: {bias!r} is not served; none is")
+    for field, allowed in _REFUSED.items():
+        if config.get(field):
+            raise AdapterRefused(f"{file}: {field}: {allowed} is allowed")
+    start = config.get("init_lora_weights")
+    if isinstance(start, str) and start.lower().startswith(_CHANGES_BASE):
+        raise AdapterRefused(
+            f"{file}: init_lora_weights: {start!r} changes the model's own weights; save the adapter as plain LoRA "
+            "(path_initial_model_for_weight_conversion)"
+        )
+
+
+def _modules(
+    file: Path, config: dict[str, Any], checkpoint: Checkpoint, max_rank: int
+) -> Iterator[tuple[str, LowRank]]:
+    tensors = file.parent / TENSORS
+    shapes = {name: shape for name, shape, _ in checkpoint.describe()}
+    _check_names(tensors, shapes)
+    for tensor, down_shape in shapes.items():
+        if not tensor.endswith(_DOWN):
+            continue
+        stem = tensor.removesuffix(_DOWN)
+        name = stem.removeprefix(_PREFIX)
+        rank = _rank(file, config, name, max_rank)
+        up_shape = shapes[stem + _UP]
+        if down_shape[0] != rank or up_shape[1] != rank:
+            raise AdapterRefused(
+                f"{tensors}: {name} has the shapes {[*down_shape]} and {[*up_shape]}, {CONFIG} the rank {rank}"
+            )
+        alpha = _of_pattern(file, config, "alpha_pattern", "lora_alpha", name)
+        scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+        down, up = _floats(checkpoint, tensor, down_shape), _floats(checkpoint, stem + _UP, up_shape)
+        yield name, LowRank(down, up * np.float32(scale))
+
+
+def _check_names(tensors: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse what is no pair of matrices of a module that is served."""
+    for tensor, shape in shapes.items():
+        if not (tensor.startswith(_PREFIX) and tensor.endswith((_DOWN, _UP)) and len(shape) == 2):
+            raise AdapterRefused(f"{tensors}: the tensor {tensor} is not served; {_PREFIX}MODULE{_DOWN} and {_UP} are")
+        stem = tensor.removesuffix(_DOWN).removesuffix(_UP)
+        for other in (stem + _DOWN, stem + _UP):
+            if other not in shapes:
+                raise AdapterRefused(f"{tensors}: the tensor {other} is missing")
+        if stem.rpartition(".")[2] in _UNSERVED:
+            name = stem.removeprefix(_PREFIX)
+            raise AdapterRefused(f"{tensors}: {name}: adapters of the embedding and of the head are not served")
+
+
+def _rank(file: Path, config: dict[str, Any], module: str, max_rank: int) -> int:
+    rank = _of_pattern(file, config, "rank_pattern", "r", module)
+    if not rank.is_integer() or rank < 1:
+        raise AdapterRefused(f"{file}: r: the rank of {module} must be a whole number of at least 1, not {rank!r}")
+    if rank > max_rank:
+        raise AdapterRefused(f"{file}: r: {rank:g} of {module} exceeds engine.max_adapter_rank, {max_rank}")
+    return int(rank)
+
+
+def _of_pattern(file: Path, config: dict[str, Any], patterns: str, field: str, module: str) -> float:
+    """What holds for a module: of the first pattern that its name ends with, else of all."""
+    value: Any = config.get(field)
+    named, said = field, config.get(patterns) or {}
+    if not isinstance(said, dict):
+        raise AdapterRefused(f"{file}: {patterns} must be an object of numbers")
+    for pattern, each in said.items():
+        try:
+            fits = re.fullmatch(rf"(?:.*\.)?(?:{pattern})", module) is not None
+        except re.error as error:
+            raise AdapterRefused(f"{file}: {patterns}: {pattern!r} is no regular expression: {error}") from error
+        if fits:
+            value, named = each, f"{patterns}.{pattern}"
+            break
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise AdapterRefused(f"{file}: {named} must be a number, not {value!r}")
+    return float(value)
+
+
+def _floats(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    array = checkpoint.take(name, shape)
+    if array.dtype == np.uint16:  # bfloat16's bits
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float32)

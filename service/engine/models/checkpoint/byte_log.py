@@ -1,0 +1,43 @@
+"""Log lines while bytes move: how many of how many, and how fast.
+
+Whoever waits for a start takes such a line as a sign that it goes on (`runner.startup_timeout`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+_FIRST_S: Final = 2.0
+_LONGEST_S: Final = 15.0
+_SHARE: Final = 0.1  # of the time so far, to the next line
+
+_log = logging.getLogger(__name__)
+
+
+class ByteLog:
+    """The first line comes after two seconds, later ones more seldom. May be used by several threads."""
+
+    def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """`what` is done, as `loading NAME`."""
+        self._what = what
+        self._clock = clock
+        self._began = clock()
+        self._next = self._began + _FIRST_S
+        self._num = 0
+        self._lock = threading.Lock()
+
+    def advance(self, num: int, total: int) -> None:
+        """So many bytes more, of so many as far as is known."""
+        with self._lock:
+            self._num += num
+            now = self._clock()
+            if now < self._next:
+                return
+            took = now - self._began
+            self._next = now + min(_LONGEST_S, max(_FIRST_S, _SHARE * took))
+            speed = self._num / took / 1e6
+            _log.info("%s: %.1f of %.1f MB, %.2g MB/s", self._what, self._num / 1e6, total / 1e6, speed)

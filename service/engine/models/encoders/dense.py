@@ -1,0 +1,56 @@
+"""sentence-transformers' Dense: a linear layer between pooling and the vector."""
+
+from __future__ import annotations
+
+from collections import abc
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.checkpoint.sentence_files import DenseFiles
+from service.generation.errors import ModelLoadError
+
+_ACTIVATIONS: dict[str, abc.Callable[[Tensor], Tensor]] = {
+    "Identity": lambda rows: rows,
+    "Tanh": torch.tanh,
+    "ReLU": functional.relu,
+    "GELU": functional.gelu,
+    "SiLU": functional.silu,
+    "Sigmoid": torch.sigmoid,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A layer in float32."""
+
+    weight: Tensor  # [outputs, inputs]
+    bias: Tensor | None
+    activate: abc.Callable[[Tensor], Tensor]
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """[texts, outputs] of [texts, inputs]."""
+        return self.activate(functional.linear(rows, self.weight, self.bias))
+
+
+def load_dense(files: DenseFiles, device: torch.device) -> Dense:
+    """Raises ModelLoadError for a layer that can't be served, or whose weights are missing or wrongly shaped."""
+    if files.activation not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        raise ModelLoadError(f"{files.folder}: activation_function is one of {known} here, not {files.activation}")
+    checkpoint = Checkpoint(files.folder)
+    weight = _tensor(checkpoint, "linear.weight", files.num_outputs, files.num_inputs)
+    bias = _tensor(checkpoint, "linear.bias", files.num_outputs) if files.has_bias else None
+    return Dense(weight.to(device), None if bias is None else bias.to(device), _ACTIVATIONS[files.activation])
+
+
+def _tensor(checkpoint: Checkpoint, name: str, *shape: int) -> Tensor:
+    stored: Any = checkpoint.take(name, shape)
+    if stored.dtype == np.uint16:  # the bits of bfloat16
+        stored = (stored.astype(np.uint32) << 16).view(np.float32)
+    return torch.from_numpy(stored.astype(np.float32))

@@ -1,0 +1,112 @@
+"""An encoder: transformers' own modules and what makes a vector of their states.
+
+Any architecture that AutoModel knows is served if it takes padded token ids and gives one state a token.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Embedding
+from torch.nn.functional import normalize
+from transformers import AutoModel
+from transformers.utils.logging import disable_progress_bar
+
+from service.engine.models.checkpoint.packed_checkpoint import refuse_packed
+from service.engine.models.checkpoint.sentence_files import SentenceFiles
+from service.engine.models.encoders.dense import load_dense
+from service.engine.models.encoders.pooling import pool
+from service.generation.errors import ModelLoadError
+
+UNUSED = ("pooler.",)  # some models have one on top; vectors are made of the states beneath it
+
+_log = logging.getLogger(__name__)
+
+
+class Encoder:
+    """Texts to vectors, one padded batch at a time."""
+
+    def __init__(self, model: Any, files: SentenceFiles) -> None:
+        """Encode a token to see what comes out. Raises ModelLoadError if that isn't a state."""
+        self._model = model.eval()
+        self._files = files
+        self._pad_id = model.config.pad_token_id or 0
+        self.device: torch.device = model.device
+        self._dense = [load_dense(each, self.device) for each in files.dense]
+        name = model.config.model_type
+        try:
+            trial = torch.tensor([[trial_token(model.config)]])
+            self.num_dimensions = self.encode(trial, torch.tensor([1])).shape[1]
+        except Exception as error:  # whatever foreign code can't do with this call
+            raise ModelLoadError(f"the architecture {name} can't be served: a trial step failed: {error}") from error
+
+    @property
+    def max_positions(self) -> int | None:
+        """Tokens that it has positions for; None if its positions have no end of their own."""
+        return max_positions_of(self._model)
+
+    @torch.inference_mode()
+    def encode(self, token_ids: Tensor, lengths: Tensor, second_starts: Tensor | None = None) -> Tensor:  # noqa: ARG002  it reads no pairs
+        """The vectors [texts, dimensions], float32, of int64 `token_ids` [texts, longest], padded at their ends."""
+        token_ids, lengths = token_ids.to(self.device), lengths.to(self.device)
+        is_token = torch.arange(token_ids.shape[1], device=self.device) < lengths[:, None]
+        states = self._model(
+            input_ids=token_ids.masked_fill(~is_token, self._pad_id), attention_mask=is_token.long()
+        ).last_hidden_state
+        vectors = pool(states, lengths, self._files.pooling)
+        for layer in self._dense:
+            vectors = layer(vectors)
+        return normalize(vectors, dim=1) if self._files.normalises else vectors
+
+
+def load_encoder(config: Any, files: SentenceFiles, dtype: str, device: str) -> Encoder:
+    """Load the model of `files.body`, which `config` describes. ModelLoadError if it can't be served."""
+    model = from_folder(AutoModel, files.body, config, dtype)
+    if hasattr(model, "pooler"):
+        model.pooler = None
+    return Encoder(model.to(device), files)
+
+
+def from_folder(kind: Any, folder: Path, config: Any, dtype: str) -> Any:
+    """A model of one of transformers' classes that choose by the configuration. Raises ModelLoadError."""
+    refuse_unserved(folder, config)
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # the load shows its own
+    config.use_cache = False  # of decoders: no text is read on
+    try:
+        loaded: Any = kind.from_pretrained(folder, config=config, dtype=getattr(torch, dtype), output_loading_info=True)
+        model, report = loaded
+    except Exception as error:  # many kinds, none of which a caller could act upon differently
+        raise ModelLoadError(f"{folder} can't be loaded: {error}") from error
+    unused = UNUSED if kind is AutoModel else ()
+    for fault in ("missing_keys", "mismatched_keys"):
+        if names := sorted(name for name in map(str, report[fault]) if not name.startswith(unused)):
+            raise ModelLoadError(f"{folder}: {fault.replace('_keys', '')} tensors: {names[:5]}")
+    if report["unexpected_keys"]:  # such as the head of a model that was trained to fill in words
+        _log.info("%s: not used: %s", folder, ", ".join(sorted(report["unexpected_keys"])[:5]))
+    return model
+
+
+def refuse_unserved(folder: Path, config: Any) -> None:
+    """Raises ModelLoadError for what no encoder of ours is, by its configuration."""
+    refuse_packed(folder)
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelLoadError(f"{folder}: a model of an encoder and a decoder can't be served")
+
+
+def max_positions_of(model: Any) -> int | None:
+    """Tokens that a model has positions for; None if its positions have no end of their own."""
+    longest: int | None = getattr(model.config, "max_position_embeddings", None)
+    for name, module in model.named_modules():
+        # RoBERTa and its kin count positions from the one after the padding's.
+        if name.endswith("position_embeddings") and isinstance(module, Embedding):
+            return longest if module.padding_idx is None else module.num_embeddings - module.padding_idx - 1
+    return longest
+
+
+def trial_token(config: Any) -> int:
+    """A token that isn't padding."""
+    return 0 if config.pad_token_id else 1

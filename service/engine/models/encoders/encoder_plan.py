@@ -1,0 +1,69 @@
+"""What an encoder or a cross-encoder would be, by its modules without weights and its checkpoint's headers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModel, AutoModelForSequenceClassification
+
+from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.checkpoint.model_config import read_transformers_config
+from service.engine.models.encoders.encoder import UNUSED, max_positions_of, refuse_unserved
+from service.generation.errors import ModelLoadError
+
+_OLD_NAMES = {"gamma": "weight", "beta": "bias"}  # of norms, in checkpoints of BERT's days
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderPlan:
+    """`max_positions` is None where positions have no end of their own."""
+
+    config: Any
+    checkpoint: Checkpoint
+    max_positions: int | None
+
+
+def plan_encoder(body: Path, *, is_cross_encoder: bool) -> EncoderPlan:
+    """Build the modules on torch's meta device, where they hold nothing. Raises ModelLoadError if weights don't fit."""
+    config = read_transformers_config(body)
+    refuse_unserved(body, config)
+    checkpoint = Checkpoint(body)
+    kind: Any = AutoModelForSequenceClassification if is_cross_encoder else AutoModel
+    try:
+        with torch.device("meta"):
+            model = kind.from_config(config)
+    except Exception as error:  # many kinds, none of which a caller could act upon differently
+        raise ModelLoadError(f"{body} can't be loaded: {error}") from error
+    if not _is_renamed(config.model_type):
+        _compare(body, model, checkpoint, () if is_cross_encoder else UNUSED)
+    return EncoderPlan(config, checkpoint, max_positions_of(model))
+
+
+def _compare(body: Path, model: Any, checkpoint: Checkpoint, unused: tuple[str, ...]) -> None:
+    """The names and shapes of what the modules need with what there is, both without the model's own prefix."""
+    prefix = f"{model.base_model_prefix}."
+    found = {_plain(name, prefix): shape for name, shape, _ in checkpoint.describe()}
+    tied = {_plain(name, prefix) for name in getattr(model, "all_tied_weights_keys", None) or ()}
+    needed = {_plain(name, prefix): tuple(value.shape) for name, value in model.named_parameters()}
+    needed = {name: shape for name, shape in needed.items() if not name.startswith(unused)} if unused else needed
+    if missing := sorted(needed.keys() - found.keys() - tied):
+        raise ModelLoadError(f"{body}: missing tensors: {missing[:5]}")
+    if mismatched := sorted(name for name, shape in needed.items() if name in found and found[name] != shape):
+        raise ModelLoadError(f"{body}: mismatched tensors: {mismatched[:5]}")
+
+
+def _plain(name: str, prefix: str) -> str:
+    *path, last = name.removeprefix(prefix).split(".")
+    return ".".join([*path, _OLD_NAMES.get(last, last)])
+
+
+def _is_renamed(model_type: str) -> bool:
+    """Whether transformers has the modules under other names than checkpoints; what fits is then known by a load."""
+    try:
+        from transformers.conversion_mapping import get_checkpoint_conversion_mapping  # noqa: PLC0415  not in all versions
+    except ImportError:
+        return False
+    return bool(get_checkpoint_conversion_mapping(model_type))  # type: ignore[no-untyped-call]

@@ -1,0 +1,90 @@
+"""Adapters of transformers' own modules: what they add is added by hooks, as each module's product comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.pytorch_utils import Conv1D
+
+from service.engine.core.batch import Batch
+from service.engine.models.checkpoint.adapter_files import Adapter
+from service.engine.models.modules.paged_attention import Trial
+from service.engine.models.torch.low_rank import AddedSums, LowRankSum, LowRankTable
+
+_NOTHING = AddedSums([])
+
+
+class ModuleAdapters:
+    """The adapters of one model. `begin` a step before its forward."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._table = LowRankTable()
+        self._hooked: set[str] = set()
+        self._added = _NOTHING
+        self._seen: dict[str, list[int]] | None = None  # during a trial, the rows of each call of a module
+
+    def begin(self, batch: Batch) -> None:
+        """What the modules add from now on is for this batch."""
+        self._added = self._table.for_batch(batch, self._model.device)
+
+    def put(self, place: int, adapter: Adapter) -> None:
+        """Hold an adapter at a place that is free. Raises AdapterRefused for a module that it can't be served on."""
+        found = {name: self._module(adapter, name) for name in adapter.modules}
+        sums: dict[Hashable, LowRankSum] = {}
+        for name, low_rank in adapter.modules.items():
+            weight = found[name].weight
+            has = [low_rank.up.shape[0], low_rank.down.shape[1]]
+            wanted = [*reversed(weight.shape)] if isinstance(found[name], Conv1D) else [*weight.shape]
+            if has != wanted:
+                raise adapter.refuse(name, f"it changes a product of the shape {has}; the model's has {wanted}")
+            down, up = (
+                torch.from_numpy(each).t().to(weight.device, self._model.dtype).contiguous()
+                for each in (low_rank.down, low_rank.up)
+            )
+            sums[name] = LowRankSum(down, up)
+        for name in adapter.modules.keys() - self._hooked:
+            found[name].register_forward_hook(self._hook(name))
+            self._hooked.add(name)
+        self._try(adapter)
+        self._table.put(place, sums)
+
+    def drop(self, place: int) -> None:
+        """Forget the adapter of a place."""
+        self._table.drop(place)
+
+    def _module(self, adapter: Adapter, name: str) -> Any:
+        try:
+            module = self._model.get_submodule(name)
+        except AttributeError:
+            raise adapter.refuse(name, "the model has no such module") from None
+        if not isinstance(module, torch.nn.Linear | Conv1D):
+            raise adapter.refuse(name, f"it is a {type(module).__name__}; adapters are served on linear layers")
+        return module
+
+    def _hook(self, name: str) -> Any:
+        def add(_module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            x = inputs[0].flatten(0, -2)
+            if self._seen is not None:
+                self._seen.setdefault(name, []).append(x.shape[0])
+            else:
+                self._added.add(name, x, output.view(-1, output.shape[-1]))
+
+        return add
+
+    @torch.inference_mode()
+    def _try(self, adapter: Adapter) -> None:
+        """Refuse modules that don't compute every token once, such as experts: rows would be taken for others."""
+        num_tokens = 3
+        tokens = torch.arange(num_tokens, device=self._model.device)[None]
+        self._seen = {}
+        try:
+            self._model(input_ids=tokens, position_ids=tokens, use_cache=False, paged_step=Trial())
+            for name in adapter.modules:
+                if self._seen.get(name) != [num_tokens]:
+                    raise adapter.refuse(name, "it doesn't compute each token once, so that it can't be served")
+        finally:
+            self._seen = None

@@ -1,0 +1,66 @@
+"""A decoder that takes images: transformers' modules, whose vision tower makes the embeddings of an image's tokens."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from service.engine.core.batch import Batch
+from service.engine.models.attention.inputs import Inputs
+from service.engine.models.modules.modules_backend import ModulesBackend
+from service.generation.image import PromptImage
+
+_NUM_KEPT = 16  # images whose embeddings are at hand, for choices and for prompts that were preempted
+_NUM_TOGETHER = 4  # images that the tower reads at a time
+
+
+class VisionBackend(ModulesBackend):
+    """A Backend around an image-and-text model of transformers, whose decoder was loaded with `ATTENTION`."""
+
+    def __init__(self, model: Any, processor: Any) -> None:
+        """`processor` is the model's own image processor; it scales pixels that have their size already."""
+        super().__init__(model)
+        self._processor = processor
+        self._embedded: OrderedDict[bytes, Tensor] = OrderedDict()
+
+    def _words(self, batch: Batch, inputs: Inputs) -> dict[str, Tensor]:
+        """The embeddings of the batch's tokens, those of images in their places."""
+        if not batch.images:
+            return super()._words(batch, inputs)
+        embeddings = self._model.get_input_embeddings()(inputs.token_ids)
+        found = self._embeddings([rows.image for rows in batch.images])
+        for rows in batch.images:
+            of_image = found[rows.image.digest][rows.offset : rows.offset + rows.num_tokens]
+            embeddings[rows.row : rows.row + rows.num_tokens] = of_image.to(embeddings.dtype)
+        return {"inputs_embeds": embeddings[None]}
+
+    def _embeddings(self, images: Sequence[PromptImage]) -> dict[bytes, Tensor]:
+        """What the decoder gets of each image, [tokens, hidden size], by its digest."""
+        wanted = {image.digest: image for image in images}
+        found = {digest: self._embedded[digest] for digest in wanted if digest in self._embedded}
+        new = [image for digest, image in wanted.items() if digest not in found]
+        for first in range(0, len(new), _NUM_TOGETHER):
+            together = new[first : first + _NUM_TOGETHER]
+            found.update(zip((image.digest for image in together), self._embed(together), strict=True))
+        for digest in wanted:
+            self._embedded[digest] = found[digest]
+            self._embedded.move_to_end(digest)
+        while len(self._embedded) > _NUM_KEPT:
+            self._embedded.popitem(last=False)
+        return found
+
+    def _embed(self, images: Sequence[PromptImage]) -> Tensor:
+        """[images, tokens, hidden size]."""
+        scaled = self._processor(
+            images=[np.asarray(image.pixels) for image in images],
+            input_data_format="channels_first",
+            do_resize=False,
+            return_tensors="pt",
+        )["pixel_values"]
+        pixels = scaled.to(self._model.device, self._model.dtype)
+        embedded: Tensor = self._model.get_image_features(pixel_values=pixels, return_dict=True).pooler_output
+        return embedded

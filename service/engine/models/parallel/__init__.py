@@ -1,0 +1,1 @@
+"""Tensor parallelism: one model shared out to several processes."""

@@ -1,0 +1,1 @@
+"""The lean decoder of Llama-like models in torch."""

@@ -1,0 +1,1 @@
+"""From a step to its results: the batch, the backend, the sampler."""

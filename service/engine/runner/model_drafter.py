@@ -1,0 +1,116 @@
+"""Guesses by a model that is cheaper than the one that answers, of the same vocabulary.
+
+It draws as the sampler will, by the request's parameters, seed and the token's index, from logits of its own. Its cache
+has the answering model's blocks by their ids. What they hold of shared tokens is the same whoever computed it, so each
+sequence computes its own tokens and nobody keeps track of others'.
+"""
+
+from __future__ import annotations
+
+from collections import abc
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Generic, Protocol, TypeVar
+
+from service.engine.core.batch import BatchEntry, lay_out
+from service.engine.core.drafts.drafter import DraftRequest
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.models.backend import Backend
+
+_CHUNK = 256  # tokens of prompts that a guess may have to compute first
+Logits_contra = TypeVar("Logits_contra", contravariant=True)
+Logits = TypeVar("Logits")
+
+
+class Draw(Protocol[Logits_contra]):
+    """Chooses tokens as the sampler would, by the plain parameters alone."""
+
+    def __call__(self, logits: Logits_contra, sequences: abc.Sequence[Sequence], ahead: abc.Sequence[int]) -> list[int]:
+        """A token for each row, so many tokens after each sequence's next one."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the model has of a sequence: the tokens up to `num_tokens`, and guesses after them."""
+
+    num_tokens: int
+    guessed: list[int]
+
+
+class ModelDrafter(Generic[Logits]):
+    """A Drafter over a backend of its own, whose cache it makes."""
+
+    is_costly = True
+
+    def __init__(
+        self,
+        backend: Backend[Logits],
+        draw: Draw[Logits],
+        num_blocks: int,
+        block_size: int,
+        *,
+        max_positions: int,
+        num_threads: int | None = None,
+    ) -> None:
+        """`max_positions` are the tokens of the longest sequence that the model can continue."""
+        self._backend = backend
+        self._draw = draw
+        self._block_size = block_size
+        self._max_positions = max_positions
+        self._num_threads = num_threads
+        self._thread_is_ready = False
+        self._known: dict[Sequence, _Known] = {}
+        backend.allocate(num_blocks, block_size)
+
+    def guess(self, wanted: abc.Sequence[DraftRequest]) -> list[list[int]]:
+        """What the model says, token by token; an empty guess where it has not read the prompt yet."""
+        if not self._thread_is_ready:
+            self._backend.prepare_thread(self._num_threads)
+            self._thread_is_ready = True
+        guesses: dict[Sequence, list[int]] = {each.sequence: [] for each in wanted}
+        parts = self._unread(wanted)
+        ready = [each for each in wanted if each.sequence in parts and parts[each.sequence].num_output_rows]
+        while parts:
+            logits = self._backend.forward(lay_out(list(parts.values()), self._block_size))
+            ahead = [len(each.after) + len(guesses[each.sequence]) for each in ready]
+            tokens = self._draw(logits, [each.sequence for each in ready], ahead) if ready else []
+            for each, token_id in zip(ready, tokens, strict=True):
+                guesses[each.sequence].append(token_id)
+            ready = [each for each in ready if len(guesses[each.sequence]) < each.most]
+            parts = {each.sequence: self._next_part(each, guesses[each.sequence]) for each in ready}
+        for each in wanted:
+            if guess := guesses[each.sequence]:
+                self._known[each.sequence] = _Known(len(each.sequence.token_ids), [*each.after, *guess[:-1]])
+        return list(guesses.values())
+
+    def release(self, sequence: Sequence) -> None:
+        """Forget a sequence; it is read anew if it comes back."""
+        self._known.pop(sequence, None)
+
+    def _unread(self, wanted: abc.Sequence[DraftRequest]) -> dict[Sequence, BatchEntry]:
+        """What the model must read before it can guess, as far as one call may take."""
+        parts, num_left = {}, _CHUNK
+        for sequence, after, most in wanted:
+            text = sequence.token_ids + after
+            if len(text) + most > self._max_positions:
+                continue
+            start = self._num_known(sequence, text)
+            token_ids = text[start : start + max(num_left, 1)]
+            num_left -= len(token_ids)
+            is_whole = start + len(token_ids) == len(text)
+            parts[sequence] = BatchEntry(token_ids, start, sequence.block_table, int(is_whole))
+            if not is_whole:
+                self._known[sequence] = _Known(start + len(token_ids), [])
+        return parts
+
+    def _num_known(self, sequence: Sequence, text: list[int]) -> int:
+        """How many of the text's first tokens the model has read, guesses that were right included."""
+        known = self._known.get(sequence)
+        if known is None:
+            return 0
+        came = zip(known.guessed, text[known.num_tokens : -1], strict=False)
+        return known.num_tokens + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], came))
+
+    def _next_part(self, wanted: DraftRequest, guess: list[int]) -> BatchEntry:
+        start = len(wanted.sequence.token_ids) + len(wanted.after) + len(guess) - 1
+        return BatchEntry(guess[-1:], start, wanted.sequence.block_table, 1)

@@ -1,0 +1,125 @@
+"""The computing half of the engine: a step in, sampled tokens out."""
+
+from __future__ import annotations
+
+from collections import abc
+from dataclasses import replace
+from itertools import count
+from typing import Generic, TypeVar
+
+from service.engine.core.batch import Batch, make_batch, num_output_rows
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.sequences.sequence import Sequence
+from service.engine.core.step import ScheduledSequence, Step
+from service.engine.models.backend import Backend, KeepsSequences, RecordsDecodes, Sampler
+from service.generation.errors import SequenceError
+from service.generation.output import TokenLogprob
+
+Logits = TypeVar("Logits")
+
+
+class ModelRunner(Generic[Logits]):
+    """A core.Runner over a backend, whose cache it makes, and a sampler that takes the backend's logits."""
+
+    def __init__(
+        self,
+        backend: Backend[Logits],
+        sampler: Sampler[Logits],
+        num_blocks: int,
+        block_size: int,
+        *,
+        num_threads: int | None = None,
+        adapter_places: abc.Mapping[str, int] | None = None,
+    ) -> None:
+        """`num_threads` None leaves it to the backend's library. `adapter_places` are where requests' adapters are."""
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.backend = backend
+        self.sampler = sampler
+        self._logits: Logits | None = None  # of the last step that had drafts,
+        self._next_rows: dict[Sequence, int] = {}  # and the row behind the one that a sequence was sampled from
+        self._prompt_logprobs: dict[Sequence, list[TokenLogprob]] = {}  # of prompts that are not yet computed whole
+        self._keeping = backend if isinstance(backend, KeepsSequences) else None
+        self._places: dict[Sequence, int] = {}  # of those that the backend keeps something of
+        self._next_place = count()
+        self._num_threads = num_threads
+        self._adapter_places = adapter_places
+        self._thread_is_ready = False
+        backend.allocate(num_blocks, block_size)
+        self._recording = backend if isinstance(backend, RecordsDecodes) else None
+        if self._recording is not None:
+            self._recording.record_decodes()
+
+    @property
+    def num_replays(self) -> int:
+        """Steps that were replayed from a recording of a device's work."""
+        return 0 if self._recording is None else self._recording.num_replays
+
+    def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None]:
+        """Compute the step; one result for each of `step.items`, in their order, None where it does not sample."""
+        if not self._thread_is_ready:
+            self.backend.prepare_thread(self._num_threads)
+            self._thread_is_ready = True
+        self._logits, self._next_rows = None, {}
+        logits = self.backend.forward(self._batch(step))
+        rows = None
+        if step.num_drafts or any(item.sequence.needs_prompt_logprobs for item in step.items):
+            rows = self._take_prompt_logprobs(logits, step.items)
+        sampling = [item.sequence for item in step.items if item.samples]
+        if step.num_drafts and rows is not None:
+            self._logits = logits
+            self._next_rows = {sequence: row + 1 for sequence, row in zip(sampling, rows, strict=True)}
+        sampled = self.sampler.sample(logits, sampling, rows) if sampling else []
+        if len(sampled) == len(step.items) and not self._prompt_logprobs:
+            return sampled
+        tokens = iter(sampled)
+        return [
+            self._with_prompt_logprobs(item.sequence, next(tokens)) if item.samples else None for item in step.items
+        ]
+
+    def follow(self, sequences: abc.Sequence[Sequence]) -> abc.Sequence[SampledToken | SequenceError]:
+        """Sample once more from the same step, for sequences whose last token was the next one of their drafts."""
+        assert self._logits is not None  # noqa: S101  or there would be no drafts
+        rows = [self._next_rows[sequence] for sequence in sequences]
+        self._next_rows.update((sequence, row + 1) for sequence, row in zip(sequences, rows, strict=True))
+        return self.sampler.sample(self._logits, sequences, rows)
+
+    def release(self, sequence: Sequence) -> None:
+        """Forget what is kept for a sequence: it has ended, or it was preempted and will be computed again."""
+        self.sampler.release(sequence)
+        if self._keeping is not None and (place := self._places.pop(sequence, None)) is not None:
+            self._keeping.forget(place)
+        self._next_rows.pop(sequence, None)
+        self._prompt_logprobs.pop(sequence, None)
+
+    def _batch(self, step: Step) -> Batch:
+        batch = make_batch(step.items, self.block_size, self._adapter_places)
+        if self._keeping is None:
+            return batch
+        for item in step.items:
+            if item.sequence not in self._places:
+                self._places[item.sequence] = next(self._next_place)
+        return replace(batch, places=[self._places[item.sequence] for item in step.items])
+
+    def _take_prompt_logprobs(self, logits: Logits, items: abc.Sequence[ScheduledSequence]) -> list[int]:
+        """Keep the logprobs of the prompts' tokens that are asked for; return the rows to sample from."""
+        sampled, row = [], 0
+        for item in items:
+            sequence, end = item.sequence, row + num_output_rows(item)
+            if item.samples:
+                sampled.append(end - 1 - len(item.draft))
+            num_prompt_rows = end - row - item.samples - len(item.draft)
+            options = sequence.request.prompt_logprobs
+            if options is not None and num_prompt_rows:
+                start = sequence.num_computed_tokens + 1
+                token_ids = sequence.token_ids[start : start + num_prompt_rows]
+                found = self.sampler.prompt_logprobs(logits, row, token_ids, options)
+                self._prompt_logprobs.setdefault(sequence, []).extend(found)
+            row = end
+        return sampled
+
+    def _with_prompt_logprobs(
+        self, sequence: Sequence, result: SampledToken | SequenceError
+    ) -> SampledToken | SequenceError:
+        found = self._prompt_logprobs.pop(sequence, ())
+        return result._replace(prompt_logprobs=found) if found and isinstance(result, SampledToken) else result

@@ -1,0 +1,88 @@
+"""From an encoder's or a cross-encoder's settings to one that can be served.
+
+Runs on a worker thread at start.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from service.engine.description import EncoderDescription, ModelInfo
+from service.engine.engines import build_cross_encoder, build_encoder
+from service.engine.port import StepObserver
+from service.generation.errors import ModelLoadError
+from service.prompts.embedding import EmbeddingPrompts, EncoderForm
+from service.prompts.framed_pairs import FramedPairs
+from service.prompts.pair_reader import PairReader
+from service.prompts.templated_pairs import TemplatedPairs
+from service.ranking.cross_encoder import CrossEncoderRanker
+from service.registry.description import ModelDescription, Task
+from service.registry.models import ServedCrossEncoder, ServedEncoder
+from service.settings.model_settings import ModelSettings
+
+
+def load_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) -> ServedEncoder:
+    """Load the encoder of `folder`; its engine is not yet started.
+
+    `settings` has every value filled in. Raises ModelLoadError.
+    """
+    assert settings.dtype and settings.device and settings.engine  # noqa: S101, PT018
+    if settings.rank is not None:
+        raise ModelLoadError(f"{folder}: the setting `rank` is for models that generate or have a classifier")
+    built = build_encoder(
+        folder, settings.engine, compute_dtype=settings.dtype, device=settings.device, observer=observer
+    )
+    try:
+        prompts = EmbeddingPrompts(
+            built.tokenizer, built.info.max_model_len, built.num_dimensions, _form(settings, built.about)
+        )
+    except ValueError as error:
+        raise ModelLoadError(f"{folder}: {error}") from error
+    description = _description(settings, built.info, (Task.EMBEDDING, Task.RANK), built.num_dimensions)
+    return ServedEncoder(description, built.engine, prompts, built.tokenizer)
+
+
+def load_cross_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) -> ServedCrossEncoder:
+    """As `load_encoder`, the cross-encoder of `folder`."""
+    assert settings.dtype and settings.device and settings.engine  # noqa: S101, PT018
+    built = build_cross_encoder(
+        folder, settings.engine, compute_dtype=settings.dtype, device=settings.device, observer=observer
+    )
+    rank, longest = settings.rank, built.info.max_model_len
+    reader: PairReader
+    try:
+        if rank is None:
+            reader = FramedPairs(built.tokenizer, longest)
+        else:
+            reader = TemplatedPairs(built.tokenizer, rank.prompt, rank.instruction, longest)
+    except ValueError as error:
+        raise ModelLoadError(f"{folder}: {error}") from error
+    ranker = CrossEncoderRanker(built.engine, reader, built.activation)
+    description = _description(settings, built.info, (Task.RANK,))
+    return ServedCrossEncoder(description, built.engine, ranker, built.tokenizer)
+
+
+def _form(settings: ModelSettings, about: EncoderDescription) -> EncoderForm:
+    chosen = settings.embedding.dimensions
+    dimensions = about.dimensions if chosen is None else (None if chosen == "any" else sorted(chosen))
+    return EncoderForm(about.lowers_case, about.prompts, about.default_prompt, dimensions)
+
+
+def _description(
+    settings: ModelSettings, info: ModelInfo, tasks: Sequence[Task], num_dimensions: int = 0
+) -> ModelDescription:
+    return ModelDescription(
+        name=settings.name,
+        version=settings.version,
+        created_ns=time.time_ns(),
+        tasks=tasks,
+        architecture=info.architecture,
+        max_model_len=info.max_model_len,
+        vocab_size=info.vocab_size,
+        num_parameters=info.num_parameters,
+        dtype=info.dtype,
+        fingerprint=info.fingerprint,
+        embedding_dimensions=num_dimensions,
+    )

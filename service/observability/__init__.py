@@ -1,0 +1,1 @@
+"""Instruments, the engine's metrics, health and logs of the service."""

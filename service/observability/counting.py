@@ -1,0 +1,66 @@
+"""How callers' use is counted: the quota that the settings ask for, and its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from opentelemetry.metrics import CallbackOptions, Observation
+
+from service.observability.telemetry import ANONYMOUS, KEY, Telemetry
+from service.quota.limit import Measure
+from service.quota.memory_store import MemoryStore
+from service.quota.quota import Quota
+from service.quota.shared_store import SharedStore
+from service.quota.store import Store
+from service.settings.config import QuotaSettings
+
+_MODEL = "gen_ai.request.model"
+
+
+def open_quota(settings: QuotaSettings, telemetry: Telemetry) -> Quota:
+    """The quota over the settings' store, not started."""
+    metrics = QuotaMetrics(telemetry)
+    store: Store = MemoryStore()
+    if settings.redis_url is not None:
+        # Imported late: most services count alone.
+        from service.quota.redis_store import RedisStore  # noqa: PLC0415
+
+        remote = RedisStore(settings.redis_url, settings.redis_timeout_s)
+        store = SharedStore(remote, store if settings.on_store_loss == "local" else None, metrics.on_store)
+    return Quota(store, metrics, settings.limits_by_model, settings.expected_output_tokens)
+
+
+class QuotaMetrics:
+    """Tokens and refusals by key and model, and whether the shared store is lost. A `QuotaObserver`."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        meter = telemetry.meter
+        self._tokens = meter.create_counter("sluice.quota.tokens", "{token}", "Tokens that a key has used.")
+        self._refusals = meter.create_counter("sluice.quota.refusals", "{request}", "Requests refused by a limit.")
+        meter.create_observable_gauge(
+            "sluice.quota.store_lost",
+            [self._observe_store],
+            description="1 while the store that replicas share is lost.",
+        )
+        self._keys = telemetry.keys
+        self._is_lost = False
+
+    def on_use(self, caller: str, model: str, num_input: int, num_output: int) -> None:
+        """Count a request's tokens."""
+        for kind, number in (("input", num_input), ("output", num_output)):
+            if number:
+                self._tokens.add(number, {KEY: self._key(caller), _MODEL: model, "gen_ai.token.type": kind})
+
+    def on_refusal(self, caller: str, model: str, measure: Measure) -> None:
+        """Count a refusal."""
+        self._refusals.add(1, {KEY: self._key(caller), _MODEL: model, "sluice.limit": measure.value})
+
+    def on_store(self, is_lost: bool) -> None:  # noqa: FBT001  the one value of a setter
+        """Note whether the store is lost."""
+        self._is_lost = is_lost
+
+    def _key(self, caller: str) -> str:
+        return self._keys.label(caller or ANONYMOUS)
+
+    def _observe_store(self, _options: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(int(self._is_lost))]

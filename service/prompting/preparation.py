@@ -1,0 +1,281 @@
+"""From what a caller asks to what an engine runs, for one served model.
+
+`prepare` is called on the event loop; templates, tokenizers and grammar texts run on worker threads with a time limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from service.constraints.grammar import format_grammar
+from service.engine.tokenizer import Tokenizer
+from service.generation.answer_request import AnswerRequest
+from service.generation.caller import ANONYMOUS, Caller
+from service.generation.constraint import Constraint
+from service.generation.conversation import Conversation, ImagePart, RawText, RawTokens, ReasoningEffort
+from service.generation.errors import InvalidRequest, TemplateRefused, UnsupportedFeature, UnsupportedTask
+from service.generation.image import PromptImage
+from service.generation.parameters import SamplingParams, StopParams
+from service.generation.request import GenerationRequest
+from service.images.places import place_images
+from service.output.choice import AnswerForm
+from service.prompting.chat_model import ChatModel
+from service.prompting.sampling_defaults import SamplingDefaults
+from service.prompts.priority import check_priority
+from service.prompts.text_length import most_bytes_per_token
+from service.prompts.tokens import check_token
+from service.prompts.truncation import PromptRoom, fit_text, fit_token_ids
+from service.prompts.workers import Workers
+
+if TYPE_CHECKING:  # few models take images, and what reads them takes time to import
+    from service.images.reader import ImageReader
+
+# What is kept of the time before a call's deadline to end a truncated answer and to send it: gRPC cancels the call
+# right at it.
+_MIN_MARGIN_S = 0.2
+_MAX_MARGIN_S = 1.0
+_MARGIN = 0.1
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedAnswer:
+    """What an engine is to run for a request, opened together, and how the answers to each prompt are read.
+
+    `sampling` and `stopping` have every default filled in, `max_tokens` being that of the prompt with the most room.
+    `prompt_texts` are empty unless they were asked for. `reasoning_effort` is the one in force, if there is any.
+    """
+
+    requests: Sequence[GenerationRequest]
+    forms: Sequence[AnswerForm]
+    sampling: SamplingParams
+    stopping: StopParams
+    prompt_texts: Sequence[str] = ()
+    reasoning_effort: ReasoningEffort | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _EncodedPrompt:
+    """A prompt in the model's tokens, and what holds for the answers to it."""
+
+    token_ids: Sequence[int]
+    form: AnswerForm = AnswerForm(tells_every_token=True)  # noqa: RUF009  immutable; of a raw prompt
+    constraint: Constraint | None = None
+    shows_special_tokens: bool = False
+    text: str = ""
+    effort: ReasoningEffort | None = None
+    images: Sequence[PromptImage] = ()
+
+
+class Preparation:
+    """Prepares the requests of one served model."""
+
+    def __init__(
+        self,
+        model: str,
+        tokenizer: Tokenizer,
+        max_model_len: int,
+        chat: ChatModel | None,
+        workers: Workers,
+        *,
+        adapter: str = "",
+        images: ImageReader | None = None,
+        sampling_defaults: SamplingDefaults | None = None,
+    ) -> None:
+        """`chat` is None for a model without a chat template, which continues raw prompts only.
+
+        `adapter` is the name of the engine's adapter that requests are computed with, if any. `images` is None for a
+        model that takes none. `sampling_defaults` hold where a request gives nothing.
+        """
+        self.chat = chat
+        self.tokenizer = tokenizer
+        self._model = model
+        self._max_model_len = max_model_len
+        self._bytes_per_token = most_bytes_per_token(tokenizer)
+        self._workers = workers
+        self._adapter = adapter
+        self._images = images
+        self._sampling_defaults = sampling_defaults or {}
+
+    def with_adapter(self, model: str, adapter: str) -> Preparation:
+        """The same for the model's adapter of that name, which requests call `model`; the threads are shared."""
+        return Preparation(
+            model,
+            self.tokenizer,
+            self._max_model_len,
+            self.chat,
+            self._workers,
+            adapter=adapter,
+            images=self._images,
+            sampling_defaults=self._sampling_defaults,
+        )
+
+    def close(self) -> None:
+        """Stop the worker threads; no request may be prepared after."""
+        self._workers.close()
+        if self._images is not None:
+            self._images.close()
+
+    async def prepare(
+        self, asked: AnswerRequest, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
+    ) -> PreparedAnswer:
+        """Make a request of `caller` ready to run. `deadline` is a `time.monotonic()` instant in seconds.
+
+        Raises InvalidRequest, or a subclass of it, naming the field, EngineOverloaded, and DeadlineExceeded.
+        """
+        check_priority(asked.priority, caller)
+        room = PromptRoom(self._max_model_len, asked.stopping.max_tokens, asked.truncates, self._bytes_per_token)
+        encoded = await self._encode(asked, room, deadline)
+        self._check_tokens(asked)
+        own: dict[str, Any] = {
+            name: value for name, value in self._sampling_defaults.items() if name not in asked.given
+        }
+        sampling = replace(asked.sampling, **own).with_seed(asked.resume.identity.seed if asked.resume else None)
+        runs_until = _end_of_truncated(deadline) if asked.truncates and deadline is not None else deadline
+        requests = [
+            GenerationRequest(
+                request_id=request_id,
+                prompt_token_ids=prompt.token_ids,
+                # Prompts without a seed of their own have different ones, so that one asked twice has two answers.
+                sampling=sampling if asked.sampling.seed is not None else sampling.with_next_seed(index),
+                stopping=self._stopping(asked.stopping, prompt.token_ids),
+                n=asked.n,
+                logprobs=asked.logprobs,
+                prompt_logprobs=asked.prompt_logprobs,
+                constraint=prompt.constraint,
+                deadline=runs_until,
+                caller_id=caller.id,
+                weight=caller.weight,
+                priority=asked.priority,
+                cache_group=cache_group(caller),
+                cache_salt=asked.cache_salt,
+                adapter=self._adapter,
+                skip_special_tokens=asked.skip_special_tokens and not prompt.shows_special_tokens,
+                truncates_at_deadline=asked.truncates,
+                prompt_field=asked.prompts[index].field,
+                max_tokens_field=asked.max_tokens_field,
+                images=prompt.images,
+            )
+            for index, prompt in enumerate(encoded)
+        ]
+        roomiest = max(requests, key=lambda request: request.stopping.max_tokens or 0)
+        texts = [prompt.text for prompt in encoded] if asked.wants_prompt_texts else ()
+        forms = [prompt.form for prompt in encoded]
+        return PreparedAnswer(requests, forms, sampling, roomiest.stopping, texts, encoded[0].effort)
+
+    async def tokens(self, conversation: Conversation, deadline: float | None = None) -> Sequence[int]:
+        """The tokens of a conversation's prompt, though they be too many. Raises as `prepare` does."""
+        chat = self._chat_for(conversation)
+        self._check_images(conversation)
+        prompt = await self._render(lambda: chat.render(conversation), conversation, deadline)
+        return prompt.token_ids
+
+    async def _encode(self, asked: AnswerRequest, room: PromptRoom, deadline: float | None) -> list[_EncodedPrompt]:
+        """All prompts, in their order: the raw ones in one piece of work, each conversation in one."""
+        limit_s = self._workers.limits.max_work_s
+        raw = [prompt for prompt in asked.prompts if not isinstance(prompt, Conversation)]
+        encoded_raw: list[_EncodedPrompt] = []
+        if raw:
+            too_long = InvalidRequest(asked.prompts_field, f"took longer than {limit_s:g} s to encode")
+            num_characters = sum(len(prompt.text) for prompt in raw if isinstance(prompt, RawText))
+            encoded_raw = await self._workers.run(
+                lambda: self._encode_raw(raw, asked, room), deadline, too_long, num_characters=num_characters
+            )
+        found = iter(encoded_raw)
+        encoded = []
+        for prompt in asked.prompts:
+            if isinstance(prompt, Conversation):
+                encoded.append(await self._encode_conversation(prompt, asked, room, deadline))
+            else:
+                encoded.append(next(found))
+        return encoded
+
+    def _encode_raw(
+        self, prompts: Sequence[RawText | RawTokens], asked: AnswerRequest, room: PromptRoom
+    ) -> list[_EncodedPrompt]:
+        """On a worker thread."""
+        constraint = Constraint(format_grammar(asked.output_format)) if asked.output_format is not None else None
+        encoded = []
+        for prompt in prompts:
+            if isinstance(prompt, RawText):
+                token_ids, text = fit_text(self.tokenizer, prompt.text, room, prompt.field), prompt.text
+            else:
+                token_ids, text = self._fit_tokens(prompt, room), ""
+                if asked.wants_prompt_texts:
+                    text = self.tokenizer.decode(prompt.token_ids, skip_special_tokens=False)
+            encoded.append(_EncodedPrompt(token_ids, constraint=constraint, text=text))
+        return encoded
+
+    def _fit_tokens(self, prompt: RawTokens, room: PromptRoom) -> list[int]:
+        if max(prompt.token_ids) >= self.tokenizer.vocab_size:
+            for index, token_id in enumerate(prompt.token_ids):
+                check_token(token_id, f"{prompt.field}.token_ids.ids[{index}]", self.tokenizer.vocab_size)
+        return fit_token_ids(prompt.token_ids, room, prompt.field)
+
+    async def _encode_conversation(
+        self, prompt: Conversation, asked: AnswerRequest, room: PromptRoom, deadline: float | None
+    ) -> _EncodedPrompt:
+        chat = self._chat_for(prompt)
+        self._check_images(prompt)
+
+        def encode() -> tuple[_EncodedPrompt, Sequence[ImagePart]]:
+            rendered = chat.fit(prompt, room)
+            content = format_grammar(asked.output_format) if asked.output_format is not None else None
+            form, constraint = chat.reading(prompt, rendered, content)
+            text = prompt.messages[-1].text if asked.wants_prompt_texts else ""
+            shows = chat.shows_special_tokens(form)
+            encoded = _EncodedPrompt(rendered.token_ids, form, constraint, shows, text, chat.effort(prompt))
+            return encoded, rendered.images
+
+        encoded, parts = await self._render(encode, prompt, deadline)
+        if not parts or self._images is None:
+            return encoded
+        seen = await self._images.read(parts, deadline)
+        return replace(encoded, images=place_images(encoded.token_ids, seen, self._images.form, parts[0].field))
+
+    def _check_images(self, prompt: Conversation) -> None:
+        """Refuse too many before anything is done for them."""
+        if self._images is not None:
+            self._images.check_number([part for message in prompt.messages for part in message.images])
+
+    async def _render(self, work: Callable[[], _Result], prompt: Conversation, deadline: float | None) -> _Result:
+        limit_s = self._workers.limits.max_work_s
+        too_long = TemplateRefused(prompt.field, f"the chat template ran longer than {limit_s:g} s")
+        num_characters = sum(len(message.text) for message in prompt.messages)
+        num_characters += sum(len(function.parameters) for function in prompt.tools)
+        num_characters += len(prompt.schema.schema) if prompt.schema is not None else 0
+        return await self._workers.run(work, deadline, too_long, num_characters=num_characters)
+
+    def _chat_for(self, prompt: Conversation) -> ChatModel:
+        if self.chat is not None:
+            return self.chat
+        if prompt.template_field == "model":
+            raise UnsupportedTask(f"the model {self._model!r} has no chat template; it completes prompts only")
+        raise UnsupportedFeature(prompt.template_field, "the model has no chat template; it takes raw prompts only")
+
+    def _check_tokens(self, asked: AnswerRequest) -> None:
+        """Refuse tokens that the model doesn't have, where parameters name some."""
+        for token_id in asked.sampling.logit_bias:
+            check_token(token_id, f"sampling.logit_bias[{token_id}]", self.tokenizer.vocab_size)
+        for index, token_id in enumerate(asked.stopping.stop_token_ids):
+            check_token(token_id, f"stopping.stop_token_ids[{index}]", self.tokenizer.vocab_size)
+
+    def _stopping(self, given: StopParams, token_ids: Sequence[int]) -> StopParams:
+        """`given` with `max_tokens`, at most what the context has room for."""
+        room = self._max_model_len - len(token_ids)
+        return replace(given, max_tokens=room if given.max_tokens is None else min(given.max_tokens, room))
+
+
+def cache_group(caller: Caller) -> str:
+    """Whose cached prompts a request may find. A group and a key of one name are different."""
+    return f"group {caller.cache_group}" if caller.cache_group else f"key {caller.id}"
+
+
+def _end_of_truncated(deadline: float) -> float:
+    """When an answer that truncates ends, a little before the call's deadline."""
+    room_s = max(0.0, deadline - time.monotonic())
+    return deadline - min(room_s / 2, max(_MIN_MARGIN_S, min(_MARGIN * room_s, _MAX_MARGIN_S)))

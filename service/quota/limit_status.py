@@ -1,0 +1,59 @@
+"""Where a caller stands with its limits, as OpenAI's clients read it from headers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from service.quota.limit import Limit, Measure
+
+_NAMES = {
+    Measure.REQUESTS: "requests",
+    Measure.INPUT_TOKENS: "input-tokens",
+    Measure.OUTPUT_TOKENS: "output-tokens",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LimitStatus:
+    """What is left of a limit a minute; `behind_s` are the seconds until it is whole again."""
+
+    limit: Limit
+    behind_s: float
+
+    @property
+    def num_left(self) -> int:
+        """Tokens, or requests; none where more was used than allowed."""
+        return max(0, int(self.limit.bucket.level(self.behind_s) + 1e-6))
+
+    @property
+    def share_left(self) -> float:
+        """Of the limit, below zero where more was used than allowed."""
+        return self.limit.bucket.level(self.behind_s) / self.limit.value
+
+
+def rate_limit_headers(standings: Sequence[LimitStatus]) -> Iterator[tuple[str, str]]:
+    """Of each measure, the caller's own limit that is the nearest to its end. What all share is nobody's to know.
+
+    `tokens` is input or output, whichever has the smaller share left.
+    """
+    tightest: dict[str, LimitStatus] = {}
+    for each in standings:
+        if each.limit.caller and (name := _NAMES.get(each.limit.measure)) is not None:
+            for kind in (name, "tokens") if name != "requests" else (name,):
+                if kind not in tightest or each.share_left < tightest[kind].share_left:
+                    tightest[kind] = each
+    for kind, each in tightest.items():
+        yield f"x-ratelimit-limit-{kind}", str(each.limit.value)
+        yield f"x-ratelimit-remaining-{kind}", str(each.num_left)
+        yield f"x-ratelimit-reset-{kind}", _duration(each.behind_s)
+
+
+def _duration(seconds: float) -> str:
+    """As Go writes it, and OpenAI: `0s`, `20ms`, `1.5s`, `6m0s`; rounded up."""
+    milliseconds = math.ceil(round(seconds * 1000, 3))
+    if 0 < milliseconds < 1000:
+        return f"{milliseconds}ms"
+    minutes, rest = divmod(milliseconds, 60_000)
+    return (f"{minutes}m" if minutes else "") + f"{rest / 1000:g}s"

@@ -1,0 +1,1 @@
+"""Every setting of the service, with its unit, range and default."""

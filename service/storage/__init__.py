@@ -1,0 +1,1 @@
+"""Files and Redis keys that replicas share, written whole and watched for changes."""
