@@ -41,7 +41,7 @@ ASKED = AnswerRequest(MODEL, (), "prompts", stopping=STOPPING)
 PREPARED = [GenerationRequest("r", [1] * 100, stopping=STOPPING)]
 
 
-def _ignore(standings: Sequence[LimitStatus]) -> None:
+def _ignore(statuses: Sequence[LimitStatus]) -> None:
     """Where the caller stands is told to nobody."""
 
 

@@ -93,8 +93,8 @@ async def measure(loaded: LoadedModel, num_streams: int) -> dict[str, float]:
     for serial in range(num_streams):
         core.add(group(loaded, serial))
     ours, theirs = socket.socketpair()
-    outbox, unpacker = SendBuffer(ours), wire.Unpacker()
-    pace = Pace(core.report, outbox.put, config.output_interval_s or 0.0)
+    send_buffer, unpacker = SendBuffer(ours), wire.Unpacker()
+    pace = Pace(core.report, send_buffer.put, config.output_interval_s or 0.0)
     steps: list[dict[str, float]] = []
     while core.has_work:
         clock.seconds = dict.fromkeys(PARTS, 0.0)
@@ -119,7 +119,7 @@ async def measure(loaded: LoadedModel, num_streams: int) -> dict[str, float]:
             parts["deliver"] = time.perf_counter() - began
         if num_running == num_streams and not is_urgent:
             steps.append(parts)
-    outbox.close()
+    send_buffer.close()
     ours.close()
     theirs.close()
     return {part: typical([step[part] for step in steps[10:]]) for part in PARTS}

@@ -115,7 +115,7 @@ class PoolKeeper:
         )
         for name in step.drains:
             self._members[name].is_draining = True
-        self._tell_envoy()
+        self._report_to_envoy()
         for name in step.drains:
             self._drain(name)
         if now >= self._next_start_at:
@@ -183,7 +183,7 @@ class PoolKeeper:
             self._say(f"{name} drains")
             self._places.drain(name)
 
-    def _tell_envoy(self) -> None:
+    def _report_to_envoy(self) -> None:
         members = self._members.values()
         hosts = sorted((it.report.host for it in members if it.report and it.phase is ReplicaPhase.SERVING), key=str)
         if hosts != self._hosts:

@@ -6,7 +6,7 @@ import os
 import select
 from collections.abc import Callable
 
-_PATIENCE_S = 0.1  # for a reader that has kept up until now
+_STARTUP_TIMEOUT_S = 0.1  # for a reader that has kept up until now
 
 
 class Lines:
@@ -37,7 +37,7 @@ class Lines:
         try:
             while data:
                 # What has room takes at least PIPE_BUF bytes without waiting.
-                if not self._poll.poll(0 if self._num_left_out else _PATIENCE_S * 1000):
+                if not self._poll.poll(0 if self._num_left_out else _STARTUP_TIMEOUT_S * 1000):
                     break
                 data = data[os.write(self._descriptor, data[: select.PIPE_BUF]) :]
         except OSError:

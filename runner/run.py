@@ -81,11 +81,11 @@ async def run(settings: Settings) -> None:
     lines = Lines(sys.stdout.fileno(), "run: {} lines were left out".format)
     readable = Readable()
 
-    patience = StartupTimeout(READY_TIMEOUT_S)
+    startup_timeout = StartupTimeout(READY_TIMEOUT_S)
     is_terminal = sys.stdout.isatty()
 
     def show(name: str, text: str) -> None:
-        patience.hear(name, text)
+        startup_timeout.hear(name, text)
         if (shown := readable.line(name, text) if is_terminal else f"{name:7} | {text}") is not None:
             lines.write(shown)
 
@@ -96,8 +96,8 @@ async def run(settings: Settings) -> None:
         name, code = await children.first_exit()
         raise RunError(f"{name} exited with code {code}; its log is above")
 
-    async def end_of_patience() -> None:
-        await patience.end()
+    async def startup_timed_out() -> None:
+        await startup_timeout.end()
         raise RunError(f"not ready, and no progress for {READY_TIMEOUT_S} s; the logs are above")
 
     with tempfile.TemporaryDirectory(prefix="sluice-envoy-") as folder:
@@ -110,7 +110,7 @@ async def run(settings: Settings) -> None:
             from runner.readiness import FrontAddress, models_of, until_ready  # noqa: PLC0415
 
             front = FrontAddress.of(settings)
-            if await stop.unless(until_ready(front), exit_of_any(), end_of_patience()):
+            if await stop.unless(until_ready(front), exit_of_any(), startup_timed_out()):
                 lines.write(greeting(settings, await asyncio.to_thread(models_of, front)))
                 readable.has_greeted = True
                 await stop.unless(children.keep())

@@ -40,15 +40,15 @@ class Call:
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """What goes back to the caller: as initial metadata with a message, as trailing metadata with an error."""
-        return (("x-request-id", self.request_id), *self.rate_limits, *self._told_cost)
+        return (("x-request-id", self.request_id), *self.rate_limits, *self._reported_cost)
 
     @property
     def trailers(self) -> tuple[tuple[str, str | bytes], ...]:
         """What goes back after the last message."""
-        return (*self._told_cost, *self.report_load())
+        return (*self._reported_cost, *self.report_load())
 
     @property
-    def _told_cost(self) -> tuple[tuple[str, str], ...]:
+    def _reported_cost(self) -> tuple[tuple[str, str], ...]:
         return ((COST, self.cost),) if self.wants_cost and self.cost else ()
 
     def tell(self, facts: Mapping[str, str | float]) -> None:

@@ -17,7 +17,7 @@ from gateway.dialects.seam.failure import Failure
 from gateway.telemetry import Telemetry
 from gateway.upstream.client import Caller, ServiceClient
 
-_PATIENCE_S: Final = 2.0  # the page asks again as soon
+_LOAD_TIMEOUT_S: Final = 2.0  # the page asks again as soon
 _RESPONSES: Final = "http_server_request_duration_seconds_count"
 _ACTIVE: Final = "http_server_active_requests"
 
@@ -49,7 +49,7 @@ class StatusReader:
 
     async def _load(self, caller: Caller) -> tuple[load_pb2.GetLoadResponse | None, Failure | None]:
         try:
-            return await self._client.get_load(replace(caller, timeout_s=_PATIENCE_S)), None
+            return await self._client.get_load(replace(caller, timeout_s=_LOAD_TIMEOUT_S)), None
         except Failure as failure:
             return None, failure
 

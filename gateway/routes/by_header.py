@@ -10,7 +10,7 @@ from gateway.config import Settings
 from gateway.dialects.seam.refusal import Refuse
 from gateway.http.headers import headers_of
 from gateway.routes.handler import Lookup
-from gateway.routes.response_headers import TellHeaders, WithResponseHeaders
+from gateway.routes.response_headers import SendHeaders, WithResponseHeaders
 from gateway.routes.upstream import Upstream
 
 
@@ -23,7 +23,7 @@ class OtherDialect:
     answer: type
     error: type
     refuse: Refuse
-    headers: TellHeaders
+    headers: SendHeaders
 
 
 @dataclass(frozen=True, slots=True)

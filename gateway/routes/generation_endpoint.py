@@ -26,7 +26,7 @@ from gateway.http.body import CallerLeft, disconnected, read_json_body
 from gateway.http.cost import cost_comment
 from gateway.http.event_id import HEADER, EventMarks
 from gateway.http.headers import headers_of
-from gateway.http.offload import aside
+from gateway.http.offload import offload
 from gateway.http.reply import known, send_json, send_refusal
 from gateway.http.sse import EventStream
 from gateway.routes.credential_first import Told, as_found
@@ -67,7 +67,7 @@ class GenerationEndpoint:
         try:
             body = await read_json_body(headers, receive, self.settings.max_body_bytes)
             arrival = HttpRequest(body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"])))
-            parsed = await aside(len(body), partial(translator.parse, arrival))
+            parsed = await offload(len(body), partial(translator.parse, arrival))
             marks = EventMarks(arrival.headers)
             if parsed.stream and marks.last is not None:
                 marks.last.ask(parsed.request)
@@ -94,7 +94,7 @@ class GenerationEndpoint:
 
         try:
             response = await self.client.call(parsed.request, caller, parsed.affinity)
-            body = await aside(response.ByteSize(), partial(parsed.encoder.whole, response))
+            body = await offload(response.ByteSize(), partial(parsed.encoder.whole, response))
         except asyncio.CancelledError:
             await fail(known(_stopping(), caller.request_id))
             raise
@@ -176,7 +176,7 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 async def _encoded(encoder: Encoder, event: Message) -> bytes:
     """What goes out for an event; one with very many logprobs is written beside the loop."""
-    return await aside(event.ByteSize(), partial(encoder.chunk, event))
+    return await offload(event.ByteSize(), partial(encoder.chunk, event))
 
 
 def _check_end(last: Message | None) -> None:

@@ -18,7 +18,7 @@ from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.refusal import Refuse
 from gateway.dialects.seam.translator import Translator
-from gateway.http.offload import aside
+from gateway.http.offload import offload
 from gateway.routes.credential_first import credential_first
 from gateway.routes.generation_endpoint import GenerationEndpoint
 from gateway.routes.lookup_endpoint import LookupEndpoint
@@ -109,7 +109,7 @@ class Inquiry:
 
         async def answer(arrival: HttpRequest, caller: Caller) -> bytes:
             question, told = await _asked(self.parse, upstream, arrival, caller)
-            return await aside(told.ByteSize(), partial(question.tell, told))
+            return await offload(told.ByteSize(), partial(question.tell, told))
 
         return LookupEndpoint(answer, refuse, settings, credential_first(upstream.client))
 
@@ -119,7 +119,7 @@ async def _asked(
 ) -> tuple[ParsedT, Any]:
     """What came of a body, and what the service answers. Raises Failure with the caller's names."""
     try:
-        parsed = await aside(len(arrival.body), partial(parse, arrival))
+        parsed = await offload(len(arrival.body), partial(parse, arrival))
     except Failure as failure:
         raise await credential_first(upstream.client)(failure, caller) from None
     try:

@@ -10,11 +10,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.http.rate_limits import current_rate_limits
 
-TellHeaders: TypeAlias = Callable[[str, Mapping[bytes, bytes]], Iterable[tuple[bytes, bytes]]]
+SendHeaders: TypeAlias = Callable[[str, Mapping[bytes, bytes]], Iterable[tuple[bytes, bytes]]]
 """The request's id, and where the caller stands with its limits → a dialect's own headers."""
 
 
-def tell_nothing(request_id: str, limits: Mapping[bytes, bytes]) -> tuple[()]:  # noqa: ARG001  a TellHeaders
+def send_no_headers(request_id: str, limits: Mapping[bytes, bytes]) -> tuple[()]:  # noqa: ARG001  a SendHeaders
     """No header more."""
     return ()
 
@@ -24,7 +24,7 @@ class WithResponseHeaders:
     """An ASGI application whose answers have these headers too."""
 
     app: ASGIApp
-    headers: TellHeaders
+    headers: SendHeaders
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def tell(message: Message) -> None:

@@ -13,7 +13,7 @@ from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.refusal import Refusal, Refuse
 from gateway.http.headers import headers_of
 from gateway.routes.operation import Operation
-from gateway.routes.response_headers import TellHeaders, WithResponseHeaders, tell_nothing
+from gateway.routes.response_headers import SendHeaders, WithResponseHeaders, send_no_headers
 from gateway.routes.upstream import Upstream
 
 
@@ -41,7 +41,7 @@ class Surface:
     refuse: Refuse
     prefixes: Sequence[str]
     operations: Sequence[Operation]
-    headers: TellHeaders = tell_nothing
+    headers: SendHeaders = send_no_headers
     marked_by: str = ""
     statuses: Sequence[int] = ()
 

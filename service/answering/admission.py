@@ -25,6 +25,6 @@ async def admitted(quota: Quota, model: str, uses: Collection[Measure] = TOKENS)
         raise
 
 
-def _tell(standings: Sequence[LimitStatus]) -> None:
+def _tell(statuses: Sequence[LimitStatus]) -> None:
     if (call := current_call()) is not None:
-        call.rate_limits = tuple(rate_limit_headers(standings))
+        call.rate_limits = tuple(rate_limit_headers(statuses))

@@ -44,7 +44,7 @@ class Rendering(Generic[Message]):
         self._started = _started(model, prepared, identity)
         if point is not None:
             begun = {index // self._n for index, count in enumerate(point.position.ends) if count}
-            self._reader.tell_cached(sorted(begun), point.position.num_cached_tokens)
+            self._reader.report_cached(sorted(begun), point.position.num_cached_tokens)
 
     def usage(self) -> Usage:
         """What the outputs so far cost."""

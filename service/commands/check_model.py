@@ -16,7 +16,7 @@ from service.engine.loading.model_folder import find_folder
 from service.engine.loading.model_plan import ModelPlan, plan_model
 from service.engine.loading.model_source import architecture_of, choose_device, longest_text
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
-from service.engine.models.checkpoint.pair_files import PairFiles, is_cross_encoder, unserved_head
+from service.engine.models.checkpoint.pair_files import PairFiles, is_cross_encoder, unsupported_head
 from service.engine.models.checkpoint.sentence_files import SentenceFiles, is_encoder
 from service.engine.models.checkpoint.text_part import text_config
 from service.engine.models.torch.share import num_rank_parameters
@@ -31,7 +31,7 @@ def check_model(model: str, config: EngineConfig, dtype: Any, device: str) -> di
     folder = find_folder(model)
     if is_cross_encoder(folder) or is_encoder(folder):
         return _encoder(folder, config, dtype, device)
-    if (head := unserved_head(folder)) is not None:
+    if (head := unsupported_head(folder)) is not None:
         raise ModelLoadError(f"{folder}: a {head} can't be served: it neither generates nor makes vectors nor ranks")
     return _told(plan_model(model, config, dtype, device))
 

@@ -86,7 +86,7 @@ class ChatRenderer:
     """Renders the events of one answer, without sequence numbers."""
 
     def __init__(self, request: chat_pb2.ChatRequest) -> None:
-        self._teller = TokenEmitter(request)
+        self._emitter = TokenEmitter(request)
 
     def render(self, events: Sequence[Event]) -> list[chat_pb2.StreamChatResponse]:
         """The messages that the events of one output, or one of the others, become."""
@@ -97,7 +97,7 @@ class ChatRenderer:
 
     def _add_tokens(self, tokens: Tokens, messages: list[chat_pb2.StreamChatResponse]) -> None:
         """Tell the tokens of an output with its first message that is of the choice."""
-        if (told := self._teller.of_output(tokens)) is None:
+        if (told := self._emitter.of_output(tokens)) is None:
             return
         first = next((message for message in messages if not message.HasField("prompt_logprobs")), None)
         if first is None:
@@ -151,7 +151,7 @@ class ChatRenderer:
                     prompt_tokens=event.num_prompt_tokens,
                     reasoning_effort=reasoning_effort_value(event.reasoning_effort),
                 )
-                for token_ids in self._teller.of_prompts(event):
+                for token_ids in self._emitter.of_prompts(event):
                     started.prompt_token_ids.extend(token_ids)
                 return _Event(started=started)
 

@@ -70,7 +70,7 @@ class CompletionRenderer:
     def __init__(self, request: completion_pb2.CompleteRequest) -> None:
         self._suffix = request.suffix
         self._prompt_only = request.prompt_only
-        self._teller = TokenEmitter(request)
+        self._emitter = TokenEmitter(request)
         self._n = 1
         self._prompt_texts: Sequence[str] = ()
         self._prompt_logprobs: dict[int, list[logprobs_pb2.TokenLogprob]] = {}  # by the prompt's index
@@ -80,7 +80,7 @@ class CompletionRenderer:
         """The messages that the events of one output, or one of the others, become."""
         if events and isinstance(events[0], Tokens):
             messages = self._render_output(events[0].choice_index, events[1:])
-            if (told := self._teller.of_output(events[0])) is not None and not self._prompt_only:
+            if (told := self._emitter.of_output(events[0])) is not None and not self._prompt_only:
                 if not messages:
                     messages = [_Event(delta=completion_pb2.CompletionDelta(choice_index=events[0].choice_index))]
                 messages[0].tokens.CopyFrom(told)
@@ -129,7 +129,7 @@ class CompletionRenderer:
             sampling=sampling_message(event.sampling),
             stopping=stopping_message(event.stopping),
             n=event.n,
-            prompt_token_ids=[prompt_pb2.TokenIds(ids=token_ids) for token_ids in self._teller.of_prompts(event)],
+            prompt_token_ids=[prompt_pb2.TokenIds(ids=token_ids) for token_ids in self._emitter.of_prompts(event)],
             prompt_tokens=map(len, event.prompt_token_ids),
         )
         return _Event(started=started)

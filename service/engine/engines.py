@@ -140,10 +140,10 @@ def build_cross_encoder(
     return BuiltCrossEncoder(engine, FastTokenizer.from_folder(about.body), about.config, about.info, about.activation)
 
 
-def _make(recipe: EngineSpec, config: EngineConfig, name: str) -> tuple[Link, Any]:
+def _make(engine_spec: EngineSpec, config: EngineConfig, name: str) -> tuple[Link, Any]:
     """The link to an engine's side that is loaded, and what it tells of itself."""
     if config.worker == "process":
-        link = ProcessLink(recipe, name=name)
+        link = ProcessLink(engine_spec, name=name)
         return link, link.launch()
-    made = recipe.make()
+    made = engine_spec.make()
     return ThreadLink(made.core), made.description

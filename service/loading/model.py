@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from service.contract.parameters import RANGES
 from service.engine.engines import BuiltEngine, build_engine
 from service.engine.loading.model_folder import find_folder
-from service.engine.models.checkpoint.pair_files import is_cross_encoder, unserved_head
+from service.engine.models.checkpoint.pair_files import is_cross_encoder, unsupported_head
 from service.engine.models.checkpoint.sentence_files import is_encoder
 from service.engine.port import StepObserver
 from service.engine.tokenizer import FastTokenizer
@@ -49,7 +49,7 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     folder = find_folder(settings.path)
     if is_cross_encoder(folder):
         return load_cross_encoder(settings, folder, observer)
-    if (head := unserved_head(folder)) is not None:
+    if (head := unsupported_head(folder)) is not None:
         raise ModelLoadError(f"{folder}: a {head} can't be served: it neither generates nor makes vectors nor ranks")
     if is_encoder(folder):
         return load_encoder(settings, folder, observer)

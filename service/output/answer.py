@@ -28,7 +28,7 @@ class AnswerReader:
         self._tokenizer = tokenizer
         self._n = requests[0].n
         self._num_cached_tokens = [0] * len(requests)
-        self._told_cached: set[int] = set()  # prompts whose cached tokens were told before
+        self._reported_cached: set[int] = set()  # prompts whose cached tokens were told before
         self._has_prompt_logprobs = [request.prompt_logprobs is None for request in requests]
         self._choices = [
             ChoiceReader(
@@ -47,7 +47,7 @@ class AnswerReader:
         """The events of the engine's next output."""
         prompt_index = output.request_index
         choice_index = prompt_index * self._n + output.choice_index
-        if prompt_index not in self._told_cached:
+        if prompt_index not in self._reported_cached:
             before = self._num_cached_tokens[prompt_index]
             self._num_cached_tokens[prompt_index] = max(before, output.num_cached_tokens)
         events: list[Event] = [
@@ -66,9 +66,9 @@ class AnswerReader:
         """Tokens of all prompts that were found in the cache, as far as it is known."""
         return sum(self._num_cached_tokens)
 
-    def tell_cached(self, prompt_indices: Sequence[int], num_tokens: int) -> None:
+    def report_cached(self, prompt_indices: Sequence[int], num_tokens: int) -> None:
         """Take these prompts to have had so many cached tokens together, however many are found now."""
-        self._told_cached.update(prompt_indices)
+        self._reported_cached.update(prompt_indices)
         if prompt_indices:
             self._num_cached_tokens[prompt_indices[0]] = num_tokens
 

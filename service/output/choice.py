@@ -28,7 +28,7 @@ class AnswerForm:
     `markers` is None where no reasoning is looked for, `syntax` where no calls are; `functions` are those that may be
     called, with the schemas of their parameters. The conversation had `num_earlier_calls`; `prompt` is there where its
     end tells how to read on.
-    `tells_every_token` gives tokens without text their logprobs, too, the one that ends the text among them;
+    `emits_every_token` gives tokens without text their logprobs, too, the one that ends the text among them;
     only those whose text a stop string cut off have none.
     """
 
@@ -38,7 +38,7 @@ class AnswerForm:
     functions: Mapping[str, Schema] = field(default_factory=dict)
     num_earlier_calls: int = 0
     prompt: str = ""
-    tells_every_token: bool = False
+    emits_every_token: bool = False
 
 
 class ChoiceReader:
@@ -66,7 +66,7 @@ class ChoiceReader:
         self._num_received = 0  # characters
         self._ranges = TokenRanges(tokenizer, hidden_ids)
         self._starts: list[int] = []  # of the tokens' ranges
-        self._logprobs = ContentLogprobs(tokenizer, every=form.tells_every_token) if with_logprobs else None
+        self._logprobs = ContentLogprobs(tokenizer, every=form.emits_every_token) if with_logprobs else None
         self._num_calls = 0
 
     @property

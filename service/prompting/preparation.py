@@ -63,7 +63,7 @@ class _EncodedPrompt:
     """A prompt in the model's tokens, and what holds for the answers to it."""
 
     token_ids: Sequence[int]
-    form: AnswerForm = AnswerForm(tells_every_token=True)  # noqa: RUF009  immutable; of a raw prompt
+    form: AnswerForm = AnswerForm(emits_every_token=True)  # noqa: RUF009  immutable; of a raw prompt
     constraint: Constraint | None = None
     shows_special_tokens: bool = False
     text: str = ""

@@ -48,7 +48,7 @@ class Charge:
         self._tells = tells
         self._expected_output_tokens = expected_output_tokens
         self._drawn: list[_Drawn] = []
-        self._standings: dict[Limit, LimitStatus] = {}
+        self._statuses: dict[Limit, LimitStatus] = {}
         self._usage: Callable[[], Usage] | None = None
 
     async def open(self, uses: Collection[Measure]) -> None:
@@ -127,12 +127,12 @@ class Charge:
                 num_unused = draw.num_tokens - by_measure[limit.measure]
                 if num_unused and draw.num_tokens:
                     draws.append(replace(draw, num_tokens=num_unused))
-                    behind_s = self._standings[limit].behind_s - draw.bucket.refill_s(num_unused)
-                    self._standings[limit] = LimitStatus(limit, max(0.0, behind_s))
+                    behind_s = self._statuses[limit].behind_s - draw.bucket.refill_s(num_unused)
+                    self._statuses[limit] = LimitStatus(limit, max(0.0, behind_s))
             if draws or drawn.demand.places:
                 drawn.give_back(replace(drawn.demand, draws=draws))
-        if self._standings:
-            self._tells(list(self._standings.values()))
+        if self._statuses:
+            self._tells(list(self._statuses.values()))
         return used
 
     async def _take(self, limits: Sequence[Limit], draws: Sequence[Draw], places: Sequence[Limit] = ()) -> None:
@@ -141,10 +141,10 @@ class Charge:
         demand = Demand(draws, [each.places for each in places], uuid.uuid4().hex)
         reading = await self._store.take(demand)
         for limit, behind_s in zip(limits, reading.behind_s, strict=True):
-            self._standings[limit] = LimitStatus(limit, behind_s)
+            self._statuses[limit] = LimitStatus(limit, behind_s)
         if reading.is_granted:
             self._drawn.append(_Drawn(limits, demand, reading.give_back))
-        self._tells(list(self._standings.values()))
+        self._tells(list(self._statuses.values()))
         if not reading.is_granted:
             raise _refusal(limits, places, demand, reading)
 

@@ -33,13 +33,13 @@ class LimitStatus:
         return self.limit.bucket.level(self.behind_s) / self.limit.value
 
 
-def rate_limit_headers(standings: Sequence[LimitStatus]) -> Iterator[tuple[str, str]]:
+def rate_limit_headers(statuses: Sequence[LimitStatus]) -> Iterator[tuple[str, str]]:
     """Of each measure, the caller's own limit that is the nearest to its end. What all share is nobody's to know.
 
     `tokens` is input or output, whichever has the smaller share left.
     """
     tightest: dict[str, LimitStatus] = {}
-    for each in standings:
+    for each in statuses:
         if each.limit.caller and (name := _NAMES.get(each.limit.measure)) is not None:
             for kind in (name, "tokens") if name != "requests" else (name,):
                 if kind not in tightest or each.share_left < tightest[kind].share_left:

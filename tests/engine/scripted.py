@@ -220,11 +220,11 @@ class StrictCore:
         self.tell = tell
         self.core.open(tell)
 
-    def receive(self, mail: Command) -> None:
-        if isinstance(mail, Check) and self.runner.kept and not self.has_work:
-            self.tell(Report(errors=[(mail.serial, EngineError("the runner keeps sequences"))]))
+    def receive(self, command: Command) -> None:
+        if isinstance(command, Check) and self.runner.kept and not self.has_work:
+            self.tell(Report(errors=[(command.serial, EngineError("the runner keeps sequences"))]))
         else:
-            self.core.receive(mail)
+            self.core.receive(command)
 
     def step(self, before: Before | None = None) -> bool:
         return self.core.step(before)

@@ -35,12 +35,12 @@ class Starter:
         self.folder = folder
         self.num_started = 0
 
-    def link(self, recipe: EngineSpec, **options: Any) -> Link:
+    def link(self, engine_spec: EngineSpec, **options: Any) -> Link:
         """A way to what the recipe makes, ready to start."""
         if self.kind == "thread":
             options.pop("restarts", None)
-            return ThreadLink(recipe.make().core, **options)
-        link = ProcessLink(recipe, **options)
+            return ThreadLink(engine_spec.make().core, **options)
+        link = ProcessLink(engine_spec, **options)
         link.launch()
         return link
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from service.engine.device.device_memory import graph_bytes, out_of_memory_told, require_room, room_for_cache
+from service.engine.device.device_memory import graph_bytes, out_of_memory_explained, require_room, room_for_cache
 from service.engine.runner.measured_step import measured_step
 from service.generation.errors import ModelLoadError
 from tests.engine.block_backend import BlockBackend
@@ -58,7 +58,7 @@ def test_weights_without_room_are_refused_before_they_are_read() -> None:
 
 
 def test_torchs_error_becomes_one_line() -> None:
-    with pytest.raises(ModelLoadError) as caught, out_of_memory_told(Memory(63 * GB), FOLDER):
+    with pytest.raises(ModelLoadError) as caught, out_of_memory_explained(Memory(63 * GB), FOLDER):
         raise torch.OutOfMemoryError("pages of text")
     assert str(caught.value).startswith(
         "models/large: the device has no memory left while it is loaded: 1.0 of 64.0 GB"
@@ -67,9 +67,9 @@ def test_torchs_error_becomes_one_line() -> None:
 
 
 def test_other_errors_pass_as_they_are() -> None:
-    with pytest.raises(RuntimeError, match="something else"), out_of_memory_told(Memory(0), FOLDER):
+    with pytest.raises(RuntimeError, match="something else"), out_of_memory_explained(Memory(0), FOLDER):
         raise RuntimeError("something else")
-    with pytest.raises(torch.OutOfMemoryError), out_of_memory_told(None, FOLDER):
+    with pytest.raises(torch.OutOfMemoryError), out_of_memory_explained(None, FOLDER):
         raise torch.OutOfMemoryError("where no device is")
 
 

@@ -15,16 +15,16 @@ def test_messages_arrive_in_order_though_nobody_reads_for_a_while() -> None:
     """Far more than a socket holds is taken at once; read later, all of it is there."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        outbox = SendBuffer(theirs)
+        send_buffer = SendBuffer(theirs)
         messages = [(index, b"x" * 10_000) for index in range(200)]
         for message in messages:
-            outbox.put(message)
+            send_buffer.put(message)
         received = []
         for message in wire.receive(ours, wire.Unpacker()):
             received.append(message)
             if len(received) == len(messages):
                 break
-        outbox.close()
+        send_buffer.close()
     assert received == messages
 
 
@@ -32,11 +32,11 @@ def test_threads_do_not_mix_their_messages() -> None:
     """Each message is whole, and each thread's are in order."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        outbox = SendBuffer(theirs)
+        send_buffer = SendBuffer(theirs)
 
         def tell(name: int) -> None:
             for index in range(100):
-                outbox.put((name, index, "y" * 3000))
+                send_buffer.put((name, index, "y" * 3000))
 
         threads = [threading.Thread(target=tell, args=(name,)) for name in range(4)]
         for thread in threads:
@@ -48,7 +48,7 @@ def test_threads_do_not_mix_their_messages() -> None:
                 break
         for thread in threads:
             thread.join()
-        outbox.close()
+        send_buffer.close()
     for name in range(4):
         assert [index for each, index, _ in received if each == name] == list(range(100))
 
@@ -56,11 +56,11 @@ def test_threads_do_not_mix_their_messages() -> None:
 def test_parent_that_has_gone_holds_nobody_up() -> None:
     """What is told then is lost."""
     ours, theirs = socket.socketpair()
-    outbox = SendBuffer(theirs)
+    send_buffer = SendBuffer(theirs)
     ours.close()
     for _ in range(100):
-        outbox.put(b"x" * 100_000)
-    outbox.close()
+        send_buffer.put(b"x" * 100_000)
+    send_buffer.close()
     theirs.close()
 
 

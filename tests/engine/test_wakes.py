@@ -11,9 +11,9 @@ from tests.engine.test_output_stream import output
 
 async def test_a_turn_sets_no_more_than_it_may() -> None:
     """In the order in which it was asked, and other work has its turns between."""
-    wakes, events = WakeupLimiter(max_a_turn=3), [asyncio.Event() for _ in range(8)]
+    wakeups, events = WakeupLimiter(max_a_turn=3), [asyncio.Event() for _ in range(8)]
     for event in events:
-        wakes.wake(event)
+        wakeups.wake(event)
     counts = []
     for _ in range(4):
         counts.append([event.is_set() for event in events].count(True))
@@ -24,10 +24,10 @@ async def test_a_turn_sets_no_more_than_it_may() -> None:
 
 async def test_what_waits_is_set_once() -> None:
     """However often it was asked for meanwhile."""
-    wakes, events = WakeupLimiter(max_a_turn=1), [asyncio.Event() for _ in range(3)]
+    wakeups, events = WakeupLimiter(max_a_turn=1), [asyncio.Event() for _ in range(3)]
     for _ in range(5):
         for event in events:
-            wakes.wake(event)
+            wakeups.wake(event)
     for _ in range(2):
         await asyncio.sleep(0)
     assert all(event.is_set() for event in events)
@@ -39,18 +39,18 @@ async def test_what_waits_is_set_once() -> None:
 
 async def test_a_turn_after_an_idle_one_has_room() -> None:
     """What comes alone is set at once."""
-    wakes = WakeupLimiter(max_a_turn=1)
+    wakeups = WakeupLimiter(max_a_turn=1)
     for _ in range(3):
         event = asyncio.Event()
-        wakes.wake(event)
+        wakeups.wake(event)
         assert event.is_set()
         await asyncio.sleep(0)
 
 
 async def test_a_crowd_of_readers_leaves_turns_to_others() -> None:
     """Of 64 readers that a step has news for, no more than the engine's share are served between two turns."""
-    wakes = WakeupLimiter()
-    streams = [OutputStream(1, wakes) for _ in range(64)]
+    wakeups = WakeupLimiter()
+    streams = [OutputStream(1, wakeups) for _ in range(64)]
     read: list[int] = []
 
     async def reader(index: int) -> None:

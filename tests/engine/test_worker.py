@@ -102,8 +102,8 @@ async def test_killed_worker_ends_its_own_streams_and_comes_back(
 async def test_killed_encoder_comes_back(tmp_path: Path) -> None:
     """As a generator does."""
     script = Script(tmp_path / "encoder")
-    recipe = EngineSpec("tests.engine.scripted:encoder", {"folder": script.folder, "max_batch_tokens": 64})
-    link = ProcessLink(recipe, restarts=QUICK)
+    engine_spec = EngineSpec("tests.engine.scripted:encoder", {"folder": script.folder, "max_batch_tokens": 64})
+    link = ProcessLink(engine_spec, restarts=QUICK)
     link.launch()
     async with EmbedderClient(link, config_of(), vocab_size=ByteTokenizer.vocab_size) as engine:
         with script.paused():

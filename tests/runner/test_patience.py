@@ -16,21 +16,21 @@ SIGN = json.dumps(
 def test_progress_makes_it_longer() -> None:
     """From each line that tells of bytes; what anybody else says, or says of it, does not count."""
     now = 0.0
-    patience = StartupTimeout(300, lambda: now)
+    startup_timeout = StartupTimeout(300, lambda: now)
     now = 200.0
-    assert patience.left_s == 100
+    assert startup_timeout.left_s == 100
     for name, text in (
         ("gateway", SIGN),
         ("service", "service.engine.models.checkpoint.byte_log"),
         ("service", json.dumps({"logger": "service.access", "message": "service.engine.models.checkpoint.byte_log"})),
         ("service", '["service.engine.models.checkpoint.byte_log"]'),
     ):
-        patience.hear(name, text)
-        assert patience.left_s == 100
-    patience.hear("service", SIGN)
-    assert patience.left_s == 300
+        startup_timeout.hear(name, text)
+        assert startup_timeout.left_s == 100
+    startup_timeout.hear("service", SIGN)
+    assert startup_timeout.left_s == 300
     now = 900.0
-    assert patience.left_s == 0
+    assert startup_timeout.left_s == 0
 
 
 @pytest.mark.timeout(30)

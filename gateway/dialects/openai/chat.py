@@ -18,8 +18,8 @@ from gateway.dialects.openai.wanted_text import AnyFormat, StructuredOutputs, co
 from gateway.dialects.openai_family.chat_body import ChatBody
 from gateway.dialects.openai_family.chat_encoder import ChatEncoder
 from gateway.dialects.openai_family.chat_message import TextPart
+from gateway.dialects.openai_family.extra_fields import ExtraFields
 from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
-from gateway.dialects.openai_family.told_beside import ToldBeside
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
@@ -118,11 +118,11 @@ class ChatCompletionBody(ChatBody, kw_only=True):
             self.reasoning.put(request)
         return request
 
-    def told_beside(self) -> ToldBeside:
+    def extra_fields(self) -> ExtraFields:
         """What the answer tells of what not every caller asks for. Raises Failure for an echo of nothing."""
         options = self.reasoning or ReasoningOptions()
         names = ("reasoning_content",) if self.reasoning is None else ("reasoning_content", "reasoning")
-        return ToldBeside(
+        return ExtraFields(
             token_ids=bool(self.return_token_ids),
             prompt_logprobs=self.prompt_logprobs is not None,
             echo=self._echo() if self.echo else "",
@@ -164,7 +164,7 @@ class OpenAITranslator(OpenAIErrors):
         return ParsedRequest(
             request=request,
             stream=bool(body.stream),
-            encoder=OpenAIEncoder(usage=usage, has_logprobs=bool(body.logprobs), beside=body.told_beside()),
+            encoder=OpenAIEncoder(usage=usage, has_logprobs=bool(body.logprobs), beside=body.extra_fields()),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )

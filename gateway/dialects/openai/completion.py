@@ -12,8 +12,8 @@ from gateway.dialects.openai.extension import TopK, drop_idle_top_k, put_extensi
 from gateway.dialects.openai.wanted_text import AnyFormat, StructuredOutputs, constraint_name
 from gateway.dialects.openai_family.completion_body import CompletionBody
 from gateway.dialects.openai_family.completion_encoder import CompletionEncoder
+from gateway.dialects.openai_family.extra_fields import ExtraFields
 from gateway.dialects.openai_family.stream_options import StreamOptions, ask_usage
-from gateway.dialects.openai_family.told_beside import ToldBeside
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
@@ -62,9 +62,9 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
             raise Failure.of_field("prompt_logprobs", "goes without echo and logprobs together, which tell them too")
         return request
 
-    def told_beside(self) -> ToldBeside:
+    def extra_fields(self) -> ExtraFields:
         """What the answer tells of what not every caller asks for."""
-        return ToldBeside(token_ids=bool(self.return_token_ids), prompt_logprobs=self.prompt_logprobs is not None)
+        return ExtraFields(token_ids=bool(self.return_token_ids), prompt_logprobs=self.prompt_logprobs is not None)
 
     def caller_name(self, field: str) -> str:
         """The caller's name of the contract's `field`."""
@@ -91,7 +91,7 @@ class OpenAICompletionTranslator(OpenAIErrors):
             request=request,
             stream=bool(body.stream),
             encoder=OpenAICompletionEncoder(
-                usage=usage, has_logprobs=body.logprobs is not None, beside=body.told_beside()
+                usage=usage, has_logprobs=body.logprobs is not None, beside=body.extra_fields()
             ),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",

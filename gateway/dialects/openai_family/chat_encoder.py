@@ -23,15 +23,15 @@ from sluice.v1.content_pb2 import Message
 
 from gateway.dialects.openai_family.chat_body import EFFORT_NAMES
 from gateway.dialects.openai_family.chat_usage import FINISH_REASONS, to_logprobs, to_usage
+from gateway.dialects.openai_family.extra_fields import ExtraFields
 from gateway.dialects.openai_family.prompt_scores import to_prompt_logprobs
 from gateway.dialects.openai_family.stream_options import StreamedUsage
 from gateway.dialects.openai_family.streamed_tokens import StreamedTokens
-from gateway.dialects.openai_family.told_beside import ToldBeside
 from gateway.dialects.seam.encoder import COMMENT
 
 _DONE = b"data: [DONE]\n\n"
 _OPEN_CHOICE = b'},"logprobs":null,"finish_reason":null}'
-_NOTHING = ToldBeside()
+_NOTHING = ExtraFields()
 
 
 class ChatEncoder:
@@ -49,7 +49,7 @@ class ChatEncoder:
         *,
         usage: StreamedUsage = StreamedUsage.NONE,
         has_logprobs: bool = False,
-        beside: ToldBeside = _NOTHING,
+        beside: ExtraFields = _NOTHING,
     ) -> None:
         self._usage = usage
         self._has_logprobs = has_logprobs
@@ -63,7 +63,7 @@ class ChatEncoder:
     def chunk(self, event: StreamChatResponse) -> bytes:
         """The SSE events for one event of the service; none where the dialect says nothing."""
         kind = event.WhichOneof("event")
-        if self._tokens.is_told and event.HasField("tokens"):
+        if self._tokens.is_emitted and event.HasField("tokens"):
             self._tokens.add(getattr(event, kind or "").choice_index, event.tokens)
         if kind == "content_delta":
             return self._content(event.content_delta)
@@ -138,7 +138,7 @@ class ChatEncoder:
 
     def _content(self, delta: ContentDelta) -> bytes:
         index = delta.choice_index
-        if delta.logprobs or self._tokens.is_told:
+        if delta.logprobs or self._tokens.is_emitted:
             logprobs = to_logprobs(delta.logprobs) if delta.logprobs else None
             return self._begun_delta(index, {"content": delta.text}, logprobs=logprobs)
         begin = b"" if index in self._text_heads else self._begin(index, "")
@@ -179,7 +179,7 @@ def _to_tool_call_delta(call: ToolCallDelta) -> dict[str, Any]:
     return {"index": call.tool_call_index, "id": call.id, "type": "function", "function": function}
 
 
-def _to_message(message: Message, beside: ToldBeside) -> dict[str, Any]:
+def _to_message(message: Message, beside: ExtraFields) -> dict[str, Any]:
     texts = [part.text for part in message.content]
     if beside.echo:
         texts.insert(0, beside.echo)

@@ -20,14 +20,14 @@ from sluice.v1.completion_pb2 import (
 
 from gateway.dialects.openai_family.chat_usage import FINISH_REASONS, to_usage
 from gateway.dialects.openai_family.completion_logprobs import LogprobWriter
+from gateway.dialects.openai_family.extra_fields import ExtraFields
 from gateway.dialects.openai_family.prompt_scores import to_prompt_logprobs
 from gateway.dialects.openai_family.stream_options import StreamedUsage
 from gateway.dialects.openai_family.streamed_tokens import StreamedTokens
-from gateway.dialects.openai_family.told_beside import ToldBeside
 from gateway.dialects.seam.encoder import COMMENT
 
 _DONE = b"data: [DONE]\n\n"
-_NOTHING = ToldBeside()
+_NOTHING = ExtraFields()
 
 
 class CompletionEncoder:
@@ -46,7 +46,7 @@ class CompletionEncoder:
         usage: StreamedUsage = StreamedUsage.NONE,
         has_logprobs: bool = False,
         index_by_prompt: bool = False,
-        beside: ToldBeside = _NOTHING,
+        beside: ExtraFields = _NOTHING,
     ) -> None:
         self._usage = usage
         self._has_logprobs = has_logprobs
@@ -61,7 +61,7 @@ class CompletionEncoder:
     def chunk(self, event: StreamCompleteResponse) -> bytes:
         """The SSE events for one event of the service; none where the dialect says nothing."""
         kind = event.WhichOneof("event")
-        if self._tokens.is_told and event.HasField("tokens"):
+        if self._tokens.is_emitted and event.HasField("tokens"):
             self._tokens.add(getattr(event, kind or "").choice_index, event.tokens)
         if kind == "delta":
             return self._delta(event.delta)

@@ -20,7 +20,7 @@ class StreamedTokens:
     """
 
     def __init__(self, usage: StreamedUsage, *, with_ids: bool = False) -> None:
-        self.is_told = with_ids or usage is StreamedUsage.EVERY
+        self.is_emitted = with_ids or usage is StreamedUsage.EVERY
         self.plain_tail = _TAILS.get(usage, b"")  # after the list of choices, where it is always the same
         self._usage = usage
         self._with_ids = with_ids

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from service.generation.errors import InvalidRequest
 
-_MAX_SUSPECTS = 4096  # of which the oldest are forgotten
+_MAX_QUARANTINED = 4096  # of which the oldest are forgotten
 
 
 @dataclass(slots=True)
-class _Suspect:
+class _Quarantined:
     num_deaths: int
     until: float  # by the clock
 
@@ -33,7 +33,7 @@ class CrashQuarantine:
         self._max_deaths = max_deaths
         self._memory_s = memory_s
         self._clock = clock
-        self._quarantine: OrderedDict[bytes, _Suspect] = OrderedDict()  # the last noted at the end
+        self._quarantine: OrderedDict[bytes, _Quarantined] = OrderedDict()  # the last noted at the end
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -44,11 +44,11 @@ class CrashQuarantine:
     def note(self, words: str) -> None:
         """The process died while this work was open."""
         key = _key(words)
-        suspect = self._quarantine.pop(key, None) or _Suspect(0, 0.0)
-        suspect.num_deaths += 1
-        suspect.until = self._clock() + self._memory_s
-        self._quarantine[key] = suspect
-        if len(self._quarantine) > _MAX_SUSPECTS:
+        quarantined = self._quarantine.pop(key, None) or _Quarantined(0, 0.0)
+        quarantined.num_deaths += 1
+        quarantined.until = self._clock() + self._memory_s
+        self._quarantine[key] = quarantined
+        if len(self._quarantine) > _MAX_QUARANTINED:
             self._quarantine.popitem(last=False)
 
     def clear(self, words: str) -> None:
@@ -57,15 +57,15 @@ class CrashQuarantine:
 
     def must_be_alone(self, words: str) -> bool:
         """Whether the work may run beside none for which the same holds."""
-        suspect = self._quarantine.get(_key(words))
-        return suspect is not None and suspect.num_deaths >= self._max_deaths - 1
+        quarantined = self._quarantine.get(_key(words))
+        return quarantined is not None and quarantined.num_deaths >= self._max_deaths - 1
 
     def check(self, words: str, field: str) -> None:
         """Raise InvalidRequest for a work that has ended the process too often."""
-        suspect = self._quarantine.get(_key(words))
-        if suspect is not None and suspect.num_deaths >= self._max_deaths:
-            message = f"the engine has failed {suspect.num_deaths} times while it computed this request"
-            raise InvalidRequest(field, f"{message}, which it takes again in {suspect.until - self._clock():.0f} s")
+        quarantined = self._quarantine.get(_key(words))
+        if quarantined is not None and quarantined.num_deaths >= self._max_deaths:
+            message = f"the engine has failed {quarantined.num_deaths} times while it computed this request"
+            raise InvalidRequest(field, f"{message}, which it takes again in {quarantined.until - self._clock():.0f} s")
 
 
 def _key(words: str) -> bytes:

@@ -244,10 +244,10 @@ class EngineClient(Generic[OpenedT]):
         """Those that are open, the oldest first."""
         return [each for each in self._opened.values() if not isinstance(each, PendingCall)]
 
-    def _open(self, opened: OpenedT | PendingCall, mail: abc.Callable[[int], Command]) -> int:
-        """Send what `mail` makes of a new serial, and note who waits for it."""
+    def _open(self, opened: OpenedT | PendingCall, command: abc.Callable[[int], Command]) -> int:
+        """Send what `command` makes of a new serial, and note who waits for it."""
         serial = next(self._serials)
-        self._link.send(mail(serial))
+        self._link.send(command(serial))
         self._opened[serial] = opened
         return serial
 
@@ -266,14 +266,14 @@ class EngineClient(Generic[OpenedT]):
                     self._link.send(Abort(serial))
                     opened.end(error)
 
-    def _ask(self, mail: abc.Callable[[int], Command]) -> abc.Awaitable[Output]:
-        """Send what `mail` makes of a new serial, at once, and wait for what comes of it."""
-        errand = PendingCall()
-        return self._brought(self._open(errand, mail), errand)
+    def _ask(self, command: abc.Callable[[int], Command]) -> abc.Awaitable[Output]:
+        """Send what `command` makes of a new serial, at once, and wait for what comes of it."""
+        pending_call = PendingCall()
+        return self._brought(self._open(pending_call, command), pending_call)
 
-    async def _brought(self, serial: int, errand: PendingCall) -> Output:
+    async def _brought(self, serial: int, pending_call: PendingCall) -> Output:
         try:
-            return await errand.done
+            return await pending_call.done
         finally:
             self._leave(serial)
 

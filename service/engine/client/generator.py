@@ -237,7 +237,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         serials = []
         try:
             for index, (request, constraint_serial) in enumerate(zip(requests, constraint_serials, strict=True)):
-                mail = partial(
+                command = partial(
                     Add,
                     # A constraint that is compiled has crossed already.
                     request=replace(request, constraint=None) if request.constraint else request,
@@ -245,7 +245,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
                     request_index=index,
                     constraint_serial=constraint_serial,
                 )
-                serials.append(self._open(OpenGeneration(request, stream, now, self._queue_wait, self._clock), mail))
+                serials.append(self._open(OpenGeneration(request, stream, now, self._queue_wait, self._clock), command))
         except BaseException:  # a request that can't cross takes back those before it
             self._leave(*serials)
             raise
@@ -260,8 +260,8 @@ class GeneratorClient(EngineClient[OpenGeneration]):
                 for request in requests
             ]
             deadline = min((each.deadline for each in requests if each.deadline is not None), default=None)
-            for constraint, _, errand in compiling:
-                num_tokens = await self._compiled(constraint, errand, deadline)
+            for constraint, _, pending_call in compiling:
+                num_tokens = await self._compiled(constraint, pending_call, deadline)
                 for request in requests:
                     if num_tokens and request.constraint == constraint:
                         check_limit(request, num_tokens, max_model_len=self.max_model_len)
@@ -279,20 +279,20 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         for other, serial, _ in compiling:
             if other == constraint:
                 return serial
-        errand = PendingCall(repr(constraint))
-        serial = self._open(errand, partial(Compile, constraint=constraint, caller_id=caller_id))
-        compiling.append((constraint, serial, errand))
+        pending_call = PendingCall(repr(constraint))
+        serial = self._open(pending_call, partial(Compile, constraint=constraint, caller_id=caller_id))
+        compiling.append((constraint, serial, pending_call))
         return serial
 
-    async def _compiled(self, constraint: Constraint, errand: PendingCall, deadline: float | None) -> int | None:
+    async def _compiled(self, constraint: Constraint, pending_call: PendingCall, deadline: float | None) -> int | None:
         """Wait for a compilation; return the tokens of the shortest answer, if they are known."""
         busy = EngineOverloaded(
             "the threads that compile constraints are busy with others", retry_after_s(self._max_compile_s)
         )
-        await self._within(errand.started.wait(), deadline, busy)
+        await self._within(pending_call.started.wait(), deadline, busy)
         field = constraint.grammar.field if constraint.grammar else "constraint"
         message = f"the constraint took longer than {self._max_compile_s:g} s to compile"
-        done = await self._within(errand.done, deadline, UnsupportedConstraint(field, message))
+        done = await self._within(pending_call.done, deadline, UnsupportedConstraint(field, message))
         return done.num_tokens if isinstance(done, Compiled) else None
 
     async def _within(self, work: abc.Awaitable[_Brought], deadline: float | None, too_long: EngineError) -> _Brought:

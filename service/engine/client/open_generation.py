@@ -21,7 +21,7 @@ class OpenGeneration:
         request: GenerationRequest,
         stream: OutputStream,
         arrived: float,
-        turnover: QueueWaitEstimator,
+        queue_wait: QueueWaitEstimator,
         clock: abc.Callable[[], float],
     ) -> None:
         self.request = request
@@ -30,7 +30,7 @@ class OpenGeneration:
         self.began = arrived  # until it has, unknown
         self.num_running = 0  # choices that have begun, as far as is known here, and not ended
         self._stream = stream
-        self._queue_wait = turnover
+        self._queue_wait = queue_wait
         self._clock = clock
 
     @property

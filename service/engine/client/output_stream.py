@@ -18,9 +18,9 @@ class OutputStream(AsyncIterator[GenerationOutput]):
     For one reader.
     """
 
-    def __init__(self, num_choices: int, wakes: WakeupLimiter | None = None) -> None:
-        """`wakes` is shared by all streams of an engine."""
-        self._wakeups = wakes or WakeupLimiter()
+    def __init__(self, num_choices: int, wakeups: WakeupLimiter | None = None) -> None:
+        """`wakeups` is shared by all streams of an engine."""
+        self._wakeups = wakeups or WakeupLimiter()
         self.num_tokens = 0  # of all that was delivered, read or not
         self._num_unfinished = num_choices
         self._is_broken = False

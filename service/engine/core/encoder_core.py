@@ -91,9 +91,9 @@ class EncoderCore:
         """`tell` takes what is told of mail."""
         self._tell = tell
 
-    def receive(self, mail: Command) -> None:
+    def receive(self, command: Command) -> None:
         """Take note of mail. What is wrong with it is told of its id."""
-        match mail:
+        match command:
             case Add(serial, EmbeddingRequest() as request):
                 self._add(_Job(serial, request))
             case Abort(serial):
@@ -101,7 +101,7 @@ class EncoderCore:
             case Check(serial):
                 self._tell(Report(outputs=[(serial, Done())]))
             case Add(serial):
-                _log.error("not a request to embed: %s", type(mail.request).__name__)
+                _log.error("not a request to embed: %s", type(command.request).__name__)
                 self._tell(Report(errors=[(serial, SequenceError("the request could not be added"))]))
 
     def step(self, before: Before | None = None) -> bool:  # noqa: ARG002  nothing is kept

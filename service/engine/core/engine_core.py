@@ -57,7 +57,7 @@ class EngineCore:
         self._clock = clock
         self._groups: dict[int, SequenceGroup] = {}  # those that have not ended, by their serials
         self._report = Report()  # what was not told yet,
-        self._untold: dict[Sequence, None] = {}  # whose tokens weren't,
+        self._pending_output: dict[Sequence, None] = {}  # whose tokens weren't,
         self._pressing: dict[Sequence, None] = {}  # and those of them for which somebody waits
         self._is_urgent = False
         self._num_steps = 0
@@ -86,7 +86,7 @@ class EngineCore:
             return
         group.ended = True
         for sequence in group.sequences:
-            self._untold.pop(sequence, None)
+            self._pending_output.pop(sequence, None)
         for sequence in self._scheduler.drop(group):
             self._runner.release(sequence)
 
@@ -119,11 +119,11 @@ class EngineCore:
         report, self._report = self._report, Report()
         pressing, self._pressing = self._pressing, {}
         if only_pressing:
-            told = [sequence for sequence in pressing if sequence in self._untold]
+            told = [sequence for sequence in pressing if sequence in self._pending_output]
             for sequence in told:
-                del self._untold[sequence]
+                del self._pending_output[sequence]
         else:
-            told, self._untold = list(self._untold), {}
+            told, self._pending_output = list(self._pending_output), {}
         for sequence in told:
             report.outputs += [(sequence.group.serial, output) for output in sequence.tell()]
         if not report.stats:
@@ -135,7 +135,7 @@ class EngineCore:
         for sequence in group.sequences:
             if sequence.finish_reason is None:
                 sequence.cut_off(now)
-                self._untold[sequence] = None
+                self._pending_output[sequence] = None
         self._end(group)
 
     def _fail(self, group: SequenceGroup, error: EngineError) -> None:
@@ -145,8 +145,8 @@ class EngineCore:
 
     def _end(self, group: SequenceGroup) -> None:
         self._is_urgent = True
-        untold = [sequence for sequence in group.sequences if sequence in self._untold]
-        for sequence in untold:
+        pending_output = [sequence for sequence in group.sequences if sequence in self._pending_output]
+        for sequence in pending_output:
             self._report.outputs += [(group.serial, output) for output in sequence.tell()]
         self.abort(group.serial)
 
@@ -252,7 +252,7 @@ class EngineCore:
             self._fail(sequence.group, error)
             return
         self._num_generated_tokens += 1
-        self._untold[sequence] = None
+        self._pending_output[sequence] = None
         if is_first or sequence.finish_reason is not None:
             self._pressing[sequence] = None
             self._is_urgent = True

@@ -87,11 +87,11 @@ class GeneratorCore:
         self._tell = tell
         self._compilations.open(tell)
 
-    def receive(self, mail: Command) -> None:
+    def receive(self, command: Command) -> None:
         """Take note of mail. What is wrong with it is told of its id."""
-        match mail:
+        match command:
             case Add():
-                self._add(mail)
+                self._add(command)
             case Compile(serial, constraint, caller_id):
                 self._compilations.begin(serial, constraint, caller_id)
             case Abort(serial):
@@ -100,7 +100,7 @@ class GeneratorCore:
             case Check(serial):
                 self._check(serial)
             case LoadAdapter() | DropAdapter():
-                self._change_adapters(mail)
+                self._change_adapters(command)
 
     def step(self, before: Before | None = None) -> bool:
         """Compute one step; whether somebody waits for what it has brought."""
@@ -114,52 +114,54 @@ class GeneratorCore:
         """Compile nothing more."""
         self._compilations.close()
 
-    def _add(self, mail: Add) -> None:
+    def _add(self, command: Add) -> None:
         try:
-            if not isinstance(mail.request, GenerationRequest):
-                raise TypeError(f"not a request to generate by: {type(mail.request).__name__}")  # noqa: TRY301
-            constraint = None if mail.constraint_serial is None else self._compilations.state(mail.constraint_serial)
-            self._core.add(self._group(mail, mail.request, constraint))
+            if not isinstance(command.request, GenerationRequest):
+                raise TypeError(f"not a request to generate by: {type(command.request).__name__}")  # noqa: TRY301
+            constraint = (
+                None if command.constraint_serial is None else self._compilations.state(command.constraint_serial)
+            )
+            self._core.add(self._group(command, command.request, constraint))
         except Exception:  # noqa: BLE001  one request must not end the engine
             _log.exception("a request could not be added")
-            self._tell(Report(errors=[(mail.serial, SequenceError("the request could not be added"))]))
+            self._tell(Report(errors=[(command.serial, SequenceError("the request could not be added"))]))
 
-    def _group(self, mail: Add, request: GenerationRequest, constraint: ConstraintState | None) -> SequenceGroup:
+    def _group(self, command: Add, request: GenerationRequest, constraint: ConstraintState | None) -> SequenceGroup:
         seed = request.sampling.seed
         # Without prefix caching each request has a name space of its own, where only its choices meet.
         # An adapter is known by what it computes: a name may come to mean another.
         adapter = self._adapters.digest(request.adapter) if self._adapters else ""
         shared = f"shared {(request.cache_group, adapter, request.cache_salt)!r}"
-        alone = f"alone {mail.serial}"
+        alone = f"alone {command.serial}"
         return SequenceGroup(
             request,
             self._tokenizer,
-            serial=mail.serial,
+            serial=command.serial,
             seed=secrets.randbits(63) if seed is None else seed,
-            arrived=mail.arrived,
+            arrived=command.arrived,
             eos_token_ids=self._eos_token_ids,
             max_model_len=self._max_model_len,
             cache_salt=shared if self._prefix_caching else alone,
-            request_index=mail.request_index,
+            request_index=command.request_index,
             constraint=constraint,
         )
 
-    def _change_adapters(self, mail: LoadAdapter | DropAdapter) -> None:
+    def _change_adapters(self, command: LoadAdapter | DropAdapter) -> None:
         try:
             if self._adapters is None:
                 raise AdapterRefused("the model takes no adapters; engine.max_adapters is 0")  # noqa: TRY301
-            if isinstance(mail, LoadAdapter):
-                done: Output = self._adapters.load(mail.name, mail.folder)
+            if isinstance(command, LoadAdapter):
+                done: Output = self._adapters.load(command.name, command.folder)
             else:
-                self._adapters.drop(mail.name)
+                self._adapters.drop(command.name)
                 done = Done()
         except EngineError as error:
-            self._tell(Report(errors=[(mail.serial, error)]))
+            self._tell(Report(errors=[(command.serial, error)]))
         except Exception as error:  # noqa: BLE001  one adapter must not end the engine
             _log.exception("an adapter could not be loaded")
-            self._tell(Report(errors=[(mail.serial, AdapterRefused(f"it can't be loaded: {error}"))]))
+            self._tell(Report(errors=[(command.serial, AdapterRefused(f"it can't be loaded: {error}"))]))
         else:
-            self._tell(Report(outputs=[(mail.serial, done)]))
+            self._tell(Report(outputs=[(command.serial, done)]))
 
     def _check(self, serial: int) -> None:
         try:

@@ -52,7 +52,7 @@ def room_for_cache(memory: DeviceMemory, part: float, step_bytes: int) -> int:
 
 
 @contextmanager
-def out_of_memory_told(memory: DeviceMemory | None, folder: Path) -> Iterator[None]:
+def out_of_memory_explained(memory: DeviceMemory | None, folder: Path) -> Iterator[None]:
     """Turn torch's error, pages long, into a ModelLoadError of one line."""
     try:
         yield

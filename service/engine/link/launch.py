@@ -14,7 +14,7 @@ from service.generation.errors import ModelLoadError
 class Launch:
     """The first message to a worker: what to load, how often to report when idle, and from which level on to log."""
 
-    recipe: EngineSpec
+    engine_spec: EngineSpec
     beat_s: float
     log_level: int
 

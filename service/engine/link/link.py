@@ -43,7 +43,7 @@ class Link(Protocol):
     async def launch_again(self) -> None:
         """After a stop: load what was stopped, and tell the same receiver. Raises ModelLoadError."""
 
-    def send(self, mail: Command) -> None:
+    def send(self, command: Command) -> None:
         """Returns at once. Mail to an engine that has died is lost."""
 
     async def stop(self) -> None:

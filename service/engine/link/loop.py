@@ -30,7 +30,7 @@ class Core(Protocol):
     def open(self, tell: Emit) -> None:
         """Called once, before all else. `tell` takes reports of what is done beside the steps, from any thread."""
 
-    def receive(self, mail: Command) -> None:
+    def receive(self, command: Command) -> None:
         """Take note of mail, but for `StopCore`. What is wrong with it is told of its id, and never raised."""
 
     def step(self, before: Before | None = None) -> bool:
@@ -46,20 +46,20 @@ class Core(Protocol):
         """End what runs beside the steps. Called once, after all else."""
 
 
-def run(core: Core, mailbox: CommandQueue, tell: Emit, *, beat_s: float = BEAT_S) -> None:
+def run(core: Core, command_queue: CommandQueue, tell: Emit, *, beat_s: float = BEAT_S) -> None:
     """Serve until `StopCore`. Passes on whatever a step raises."""
     core.open(tell)
     pace = Pace(core.report, tell, core.output_interval_s)
     try:
         pace.tell()
-        while _receive(core, mailbox, pace, beat_s):
+        while _receive(core, command_queue, pace, beat_s):
             if core.has_work:
                 pace.stepped(is_urgent=core.step(pace.before))
     finally:
         core.close()
 
 
-def _receive(core: Core, mailbox: CommandQueue, pace: Pace, beat_s: float) -> bool:
+def _receive(core: Core, command_queue: CommandQueue, pace: Pace, beat_s: float) -> bool:
     """Take what is in the mailbox, waiting for it only if there is no work; False if the loop is to end.
 
     Without work there is no step to report what has come or gone, so it is reported here, and that the engine lives.
@@ -69,13 +69,13 @@ def _receive(core: Core, mailbox: CommandQueue, pace: Pace, beat_s: float) -> bo
         if not core.has_work:
             pace.flush()
         try:
-            mail = mailbox.get(block=not core.has_work and not is_news, timeout=beat_s)
+            command = command_queue.get(block=not core.has_work and not is_news, timeout=beat_s)
         except queue.Empty:
             if not core.has_work:
                 pace.tell()
             return True
-        if isinstance(mail, StopCore):
+        if isinstance(command, StopCore):
             pace.flush()
             return False
-        core.receive(mail)
+        core.receive(command)
         is_news = True

@@ -44,10 +44,10 @@ class ProcessLink:
     """Runs what a recipe makes in a process, from `launch()` to `await stop()`."""
 
     def __init__(
-        self, recipe: EngineSpec, *, name: str = "engine", restarts: Restarts | None = None, beat_s: float = BEAT_S
+        self, engine_spec: EngineSpec, *, name: str = "engine", restarts: Restarts | None = None, beat_s: float = BEAT_S
     ) -> None:
         """`name` is for the log. `beat_s` is how often an idle engine reports."""
-        self._recipe = recipe
+        self._engine_spec = engine_spec
         self._name = name
         self._restarts = restarts or Restarts()
         self._beat_s = beat_s
@@ -76,7 +76,7 @@ class ProcessLink:
         worker = next_process()
         self._worker = worker
         try:
-            worker.launch(self._recipe, beat_s=self._beat_s)
+            worker.launch(self._engine_spec, beat_s=self._beat_s)
             if self._stopping.is_set():
                 worker.kill()
             ready = worker.until_ready()
@@ -87,7 +87,7 @@ class ProcessLink:
             self._worker = None
             raise
         self._launch_s = time.monotonic() - began
-        self._recipe = self._recipe.with_arguments(ready.again)
+        self._engine_spec = self._engine_spec.with_arguments(ready.again)
         return ready.description
 
     def start(self, receiver: Receiver) -> None:
@@ -109,9 +109,9 @@ class ProcessLink:
         await asyncio.to_thread(self.launch)
         self.start(self._receiver)
 
-    def send(self, mail: Command) -> None:
+    def send(self, command: Command) -> None:
         """Returns at once: what the socket doesn't take is kept. Raises what pickling raises."""
-        data = wire.pack(mail, getattr(mail, "serial", wire.NO_SERIAL))
+        data = wire.pack(command, getattr(command, "serial", wire.NO_SERIAL))
         if self._worker is None or self._ended.done():
             return
         if not self._unsent:

@@ -25,7 +25,7 @@ class ThreadLink:
         """`name` is the thread's. `beat_s` is how often an idle engine reports."""
         self._core = core
         self._beat_s = beat_s
-        self._mailbox: CommandQueue = queue.SimpleQueue()
+        self._command_queue: CommandQueue = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @property
@@ -52,19 +52,19 @@ class ThreadLink:
         self._stopped: asyncio.Future[None] = self._loop.create_future()
         self._thread.start()
 
-    def send(self, mail: Command) -> None:
+    def send(self, command: Command) -> None:
         """Returns at once."""
-        self._mailbox.put(mail)
+        self._command_queue.put(command)
 
     async def stop(self) -> None:
         """End the thread; returns when the step in progress, if any, is done. Does nothing before the start."""
         if self._thread.ident is not None:
-            self._mailbox.put(StopCore())
+            self._command_queue.put(StopCore())
             await self._stopped
 
     def _run(self) -> None:
         try:
-            run(self._core, self._mailbox, self._tell, beat_s=self._beat_s)
+            run(self._core, self._command_queue, self._tell, beat_s=self._beat_s)
         except BaseException as error:  # noqa: BLE001 - whatever it is, such as a panic in Rust, callers must be told
             _log.exception("the engine has failed")
             self._call(self._receiver.on_death, error, None)
@@ -79,4 +79,4 @@ class ThreadLink:
         try:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
-            self._mailbox.put(StopCore())
+            self._command_queue.put(StopCore())

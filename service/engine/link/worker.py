@@ -36,7 +36,7 @@ class Worker:
 
     def __init__(self, parent: socket.socket) -> None:
         self._parent = parent
-        self._mailbox: CommandQueue = queue.SimpleQueue()
+        self._command_queue: CommandQueue = queue.SimpleQueue()
         self._launch: queue.SimpleQueue[Launch] = queue.SimpleQueue()
         self._send_buffer = SendBuffer(parent)
         self._ending = threading.Lock()
@@ -54,12 +54,12 @@ class Worker:
             # On a thread of its own: what computes a step sets up its thread, and the helpers that libraries such as
             # OpenMP make for a thread with its first work keep what held for it then.
             with ThreadPoolExecutor(1, thread_name_prefix="load") as loader:
-                made = loader.submit(launch.recipe.make).result()
+                made = loader.submit(launch.engine_spec.make).result()
             settle()
             self._send_buffer.put(Ready(made.description, made.again))
             if made.beside is not None:
                 made.beside.watch(self._fail)
-            run(made.core, self._mailbox, self._send_buffer.put, beat_s=launch.beat_s)
+            run(made.core, self._command_queue, self._send_buffer.put, beat_s=launch.beat_s)
             if made.beside is not None:
                 made.beside.close()
             status = 0
@@ -85,7 +85,7 @@ class Worker:
     def _read(self) -> None:
         for message in wire.receive(self._parent, wire.Unpacker()):
             if isinstance(message, Command):
-                self._mailbox.put(message)
+                self._command_queue.put(message)
             elif isinstance(message, Launch):
                 self._launch.put(message)
             elif isinstance(message, wire.Unreadable):
@@ -100,9 +100,9 @@ class Worker:
 class _ToParent(logging.handlers.QueueHandler):
     """Sends log records to the parent, whose handlers know where they belong."""
 
-    def __init__(self, outbox: SendBuffer) -> None:
+    def __init__(self, send_buffer: SendBuffer) -> None:
         super().__init__(queue.SimpleQueue())
-        self._send_buffer = outbox
+        self._send_buffer = send_buffer
 
     def enqueue(self, record: logging.LogRecord) -> None:
         self._send_buffer.put(record)

@@ -48,9 +48,9 @@ class WorkerProcess:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             theirs.close()
 
-    def launch(self, recipe: EngineSpec, *, beat_s: float) -> None:
-        """Have it load what `recipe` makes; `until_ready` tells when it has, or that the process has died."""
-        launch = Launch(recipe, beat_s, logging.getLogger().getEffectiveLevel())
+    def launch(self, engine_spec: EngineSpec, *, beat_s: float) -> None:
+        """Have it load what `engine_spec` makes; `until_ready` tells when it has, or that the process has died."""
+        launch = Launch(engine_spec, beat_s, logging.getLogger().getEffectiveLevel())
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(wire.pack(launch))
 

@@ -20,7 +20,7 @@ from service.engine.description import ComputeDtype, GeneratorDescription, Model
 from service.engine.device.device_memory import (
     DeviceMemory,
     graph_bytes,
-    out_of_memory_told,
+    out_of_memory_explained,
     require_room,
     room_for_cache,
 )
@@ -114,7 +114,7 @@ def load_model(
     """
     plan = plan_model(model, config, compute_dtype, device)
     memory = open_device_memory(plan.spec.device)
-    with out_of_memory_told(memory, plan.folder):
+    with out_of_memory_explained(memory, plan.folder):
         return _load(model, plan, config, memory, cache_share)
 
 

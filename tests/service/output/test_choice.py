@@ -88,7 +88,7 @@ def test_logprobs_are_those_of_content_tokens(text: str, reasoning: str, content
 @pytest.mark.parametrize("cuts", [[], [3]])
 def test_raw_prompts_continuation_tells_every_token(cuts: list[int]) -> None:
     """Control tokens in it and the one that ends it, special or not, have their logprobs; what is cut off hasn't."""
-    form = AnswerForm(tells_every_token=True)
+    form = AnswerForm(emits_every_token=True)
     control = next(iter(TOKENIZER.special_token_ids - {END_ID}))
 
     def told_by(token_ids: Sequence[int], **how: Any) -> list[int]:

@@ -56,15 +56,15 @@ class Desk:
         self.counts = Counts()
         self.store = store or MemoryStore(self.clock)
         self.quota = Quota(self.store, self.counts, by_model or {}, expected)
-        self.standings: Sequence[LimitStatus] = ()
+        self.statuses: Sequence[LimitStatus] = ()
 
     @property
     def headers(self) -> dict[str, str]:
         """What a caller last saw."""
-        return dict(rate_limit_headers(self.standings))
+        return dict(rate_limit_headers(self.statuses))
 
-    def _tell(self, standings: Sequence[LimitStatus]) -> None:
-        self.standings = standings
+    def _tell(self, statuses: Sequence[LimitStatus]) -> None:
+        self.statuses = statuses
 
     @asynccontextmanager
     async def request(

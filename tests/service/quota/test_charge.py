@@ -94,7 +94,7 @@ async def test_sizes_have_limits() -> None:
         async with desk.request(caller, n=3):
             pass
     assert refused.value.field == "n"
-    async with desk.quota.admit(caller, MODEL, lambda standings: None) as charge:
+    async with desk.quota.admit(caller, MODEL, lambda statuses: None) as charge:
         assert charge.bound(ask()).stopping.max_tokens == 50
         assert charge.bound(ask(7)).stopping.max_tokens == 7
 
@@ -156,7 +156,7 @@ async def test_empty_buckets_refuse_at_the_door() -> None:
     desk, caller = Desk(), caller_with(requests_per_minute=10, input_tokens_per_minute=60)
     await desk.read(caller, 60)
     with pytest.raises(RateLimited, match="60 input tokens a minute"):
-        async with desk.quota.admit(caller, MODEL, lambda standings: None):
+        async with desk.quota.admit(caller, MODEL, lambda statuses: None):
             pytest.fail("it was let in")
     desk.clock.now += 1
     await desk.read(caller, 1)

@@ -76,7 +76,7 @@ class AsyncStream(Generic[E]):
                     for each in received.take(event):
                         yield each
             except asyncio.CancelledError:
-                self._tell_cancelled()
+                self._report_cancelled()
                 raise
             except grpc.RpcError as failure:
                 error = decode(failure)
@@ -97,7 +97,7 @@ class AsyncStream(Generic[E]):
             call.cancel()
         return call
 
-    def _tell_cancelled(self) -> None:
+    def _report_cancelled(self) -> None:
         """Raise CancelledError where it is the stream that was cancelled, and not its reader."""
         if self._cancelled.is_set() and not _is_task_cancelled():
             raise cancelled() from None

@@ -33,7 +33,7 @@ class PendingOutput:
         self._detokenizer = detokenizer
         self._cuts = deque(cuts)
         self._reads_at_once = reads_at_once
-        self._num_told = 0
+        self._num_emitted = 0
         self._token_ids: list[int] = []
         self._times: list[float] = []
         self._logprobs: list[TokenLogprob] = []
@@ -59,9 +59,9 @@ class PendingOutput:
         The last one of a choice that is finished has the text that was held back, unless that has ended the choice.
         """
         found = []
-        num_generated = self._num_told + len(self._token_ids)
+        num_generated = self._num_emitted + len(self._token_ids)
         while self._cuts and self._cuts[0] + is_finished <= num_generated:
-            found.append(self._take(self._cuts.popleft() - self._num_told, is_whole=True))
+            found.append(self._take(self._cuts.popleft() - self._num_emitted, is_whole=True))
         if is_finished:
             last = self._take(len(self._token_ids), is_whole=bool(self._cuts), is_last=True)
             held = self._detokenizer.flush() if self._detokenizer.stop_sequence is None else ""
@@ -75,7 +75,7 @@ class PendingOutput:
         token_ids = tuple(self._token_ids[:num_tokens])
         text, ends = self._read(token_ids)
         times, logprobs = tuple(self._times[:num_tokens]), tuple(self._logprobs[:num_tokens])
-        self._num_told += num_tokens
+        self._num_emitted += num_tokens
         for each in (self._token_ids, self._times, self._texts, self._ends, self._logprobs):
             del each[:num_tokens]
         return OutputChunk(token_ids, times, text, ends, logprobs, is_whole, is_last)

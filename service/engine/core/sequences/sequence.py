@@ -128,7 +128,7 @@ class Sequence:
             includes_stop=stopping.include_stop_str_in_output,
         )
         cuts = request.cuts.get(choice_index, ())
-        self._untold = PendingOutput(self._detokenizer, cuts, reads_at_once=bool(stopping.stop))
+        self._pending_output = PendingOutput(self._detokenizer, cuts, reads_at_once=bool(stopping.stop))
 
     @property
     def num_generated_tokens(self) -> int:
@@ -164,10 +164,10 @@ class Sequence:
             self._prompt_logprobs = tuple(prompt_logprobs)
         if token_id in self.end_token_ids and self.num_generated_tokens > self._min_tokens:
             self.finish_reason = self._end
-            self._untold.add(token_id, now, logprob, is_text=self.request.stopping.include_stop_str_in_output)
+            self._pending_output.add(token_id, now, logprob, is_text=self.request.stopping.include_stop_str_in_output)
         else:
             constraint_ended = self.constraint is not None and self._advance_constraint(token_id)
-            self._untold.add(token_id, now, logprob, is_text=True)
+            self._pending_output.add(token_id, now, logprob, is_text=True)
             if self._detokenizer.stop_sequence is not None:
                 self.finish_reason = FinishReason.STOP_SEQUENCE
             elif constraint_ended:
@@ -182,7 +182,7 @@ class Sequence:
 
         To be asked once after the end.
         """
-        return [self._output(told) for told in self._untold.pieces(is_finished=self.finish_reason is not None)]
+        return [self._output(told) for told in self._pending_output.pieces(is_finished=self.finish_reason is not None)]
 
     def bill(self, compute_s: float, num_blocks: int, began: float, ended: float) -> None:
         """Count its part of a step, in which it held so many blocks, and the time that it held them since the last."""

@@ -24,7 +24,7 @@ CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 
 _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
-_UNSERVED = ("lm_head", "embed_tokens")
+_UNSUPPORTED = ("lm_head", "embed_tokens")
 # What changes the arithmetic, or the model beside the products: fields that must be as they are where nobody asks.
 _REFUSED: Mapping[str, str] = {
     "use_dora": "DoRA is not served: false",
@@ -153,7 +153,7 @@ def _check_names(tensors: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
         for other in (stem + _DOWN, stem + _UP):
             if other not in shapes:
                 raise AdapterRefused(f"{tensors}: the tensor {other} is missing")
-        if stem.rpartition(".")[2] in _UNSERVED:
+        if stem.rpartition(".")[2] in _UNSUPPORTED:
             name = stem.removeprefix(_PREFIX)
             raise AdapterRefused(f"{tensors}: {name}: adapters of the embedding and of the head are not served")
 

@@ -14,7 +14,12 @@ from service.generation.errors import ModelLoadError
 from service.generation.ranking import Activation
 
 _HEAD: Final = "ForSequenceClassification"
-_UNSERVED: Final = ("ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice", "ForNextSentencePrediction")
+_UNSUPPORTED: Final = (
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+    "ForMultipleChoice",
+    "ForNextSentencePrediction",
+)
 _ACTIVATIONS: Final[dict[str, Activation]] = {"Sigmoid": "sigmoid", "Identity": "identity"}
 _LONGEST: Final = 1 << 30  # tokens; a larger model_max_length says that none was given
 
@@ -60,13 +65,13 @@ def is_cross_encoder(folder: Path) -> bool:
     return str(architectures[0]).endswith(_HEAD) and "Pooling" not in modules
 
 
-def unserved_head(folder: Path) -> str | None:
+def unsupported_head(folder: Path) -> str | None:
     """The architecture of a folder's model, if its head is for none of what is served."""
     try:
         name = str((_read(folder / "config.json").get("architectures") or [""])[0])
     except ModelLoadError:
         return None  # whoever loads it says what is wrong
-    return name if name.endswith(_UNSERVED) and not (folder / "modules.json").is_file() else None
+    return name if name.endswith(_UNSUPPORTED) and not (folder / "modules.json").is_file() else None
 
 
 def _activation(folder: Path, config: dict[str, Any]) -> Activation:

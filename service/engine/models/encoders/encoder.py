@@ -73,7 +73,7 @@ def load_encoder(config: Any, files: SentenceFiles, dtype: str, device: str) -> 
 
 def from_folder(kind: Any, folder: Path, config: Any, dtype: str) -> Any:
     """A model of one of transformers' classes that choose by the configuration. Raises ModelLoadError."""
-    refuse_unserved(folder, config)
+    refuse_unsupported(folder, config)
     disable_progress_bar()  # type: ignore[no-untyped-call]  # the load shows its own
     config.use_cache = False  # of decoders: no text is read on
     try:
@@ -90,7 +90,7 @@ def from_folder(kind: Any, folder: Path, config: Any, dtype: str) -> Any:
     return model
 
 
-def refuse_unserved(folder: Path, config: Any) -> None:
+def refuse_unsupported(folder: Path, config: Any) -> None:
     """Raises ModelLoadError for what no encoder of ours is, by its configuration."""
     refuse_packed(folder)
     if getattr(config, "is_encoder_decoder", False):

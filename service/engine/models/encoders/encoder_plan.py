@@ -11,7 +11,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.model_config import read_transformers_config
-from service.engine.models.encoders.encoder import UNUSED, max_positions_of, refuse_unserved
+from service.engine.models.encoders.encoder import UNUSED, max_positions_of, refuse_unsupported
 from service.generation.errors import ModelLoadError
 
 _OLD_NAMES = {"gamma": "weight", "beta": "bias"}  # of norms, in checkpoints of BERT's days
@@ -29,7 +29,7 @@ class EncoderPlan:
 def plan_encoder(body: Path, *, is_cross_encoder: bool) -> EncoderPlan:
     """Build the modules on torch's meta device, where they hold nothing. Raises ModelLoadError if weights don't fit."""
     config = read_transformers_config(body)
-    refuse_unserved(body, config)
+    refuse_unsupported(body, config)
     checkpoint = Checkpoint(body)
     kind: Any = AutoModelForSequenceClassification if is_cross_encoder else AutoModel
     try:

@@ -17,7 +17,7 @@ from service.engine.models.checkpoint.text_part import text_config
 from service.engine.models.modules.modules_backend import ModulesBackend
 from service.engine.models.modules.paged_attention import ATTENTION, UnpagedError, register_attention
 from service.engine.models.modules.rows_backend import RowsBackend
-from service.engine.models.modules.unsupported import unserved_reason
+from service.engine.models.modules.unsupported import unsupported_reason
 from service.engine.models.torch.ops import as_tensor
 from service.generation.errors import ModelLoadError
 
@@ -31,7 +31,7 @@ def modules_refusal(config: Any, folder: Path) -> str | None:
     config = _of_transformers(config, folder)
     if _class_of(config) is None:
         return "it is no causal language model"
-    return unserved_reason(text_config(config), config.model_type)
+    return unsupported_reason(text_config(config), config.model_type)
 
 
 def load_modules(config: Any, folder: Path, dtype: str, device: str) -> Backend[Tensor]:

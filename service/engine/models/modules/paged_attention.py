@@ -20,7 +20,7 @@ from service.engine.models.attention.scores import Scores
 
 ATTENTION: Final = "sluice_paged"
 # What would change the scores in a way that isn't computed here.
-_UNSERVED: Final = ("position_bias", "indices", "topk_indices")
+_UNSUPPORTED: Final = ("position_bias", "indices", "topk_indices")
 
 
 class UnpagedError(Exception):
@@ -132,7 +132,7 @@ def _paged_attention(  # noqa: PLR0917
     """The function behind `ATTENTION`: tensors [1, heads, tokens, dim] in, [1, tokens, heads, value dim] out."""
     if paged_step is None:
         raise UnpagedError("its layers do not hand the step down to their attention")
-    for name in _UNSERVED:
+    for name in _UNSUPPORTED:
         if extra.get(name) is not None:
             raise UnpagedError(f"its attention uses {name}")
     if attention_mask is not None or extra.get("is_causal") is False:

@@ -25,7 +25,7 @@ _OTHERS: Final = {
 }
 
 
-def unserved_reason(config: Any, kind: str) -> str | None:
+def unsupported_reason(config: Any, kind: str) -> str | None:
     """Why a model of the type `kind` is not served, of a model called it; None if nothing is known.
 
     `config` is what it says of its decoder.

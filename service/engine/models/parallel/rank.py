@@ -97,10 +97,10 @@ class RankCore:
     def open(self, tell: Emit) -> None:
         """Nothing is done beside the orders."""
 
-    def receive(self, mail: Command) -> None:
+    def receive(self, command: Command) -> None:
         """Keep an order."""
-        if isinstance(mail, RankCommand):
-            self._orders.append(mail.work)
+        if isinstance(command, RankCommand):
+            self._orders.append(command.work)
 
     def step(self, before: Before | None = None) -> bool:  # noqa: ARG002  nothing is kept
         """Follow the oldest order; False, since nobody waits for a word of it."""

@@ -23,7 +23,7 @@ class RankDied(RuntimeError):  # noqa: N818  it says what happened
 class RankProcesses:
     """Ranks 1 and up. When one of them ends, all of the engine must."""
 
-    def __init__(self, recipes: abc.Sequence[EngineSpec]) -> None:
+    def __init__(self, engine_specs: abc.Sequence[EngineSpec]) -> None:
         """Start a process for each recipe; they load while this one does."""
         self._workers: list[WorkerProcess] = []
         self._lock = threading.Lock()
@@ -31,10 +31,10 @@ class RankProcesses:
         self._is_known = threading.Event()
         self._on_death: abc.Callable[[str], None] | None = None
         self._is_closing = False
-        for recipe in recipes:
+        for engine_spec in engine_specs:
             worker = WorkerProcess()
             self._workers.append(worker)
-            worker.launch(recipe, beat_s=_BEAT_S)
+            worker.launch(engine_spec, beat_s=_BEAT_S)
 
     def until_ready(self) -> None:
         """Wait until all have loaded. Raises ModelLoadError, or RankDied for one that ends meanwhile."""
