@@ -1,4 +1,4 @@
-"""The engine's settings: what bounds its batch, its cache and its queue, and what it computes with.
+"""The engine's settings: limits of its batch, cache and queue, and how it computes.
 
 `build` replaces what is None by what the model and the memory allow.
 """

@@ -1,4 +1,4 @@
-"""What a loaded model tells of itself, wherever it runs."""
+"""The description that a loaded model reports, wherever it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a model's folder to an engine that can start, on a thread or in a process of its own."""
+"""Build an engine from a model's folder, on a thread or in a worker process."""
 
 from __future__ import annotations
 

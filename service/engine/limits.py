@@ -1,4 +1,4 @@
-"""What follows from an engine's sizes."""
+"""Limits that follow from an engine's sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What crosses between an engine's front and its side: plain data, both ways.
+"""The messages between an engine's client and its core: plain data, in both directions.
 
 Requests are named by serials, whole numbers that the front counts up. Mail is handled in the order of its sending.
 """

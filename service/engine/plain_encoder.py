@@ -1,4 +1,4 @@
-"""Text to token ids without control tokens, whatever the text spells."""
+"""Tokenize text without control tokens, whatever the text spells."""
 
 from __future__ import annotations
 

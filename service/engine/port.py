@@ -1,4 +1,4 @@
-"""What the service needs of an engine.
+"""The interface that the service needs of an engine.
 
 The same whether the engine is a thread of this process or a process of its own; what crosses is plain data.
 """

@@ -1,4 +1,4 @@
-"""When to come back to an engine that has no room or no thread to spare."""
+"""The time after which a client should retry an engine that has no capacity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A generator's adapters, as the event loop sees them: loaded while others are served, and again after a restart."""
+"""A generator's adapters on the event loop: load and unload them while requests run, and again after a restart."""
 
 from __future__ import annotations
 

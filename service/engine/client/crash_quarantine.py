@@ -1,4 +1,4 @@
-"""What was open when an engine's process died, so that nothing can end it again and again."""
+"""Quarantine requests that were open when an engine's process died, so that none can kill it again and again."""
 
 from __future__ import annotations
 

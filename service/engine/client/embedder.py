@@ -1,4 +1,4 @@
-"""An engine that makes vectors, as the event loop sees it: `service.engine.port.Embedder`."""
+"""An embedding engine on the event loop, as `service.engine.port.Embedder` describes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every engine has towards the event loop: its life, its open requests, and what it tells of itself."""
+"""The base of every engine's client on the event loop: its life cycle, open requests and statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine that generates, as the event loop sees it: `service.engine.port.Generator`."""
+"""A generating engine on the event loop, as `service.engine.port.Generator` describes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request that a generator has open."""
+"""One open request of a generator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was generated for one reader's requests and not yet read. Belongs to the event loop."""
+"""Generated output that one reader has not read yet. Used by the event loop only."""
 
 from __future__ import annotations
 

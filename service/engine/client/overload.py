@@ -1,4 +1,4 @@
-"""Whether more is asked of an engine than it can do, and who is let in as long as that is so."""
+"""Detect sustained overload, and decide which requests are admitted while it lasts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine's side does once, for whoever waits for it."""
+"""A call to an engine's core that is not a generation, and its future result."""
 
 from __future__ import annotations
 

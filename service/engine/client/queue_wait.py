@@ -1,4 +1,4 @@
-"""How long a request waits for its beginning, by what was measured: how fast others begin and how long they stay."""
+"""Estimate a request's queue wait from how fast slots come free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a generation request must fulfil before it may wait.
+"""Checks of a generation request before it is queued.
 
 The ranges of parameters are given; what is written here only the engine can tell, or would break a step and with it
 every other request. Errors name the values by their paths in `GenerationRequest`, and the prompt as the caller does.

@@ -1,4 +1,4 @@
-"""Who is woken in which turn of an event loop. Belongs to the event loop."""
+"""Limit how many readers are woken per turn of an event loop. Used by the event loop only."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Constraints on what a choice says, compiled: masks of allowed tokens, one state a choice."""
+"""Compiled output constraints: masks of allowed tokens, one state per choice."""

@@ -1,4 +1,4 @@
-"""Single tokens in a mask of one bit a token."""
+"""Set single tokens in a mask of one bit per token."""
 
 from __future__ import annotations
 

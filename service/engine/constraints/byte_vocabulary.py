@@ -1,4 +1,4 @@
-"""A vocabulary of single bytes, in which a grammar can be explored whatever a model's own tokens are."""
+"""A vocabulary of single bytes, to explore a grammar independently of a model's tokens."""
 
 from __future__ import annotations
 

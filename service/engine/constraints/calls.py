@@ -1,4 +1,4 @@
-"""Text that is free until the model opens a call, and the call, which isn't."""
+"""Text that is free until the model opens a tool call, and the call, which is constrained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a constraint as text to its first state."""
+"""Compile a constraint's text to its first state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an answer under a grammar can still end in time."""
+"""Steer an answer under a grammar so that it ends within its token limit."""
 
 from __future__ import annotations
 

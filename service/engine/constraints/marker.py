@@ -1,4 +1,4 @@
-"""A marker in a model's text, and the tokens that it can come with."""
+"""A marker in a model's text, and the tokens that it can arrive with."""
 
 from __future__ import annotations
 

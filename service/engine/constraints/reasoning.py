@@ -1,4 +1,4 @@
-"""Reasoning that ends: a budget of tokens for it, and constraints that begin after it."""
+"""Reasoning that ends: its token budget, and constraints that begin after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to tell of a schema that the compiler refuses."""
+"""The error for a schema that the compiler rejects."""
 
 from __future__ import annotations
 

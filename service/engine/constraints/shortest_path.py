@@ -1,4 +1,4 @@
-"""Short ways from a grammar's state to a text that matches, byte by byte."""
+"""Short paths from a grammar's state to a matching text, byte by byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much each key was served, by its weight: virtual token counters.
+"""Virtual token counters: the service each API key has received, divided by its weight.
 
 After Sheng et al., "Fairness in Serving Large Language Models" (2024): a key's count is of the tokens that were
 computed for it, divided by its weight, and the key with the lowest count is served next. A key that comes back, or

@@ -1,4 +1,4 @@
-"""The adapters that an engine's side holds: their names, and their places in the backend."""
+"""The adapters that an engine's core has loaded: their names, and their slots in the backend."""
 
 from __future__ import annotations
 

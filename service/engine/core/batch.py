@@ -1,4 +1,4 @@
-"""The tokens of one step as flat arrays: the one form in which work reaches a model."""
+"""The tokens of one step as flat arrays, the only form in which a model receives work."""
 
 from __future__ import annotations
 

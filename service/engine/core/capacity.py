@@ -1,4 +1,4 @@
-"""Whether one more sequence may run, and who gives way for it: places in the batch, and blocks of the cache."""
+"""Decide whether one more sequence may run, and which one is preempted for it: batch slots and cache blocks."""
 
 from __future__ import annotations
 

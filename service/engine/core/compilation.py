@@ -1,4 +1,4 @@
-"""The threads that compile constraints beside the engine's steps.
+"""Threads that compile constraints while the engine computes steps.
 
 How long a compilation may take, and who waits for it, is the front's affair: it aborts what it no longer wants.
 """

@@ -1,4 +1,4 @@
-"""The encoder's step: choose inputs, compute them, hand out vectors.
+"""The encoder's step: choose inputs, compute them, report vectors.
 
 Single-threaded: whoever calls it is the encoder's thread. The model is an `EncoderRunner`; vectors leave as a `Report`.
 """

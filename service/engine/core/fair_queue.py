@@ -1,4 +1,4 @@
-"""Who is next: the waiting sequences of all keys.
+"""The queue of waiting sequences, fair among API keys.
 
 The key that was served least goes first, and within a key the lowest priority value, then who came first. What counts
 are the tokens that were computed for a key, of prompts and answers alike; those that are found in the cache, and those

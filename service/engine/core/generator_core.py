@@ -1,4 +1,4 @@
-"""The engine's side of a generator: from mail to sequences, and the constraints that are compiled beside the steps."""
+"""The core of a generator: turn commands into sequences, and compile their constraints between steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is computed in the next step: which sequences get how many tokens and blocks."""
+"""Decide what the next step computes: how many tokens and blocks each sequence gets."""
 
 from __future__ import annotations
 

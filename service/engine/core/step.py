@@ -1,4 +1,4 @@
-"""A step: which sequences compute how many tokens, and how it is made up."""
+"""A step: which sequences compute how many tokens."""
 
 from __future__ import annotations
 

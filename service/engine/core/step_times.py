@@ -1,4 +1,4 @@
-"""How long steps take here, as measured, and what follows from it.
+"""The measured time of steps on this machine, and the limits that follow from it.
 
 That is the prefill budget of a step with running decodes, how many of these a step is to have, and whether a prompt can
 still be computed by a deadline.

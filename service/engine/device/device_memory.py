@@ -1,4 +1,4 @@
-"""How a device's memory is shared out among weights, steps, recorded decodes and the cache, and who is told if it ends.
+"""The shares of a device's memory: weights, steps, recorded decodes and cache; and the error when it runs out.
 
 A CPU's is in `memory`.
 """

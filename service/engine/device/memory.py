@@ -1,4 +1,4 @@
-"""How much memory a cache may take of the host's, by what is left; a device's is in `device_memory`."""
+"""The host memory that a cache may take; `device_memory` does the same for devices."""
 
 from __future__ import annotations
 

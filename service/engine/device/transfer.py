@@ -1,4 +1,4 @@
-"""The two ways between the host and a device, each once: what goes there doesn't wait, what comes back waits once.
+"""Copies between host and device: to the device without waiting, back with one wait.
 
 On a CPU both are views.
 """

@@ -1,4 +1,4 @@
-"""How an engine's side is made, as plain data: by a thread of this process, or by a process that is told."""
+"""The specification of an engine's core as plain data, built by a thread here or by a worker process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker and its parent tell each other beside mail and reports."""
+"""The messages that a worker and its parent exchange in addition to commands and reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a front needs of the way to its engine's side, and what it is told over it."""
+"""The interface between an engine's client and the connection to its core."""
 
 from __future__ import annotations
 

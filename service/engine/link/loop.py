@@ -1,4 +1,4 @@
-"""The life of an engine's side: take mail, compute a step, report, until it is told to stop.
+"""The loop of an engine's core: receive commands, compute a step, report, until it is stopped.
 
 The same whether the loop runs on a thread of the front's process or is a process of its own.
 """

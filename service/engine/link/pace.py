@@ -1,4 +1,4 @@
-"""How often an engine tells what it has generated: each step, or less often where steps are short.
+"""When an engine reports its output: after each step, or less often if steps are short.
 
 A message costs every process on its way about as much with one token as with twenty. So the tokens of steps that follow
 each other within a few milliseconds leave together, and where many streams are told, a little more of them: what is

@@ -1,4 +1,4 @@
-"""An engine's side in a process of its own, started again when it dies."""
+"""An engine's core in a worker process, restarted when it dies."""
 
 from __future__ import annotations
 

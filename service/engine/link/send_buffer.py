@@ -1,4 +1,4 @@
-"""A worker's messages to its parent: sent at once, or by a thread while the parent doesn't take them."""
+"""A worker's messages to its parent: sent at once, or by a thread while the parent does not read."""
 
 from __future__ import annotations
 

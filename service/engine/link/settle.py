@@ -1,4 +1,4 @@
-"""What a process does when it has loaded a model, or read a long text."""
+"""Bound and return the memory of a process: after a model was loaded, or a long text was read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine's side on a thread of this process.
+"""An engine's core on a thread of this process.
 
 Mail goes by a queue, each report comes back by one `call_soon_threadsafe`, and nothing is locked.
 """

@@ -1,4 +1,4 @@
-"""Messages between two processes over a socket: pickles with their length before them.
+"""Messages between two processes over a socket: pickles with their length in front.
 
 Only what is one's own parent or child is read, so what is unpickled is trusted.
 """

@@ -1,4 +1,4 @@
-"""Starting a worker, and hearing of it until its model is loaded."""
+"""Start a worker process, and wait until its model is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading a model that guesses for another one."""
+"""Load a model that drafts tokens for another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading an encoder or a cross-encoder, and the sizes that follow from its folder."""
+"""Load an encoder or a cross-encoder, and derive its sizes from its folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading a model that generates, and the sizes that follow from the model and the memory."""
+"""Load a generating model, and derive sizes from the model and the memory."""
 
 from __future__ import annotations
 

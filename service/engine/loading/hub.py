@@ -1,4 +1,4 @@
-"""Models from the hub, with their progress in the log."""
+"""Download models from the hub, with progress in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a model's name to the folder with its files."""
+"""Find the folder of a model's files by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a model's folder before a weight is read: its backend, its types, its longest text."""
+"""Plan a model before any weight is read: its backend, its types, its longest text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model's folder and the machine say before anything is loaded."""
+"""Facts about a model's folder and the machine that are needed before loading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model runner asks of a model, and of what samples from it. Needs no torch: a backend brings its own arrays.
+"""The interfaces of a backend and of its sampler. No torch: a backend brings its own arrays.
 
 A backend's logits are whatever its sampler takes: a torch tensor, or a handle to memory of a device that sampling
 doesn't leave.

@@ -1,4 +1,4 @@
-"""The computing half of the encoder: a batch's inputs in, vectors out.
+"""The computing part of the encoder: a batch of inputs in, vectors out.
 
 Which inputs are computed is the core's choice; here a batch is split into padded ones. Only the encoder's thread calls
 it.

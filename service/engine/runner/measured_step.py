@@ -1,4 +1,4 @@
-"""What a step takes of a device's memory, found out by computing the largest one."""
+"""Measure the device memory that a step needs, by computing the largest one."""
 
 from __future__ import annotations
 

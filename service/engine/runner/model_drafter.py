@@ -1,4 +1,4 @@
-"""Guesses by a model that is cheaper than the one that answers, of the same vocabulary.
+"""Draft tokens with a cheaper model of the same vocabulary.
 
 It draws as the sampler will, by the request's parameters, seed and the token's index, from logits of its own. Its cache
 has the answering model's blocks by their ids. What they hold of shared tokens is the same whoever computed it, so each

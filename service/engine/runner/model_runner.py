@@ -1,4 +1,4 @@
-"""The computing half of the engine: a step in, sampled tokens out."""
+"""The computing part of the engine: a step in, sampled tokens out."""
 
 from __future__ import annotations
 

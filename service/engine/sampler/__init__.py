@@ -1,1 +1,1 @@
-"""From logits to tokens: one call for all sequences of a step, each with parameters of its own."""
+"""From logits to tokens: one call for all sequences of a step, each with its own parameters."""

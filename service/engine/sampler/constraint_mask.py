@@ -1,4 +1,4 @@
-"""What an output constraint changes of a row of logits, and what stands for a row that no token can be chosen for."""
+"""The effect of an output constraint on a row of logits, and the mark of a row without any allowed token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random choice of tokens.
+"""Draw tokens at random.
 
 There is no state: the number that decides a token is a function of the sequence's seed and of the token's index, so
 neighbours, preemption and the shape of a batch can't change it.

@@ -1,4 +1,4 @@
-"""The tokens that a request names, as arrays made once for all its choices and steps: there may be a thousand."""
+"""The tokens that a request names, as arrays made once for all its choices and steps: up to a thousand."""
 
 from __future__ import annotations
 

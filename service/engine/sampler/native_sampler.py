@@ -1,4 +1,4 @@
-"""From the native step's logits to tokens, without torch: what each row asks for is done to it alone."""
+"""From the native backend's logits to tokens, without torch, row by row."""
 
 from __future__ import annotations
 

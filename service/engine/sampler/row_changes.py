@@ -1,4 +1,4 @@
-"""What a request changes of its row of logits before a token is drawn, in numpy.
+"""The changes that a request makes to its row of logits before a token is drawn, in numpy.
 
 A row may be broken, so a caller has numpy's warnings off.
 """

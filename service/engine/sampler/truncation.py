@@ -1,4 +1,4 @@
-"""Which tokens stay eligible: top-k, top-p, min-p and typical-p.
+"""The tokens that remain eligible: top-k, top-p, min-p and typical-p.
 
 Each filter works on what the one before has left, renormalised, in transformers' order: top-k, top-p, min-p, typical-p.
 The first three all keep what lies above some logit, so a row has one border for them; a border is a value and never a

@@ -1,4 +1,4 @@
-"""The watermark's effect on the logits; `service.engine.watermark` says which tokens are green."""
+"""The watermark's effect on the logits; `service.engine.watermark` computes the green lists."""
 
 from __future__ import annotations
 

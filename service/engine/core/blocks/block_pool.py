@@ -1,4 +1,4 @@
-"""The blocks of the KV cache: who holds which, and what they contain.
+"""The blocks of the KV cache: their owners and their contents.
 
 A block is an id here; the backend keeps its keys and values.
 """

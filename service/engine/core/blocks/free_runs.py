@@ -1,4 +1,4 @@
-"""The empty blocks, as maximal runs of adjacent ids, so that a sequence can be given neighbouring blocks."""
+"""The free blocks as maximal runs of adjacent ids, so that a sequence can get neighbouring blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources of guesses of a sequence's next tokens."""
+"""The interface of drafters, which guess a sequence's next tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guesses what comes next from what came before: where the last tokens stood earlier, in prompt or answer."""
+"""Draft tokens by lookup: the tokens that followed the same tokens earlier, in prompt or answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long steps take that decode, by their rows, and which number of drafts that makes worth their time."""
+"""The measured time of decoding steps by number of rows, and the number of drafts that pays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tokens a step computes ahead, as drafts: guesses that the draws of the same step confirm or refuse.
+"""Speculative decoding: which drafts a step computes, and which of them the same step's draws confirm.
 
 A draw depends on a sequence's seed and on the token's index only, so a draft is right exactly if it is what is drawn,
 and an answer is the same with drafts and without. How many are worth their time is measured.

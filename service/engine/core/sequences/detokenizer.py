@@ -1,4 +1,4 @@
-"""Token ids to text while they arrive, one object a choice.
+"""Incremental detokenization, one object per choice.
 
 Holds bytes that are not yet a character and text that may yet become a stop string. Ends by token or length are the
 sequence's.

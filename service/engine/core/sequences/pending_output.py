@@ -1,4 +1,4 @@
-"""What one choice has generated and not told yet, and its text.
+"""The tokens and text that a choice has generated and not reported yet.
 
 Text is read when it is told, many tokens at a time, unless it may end the choice: then each token is read as it comes.
 """

@@ -1,4 +1,4 @@
-"""One choice of one request, and the request's choices together.
+"""One choice of a request, and the group of all choices of a request.
 
 A sequence has its tokens, its place in the cache, its text and its end; it is told what was computed and sampled.
 Sequences are built and changed on the engine's thread only.

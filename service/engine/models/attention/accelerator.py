@@ -1,4 +1,4 @@
-"""What a device computes with beside torch's operators; a CPU has none of it."""
+"""The kernels and recordings that a device has in addition to torch's operators; a CPU has none."""
 
 from __future__ import annotations
 

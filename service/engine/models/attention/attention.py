@@ -1,4 +1,4 @@
-"""Attention of a batch over the paged cache: a plan that is made once a step and run once a layer.
+"""Attention of a batch over the paged cache: a plan, made once per step and run once per layer.
 
 Three ways to read a context, measured on two Ice Lake cores:
 - adjacent blocks are looked at in place; it costs about 25 µs a sequence and layer over what the memory must deliver;

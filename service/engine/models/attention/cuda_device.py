@@ -1,4 +1,4 @@
-"""NVIDIA's devices: the attention kernel that torch has for them, recordings, and their memory.
+"""NVIDIA devices: torch's attention kernel for them, recordings, and their memory.
 
 What only such a device can run stands here and nowhere else; a double of each is what the tests use elsewhere.
 """

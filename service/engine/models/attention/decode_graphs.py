@@ -1,4 +1,4 @@
-"""Decodes recorded once for some numbers of sequences, and replayed: a step then costs one launch in place of hundreds.
+"""Decodes recorded for some numbers of sequences and replayed, so that a step costs one launch instead of hundreds.
 
 A recording reads and writes the same memory each time. So the batch of a step is filled up to a recorded size, its
 arrays are copied over those that the recording reads, and the rows that filled it up are left out of the result.

@@ -1,4 +1,4 @@
-"""A batch's arrays as torch wants them."""
+"""Convert a batch's arrays to torch tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The torch backends' memory of keys and values, in blocks: written by slots, read in place or copied by blocks."""
+"""The KV cache of the torch backends, in blocks: written by slot, read in place or copied by block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A device's memory of keys and values, in the layout that kernels over block tables read in place."""
+"""A device's KV cache, in the layout that kernels over block tables read in place."""
 
 from __future__ import annotations
 

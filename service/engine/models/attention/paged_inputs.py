@@ -1,4 +1,4 @@
-"""A batch's arrays as a kernel over block tables wants them, on a device in one copy."""
+"""A batch's arrays for a kernel over block tables, copied to the device at once."""
 
 from __future__ import annotations
 

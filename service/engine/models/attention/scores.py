@@ -1,4 +1,4 @@
-"""Attention from scores to values: torch's kernel, or step by step where a model does more to its scores than scale."""
+"""Turn attention scores into values: with torch's kernel, or step by step if a model changes scores."""
 
 from __future__ import annotations
 

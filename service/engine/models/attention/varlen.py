@@ -1,4 +1,4 @@
-"""Attention of a whole batch over pages in one kernel call a layer, prefills, chunks of them and decodes alike."""
+"""Attention of a whole batch over pages in one kernel call per layer: prefills, chunks and decodes alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A LoRA adapter's folder as PEFT writes it: adapter_config.json and adapter_model.safetensors.
+"""Read a LoRA adapter's folder as PEFT writes it: adapter_config.json and adapter_model.safetensors.
 
 Which modules it changes is what its tensors say. Every error is an AdapterRefused that names the file and the field.
 """

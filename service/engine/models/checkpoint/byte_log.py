@@ -1,4 +1,4 @@
-"""Log lines while bytes move: how many of how many, and how fast.
+"""Progress lines in the log while bytes are transferred: how many of how many, and how fast.
 
 Whoever waits for a start takes such a line as a sign that it goes on (`runner.startup_timeout`).
 """

@@ -1,4 +1,4 @@
-"""In which type a model computes: the weights' own or a wider one. Types go by torch's names for them."""
+"""Choose the type that a model computes in: the weights' own or a wider one. Types have torch's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What config.json says of a model.
+"""Read config.json.
 
 Common decoders' files are read here: transformers takes seconds to import, with torch, and half of what it holds then
 is never used. Whatever is unusual in a file is left to transformers, whose classes know every default.

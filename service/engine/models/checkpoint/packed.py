@@ -1,4 +1,4 @@
-"""Weights that a checkpoint stores in fewer bits than they are computed in: which tensors make up one.
+"""Weights that a checkpoint stores in fewer bits than they are computed in: the tensors that make up one.
 
 A configuration's `quantization_config` names the method. Whatever the method, a weight is asked for by its usual name,
 and is widened when it is read; what scales activations or caches is left aside, since neither is rounded here.

@@ -1,4 +1,4 @@
-"""A folder of safetensors files whose weights are packed into fewer bits, read as if they weren't."""
+"""A folder of safetensors files with packed weights, read as if they were not packed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cross-encoder's own files say of how a pair of texts gets its score, by sentence-transformers' conventions.
+"""Read a cross-encoder's files: how a pair of texts gets its score, by sentence-transformers' conventions.
 
 Everything that can't be served is a ModelLoadError that names the file.
 """

@@ -1,4 +1,4 @@
-"""The inverse frequencies of rotary positions, and what scalings make of them."""
+"""Inverse frequencies of rotary positions, with their scalings."""
 
 from __future__ import annotations
 

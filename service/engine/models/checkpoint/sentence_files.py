@@ -1,4 +1,4 @@
-"""What a folder's own files say of how its vectors are made: sentence-transformers' modules.json and what it names.
+"""Read how a folder makes its vectors: sentence-transformers' modules.json and the files it names.
 
 Everything that can't be served is a ModelLoadError that names the file.
 """

@@ -1,4 +1,4 @@
-"""The decoder inside a model that reads images or sound too: its configuration, and its tensors among the others."""
+"""The decoder inside a multimodal model: its configuration, and its tensors among the others."""
 
 from __future__ import annotations
 

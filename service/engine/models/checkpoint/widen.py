@@ -1,4 +1,4 @@
-"""The numbers that packed weights stand for, by the method that packed them. Pure functions of arrays.
+"""Unpack weights to numbers, by packing method. Pure functions of arrays.
 
 Each takes a weight's stored tensors by their roles and returns float32, `[outputs, inputs]` unless it says otherwise.
 Sources are the methods' own descriptions: AutoGPTQ's and AutoAWQ's layouts, compressed-tensors' formats, the OCP

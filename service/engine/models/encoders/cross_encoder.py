@@ -1,4 +1,4 @@
-"""A cross-encoder: transformers' own modules with a head of one number, which scores two texts that it reads together.
+"""A cross-encoder: transformers' modules with a head of one number, which scores two texts read together.
 
 Any architecture that AutoModelForSequenceClassification knows is served if it takes padded token ids.
 """

@@ -1,4 +1,4 @@
-"""What an encoder or a cross-encoder would be, by its modules without weights and its checkpoint's headers."""
+"""Plan an encoder or a cross-encoder from its modules without weights and its checkpoint's headers."""
 
 from __future__ import annotations
 

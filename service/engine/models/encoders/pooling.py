@@ -1,4 +1,4 @@
-"""From the states of a text's tokens to its vector. Rows are padded at their ends."""
+"""Pool the states of a text's tokens to its vector. Rows are padded at their ends."""
 
 from __future__ import annotations
 

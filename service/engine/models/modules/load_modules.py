@@ -1,4 +1,4 @@
-"""Loading a model's own modules from transformers, which run over the paged cache where they can."""
+"""Load a model's own modules from transformers, over the paged cache if they can use it."""
 
 from __future__ import annotations
 

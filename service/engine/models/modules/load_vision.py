@@ -1,4 +1,4 @@
-"""Loading a model that takes images, and which of them can run over the paged cache."""
+"""Load a model that takes images, if its modules can use the paged cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapters of transformers' own modules: what they add is added by hooks, as each module's product comes out."""
+"""Adapters of transformers' modules, added by hooks on each module's output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any other decoder: transformers' own modules over the paged cache, all rows of a step in one pass."""
+"""Any other decoder: transformers' modules over the paged cache, all rows of a step in one pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention over the paged cache in place of that of transformers' modules, through transformers' own interface.
+"""Attention over the paged cache for transformers' modules, through transformers' attention interface.
 
 The function finds the running step in the arguments that the modules hand down, so nothing global changes from step to
 step.

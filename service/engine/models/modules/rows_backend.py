@@ -1,4 +1,4 @@
-"""Decoders that keep more of a text than keys and values, or keep them in a way of their own: one text after the other.
+"""Decoders whose state is more than keys and values, or is kept in another way: one text after another.
 
 Each sequence has a cache of transformers' own kind beside the blocks, which count its tokens and hold nothing: so what
 has no attention to replace is served too, and what keeps a recurrent state.

@@ -1,4 +1,4 @@
-"""Models that transformers has a causal head for and that are not served: what they are, or what they lack."""
+"""Models with a causal head in transformers that are not supported, and the reason for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A decoder that takes images: transformers' modules, whose vision tower makes the embeddings of an image's tokens."""
+"""A decoder that takes images: transformers' modules, whose vision tower makes the embeddings of image tokens."""
 
 from __future__ import annotations
 

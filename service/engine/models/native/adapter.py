@@ -1,4 +1,4 @@
-"""From an adapter's modules to what the native step takes."""
+"""Convert an adapter's modules to the native backend's format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Llama-like decoders on CPUs by the native step, `sluice_native`: one call a step, over packed weights.
+"""Llama-like decoders on CPUs by `sluice_native`: one call per step, over packed weights.
 
 A row's logits don't depend on what else is in the step: batch, chunks of a prompt, cached prefixes, preemption, number
 of threads. The weights of norms and biases are float32, as are the sums; `native/README.md` says how.

@@ -1,4 +1,4 @@
-"""A model that is shared out to several processes: the leader's Backend, which is rank 0 and tells the others."""
+"""The backend of a model that several processes share: the leader is rank 0 and sends every call to the others."""
 
 from __future__ import annotations
 

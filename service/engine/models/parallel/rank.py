@@ -1,4 +1,4 @@
-"""A rank beside the leader: it has a share of the model, and does in order what the leader does.
+"""A rank other than the leader: it holds a share of the model, and follows the leader's commands in order.
 
 It runs in a worker process of its own, whose parent is the leader's.
 """

@@ -1,4 +1,4 @@
-"""The processes of all ranks but the leader's: their start, what they are told, and their end."""
+"""The processes of all ranks but the leader's: start, commands, end."""
 
 from __future__ import annotations
 

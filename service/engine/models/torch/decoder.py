@@ -1,4 +1,4 @@
-"""The lean forward of Llama, Qwen2 and Qwen3, with queries, keys and values in one product, gate and up in another."""
+"""The forward pass of Llama, Qwen2 and Qwen3, with fused products: queries, keys and values; gate and up."""
 
 from __future__ import annotations
 

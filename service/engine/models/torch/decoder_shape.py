@@ -1,4 +1,4 @@
-"""The sizes of a Llama-like decoder, and whether the lean forward computes exactly what a configuration describes."""
+"""The sizes of a Llama-like decoder, and whether this forward pass computes what a configuration describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an adapter's modules to the fused products of the lean decoder."""
+"""Map an adapter's modules to the fused products of the decoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the tensors of a Llama, Qwen2 or Qwen3 checkpoint to the lean decoder's layout.
+"""Lay out the tensors of a Llama, Qwen2 or Qwen3 checkpoint for the decoder.
 
 One fused weight at a time is widened, reordered and laid out, so the peak is one such weight above the final size.
 """

@@ -1,4 +1,4 @@
-"""What adapters add to the products of a step: each adapter's rows in one small product after another."""
+"""The contribution of adapters to the products of a step, one adapter's rows after another's."""
 
 from __future__ import annotations
 

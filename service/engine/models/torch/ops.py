@@ -1,4 +1,4 @@
-"""The small operations of a decoder: normalisation and rotary positions."""
+"""Small operations of a decoder: normalisation and rotary positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which part of a model one of several ranks has. Needs no torch."""
+"""The part of a model that one of several ranks holds. No torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that several ranks compute together: each has a part of the weights, and torch.distributed adds up.
+"""Layers that several ranks compute together: each holds a part of the weights, and torch.distributed adds up.
 
 All ranks of the process group call the same layers in the same order.
 """

@@ -1,4 +1,4 @@
-"""What torch keeps for each thread; other engines of the process have threads of their own."""
+"""Settings that torch keeps per thread; other engines of the process have their own threads."""
 
 from __future__ import annotations
 
