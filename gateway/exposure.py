@@ -1,4 +1,4 @@
-"""Whether the service asks for keys, where the gateway listens to others than this machine.
+"""Refuse to start on a public address if the service asks for no keys.
 
 Such a gateway marks its calls, and a service without keys refuses them, so that nobody gets in meanwhile or later; this
 finds it out at the start.

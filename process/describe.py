@@ -1,4 +1,4 @@
-"""Words for settings whose class says nothing: plain dataclasses of those who know no settings."""
+"""Descriptions of settings that are plain dataclasses."""
 
 from __future__ import annotations
 

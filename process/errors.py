@@ -1,4 +1,4 @@
-"""What is wrong with a setting."""
+"""Errors of settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a process that can't go on."""
+"""End a process that can't continue."""
 
 from __future__ import annotations
 

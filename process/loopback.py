@@ -1,4 +1,4 @@
-"""Which addresses only this machine reaches."""
+"""Recognise loopback addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that are read again while a process runs: at SIGHUP, and when the file changes that `config` names.
+"""Reload settings while a process runs: on SIGHUP, and when the file named by `config` changes.
 
 What can't be used changes nothing, and is one line in the log. Of the rest, what a process can't change as it runs is
 named there, too, and waits for its next start.

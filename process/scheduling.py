@@ -1,4 +1,4 @@
-"""How the threads of a process get a core while others compute.
+"""The scheduling policy of a process whose threads must not interrupt computation.
 
 The threads that compute a step wait for each other many times in it. Whoever wakes for an event and takes one of them
 its core makes all of them wait, and some hundred microseconds later would have found one free. Linux has a policy for

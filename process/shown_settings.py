@@ -1,4 +1,4 @@
-"""A process's settings as people see them: each value, and where it came from. What is secret is not shown."""
+"""A process's settings for display: values and sources, without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The signals that ask a process to stop."""
+"""Signals that stop a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of others for a terminal, which would obey the control characters in them: move, colour, rename, answer."""
+"""Escape control characters in foreign text before it is printed on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans that have ids and keep nothing, for a process without anybody to show spans to."""
+"""Spans that have ids but record nothing, for processes without an exporter."""
 
 from __future__ import annotations
 

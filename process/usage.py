@@ -1,4 +1,4 @@
-"""What a process takes of the machine, as Linux tells it."""
+"""Resource usage of a process, from Linux."""
 
 from __future__ import annotations
 

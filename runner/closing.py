@@ -1,4 +1,4 @@
-"""The last moments of listening sockets: nobody begins to connect any more, and who has connected is taken.
+"""Close listening sockets: stop accepting new connections, and serve those that were accepted.
 
 Closing a listening socket resets connections that the kernel has made and the program has not taken yet. To a caller
 that looks like a request that was cut.

@@ -1,4 +1,4 @@
-"""What a run says when it serves: the addresses, and a first request that fits what is served."""
+"""The text that a run prints when it serves: addresses, and a first request for the served model."""
 
 from __future__ import annotations
 

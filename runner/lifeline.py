@@ -1,4 +1,4 @@
-"""What ends a child with its parent, however that ends."""
+"""End a child process when its parent ends, however that ends."""
 
 import ctypes
 import os

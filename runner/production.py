@@ -1,4 +1,4 @@
-"""Envoy's configuration before several gateways and services: `sluice envoy FLEET`.
+"""Envoy's configuration for several gateways and services: `sluice envoy FLEET`.
 
 It is made of envoy/envoy.yaml, which has every limit, of envoy/production.yaml, which has what replicas need, and of
 the fleet's addresses.

@@ -1,4 +1,4 @@
-"""Log lines for people: what the processes write as JSON, as short lines with colours. For a terminal only."""
+"""Format the processes' JSON log lines as short coloured lines. For a terminal only."""
 
 from __future__ import annotations
 

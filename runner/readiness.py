@@ -1,4 +1,4 @@
-"""Whether what runs serves, and what: asked through Envoy, as callers ask."""
+"""Check through Envoy whether a run serves, and which models."""
 
 from __future__ import annotations
 

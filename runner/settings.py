@@ -1,4 +1,4 @@
-"""The runner's settings: what they are, what can be checked before anything starts, and the command lines they make."""
+"""The runner's settings, the checks before a start, and the command lines of the processes."""
 
 from __future__ import annotations
 

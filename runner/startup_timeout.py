@@ -1,4 +1,4 @@
-"""How long a start is waited for."""
+"""The time limit of a start, extended while loading makes progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The call being served, as every layer of the service sees it.
+"""The current call, as every layer of the service sees it.
 
 Owns one record a call, made by the outermost policies and found by those beneath through a context variable: each RPC
 runs in a task of its own, so the record never leaks into another call. Only the loop's thread touches it. It knows

@@ -1,4 +1,4 @@
-"""What calls are refused for before anything is looked up or generated.
+"""Errors of calls that are rejected before anything is looked up or generated.
 
 The one table that turns exceptions into statuses is `service.interceptors.errors`.
 """

@@ -1,4 +1,4 @@
-"""Where the service listens: its port, its certificates, and what gRPC does with connections."""
+"""The service's listener: port, certificates, and gRPC's connection settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The services of the contract: their names, their requests, and who answers them."""
+"""The services of the contract: their names, their requests, and their servicers."""
 
 from __future__ import annotations
 

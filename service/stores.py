@@ -1,4 +1,4 @@
-"""Where a service has its keys and endpoints from, by its settings: files, or what replicas share."""
+"""The stores of keys and endpoints, by the settings: files, or what replicas share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads an HTTP request's JSON body.
+"""Read the JSON body of an HTTP request.
 
 Another content type, an encoding, and more bytes than the limit are refused before a byte is parsed.
 """

@@ -1,4 +1,4 @@
-"""What an answer has cost, for callers who ask: from the service's trailers to a header, or to the end of a stream.
+"""The cost of an answer, if the client asks: from the service's trailers to a header or the end of a stream.
 
 Each request has one record, found through a context variable by the client, which fills it, and by what sends the
 answer. Only the loop's thread touches it.

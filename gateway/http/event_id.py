@@ -1,4 +1,4 @@
-"""The ids of a stream's events, and the stream that goes on after one of them.
+"""The ids of a stream's events, and the resumption of a stream after one of them.
 
 An id has all that the stream is taken up again by, at this gateway or another one: nothing is kept of it. It is opaque
 to callers and no secret; whoever changes it hurts his own stream only.

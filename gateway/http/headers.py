@@ -1,4 +1,4 @@
-"""A request's headers, read once: Starlette's own mapping goes through all of them at each look-up."""
+"""A request's headers, read once: Starlette's mapping scans all of them at each look-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a caller stands with its limits: what the service says of it, on its way to the answer's headers.
+"""Copy the state of a caller's limits from the service to the answer's headers.
 
 Each request has one record, found through a context variable by the client, which fills it, and the observer, which
 sends it. Only the loop's thread touches it.

@@ -1,4 +1,4 @@
-"""Whole responses over ASGI: JSON, and errors in the shape that a dialect gave them."""
+"""Whole responses over ASGI: JSON, and errors in a dialect's shape."""
 
 from __future__ import annotations
 

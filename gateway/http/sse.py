@@ -1,4 +1,4 @@
-"""The HTTP side of a streamed answer: server-sent events, and what keeps a silent stream open."""
+"""Server-sent events: the HTTP side of a stream, and the pings that keep a silent one open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths that end with a slash, as some clients ask for lists, are those without it."""
+"""Accept paths with a trailing slash, which some clients send."""
 
 from __future__ import annotations
 

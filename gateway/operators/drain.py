@@ -1,4 +1,4 @@
-"""How the gateway leaves: readiness first, then no new requests, then none at all.
+"""Drain the gateway: first not ready, then no new requests, then none at all.
 
 `Drain` has the phase and the number of running requests; as a middleware it refuses what comes too late.
 """

@@ -1,4 +1,4 @@
-"""Who may see metrics where callers are, too: whom the service gives the scope."""
+"""Restrict metrics on the public listener to callers with the scope `metrics`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every request as operators see it: its id, its span, its time, its line in the log.
+"""Observe every request: its id, span, duration and log line.
 
 The request id is in `scope["state"]` and on every response. Exceptions that no endpoint handled are answered here. A
 pure ASGI middleware, so that a caller's disconnect stays visible within.

@@ -1,4 +1,4 @@
-"""What operators have: metrics, the status page with its numbers, the API's description, and the documentation."""
+"""Routes for operators: metrics, the status page and its data, the API's description, the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the status page draws: the gateway's own numbers, and what the service says of its load."""
+"""The data of the status page: the gateway's own, and the service's load."""
 
 from __future__ import annotations
 

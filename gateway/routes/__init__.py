@@ -1,1 +1,1 @@
-"""The routes of every dialect, and the way of a request through them."""
+"""The routes of every dialect, and the handling of their requests."""

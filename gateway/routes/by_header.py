@@ -1,4 +1,4 @@
-"""A path that two dialects have: a header, which one's clients always send, tells whose the request is."""
+"""Choose between two dialects that share a path, by a header that one's clients always send."""
 
 from __future__ import annotations
 

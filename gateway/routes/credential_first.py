@@ -1,4 +1,4 @@
-"""Faults of a body are told to whom the service lets in: others hear of their credential first.
+"""Report faults of a body only to authenticated callers; others get the authentication error first.
 
 The service decides about credentials when it is called, and a body that can't be read calls nothing. So it is asked
 then; requests without a fault cost nothing more.

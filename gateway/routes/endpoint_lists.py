@@ -1,4 +1,4 @@
-"""The endpoints that each caller may see, remembered for a short while."""
+"""The endpoints that each caller may see, cached briefly."""
 
 from __future__ import annotations
 

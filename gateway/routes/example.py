@@ -1,4 +1,4 @@
-"""Bodies and parameters that several dialects have, each with an example that works, for the API's description."""
+"""Working examples of bodies and parameters that several dialects share, for the API's description."""
 
 from __future__ import annotations
 

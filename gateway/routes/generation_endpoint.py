@@ -1,4 +1,4 @@
-"""The way of one generation request: read the body, parse it, call the service, send what comes.
+"""Handle one generation request: read the body, parse it, call the service, send the answer.
 
 A caller that leaves ends the call at the service, at any moment. A stream commits to status 200 at its first event;
 until then an error is an HTTP status, after it one last event.

@@ -1,4 +1,4 @@
-"""What answers an operation: by generating, by a function, or by one call of the service.
+"""Handlers of an operation: a generation, a function, or one call of the service.
 
 Handlers are declared without a service; `endpoint` makes the ASGI application that answers over one.
 """

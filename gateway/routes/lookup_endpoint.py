@@ -1,4 +1,4 @@
-"""The way of one request that generates nothing: models, endpoints, metadata."""
+"""Handle one request that generates nothing: models, endpoints, metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model is meant where a dialect lets the caller leave its name out.
+"""Choose the model if a dialect lets the client omit its name.
 
 A name that is served is kept; an asked-for deployment leads to the endpoint that has it; else the only model of the
 task answers, whether no name was given or one that nobody has.

@@ -1,4 +1,4 @@
-"""One method of one path: what answers it, and what the API's description says of it."""
+"""One method of one path: its handler and its description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of the service that first need to ask it something."""
+"""Calls of the service that first need information from it."""
 
 from __future__ import annotations
 

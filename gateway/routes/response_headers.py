@@ -1,4 +1,4 @@
-"""Headers that only one dialect's answers have, beside those that all answers have."""
+"""Headers of the answers of one dialect, in addition to those of all."""
 
 from __future__ import annotations
 

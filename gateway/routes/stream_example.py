@@ -1,4 +1,4 @@
-"""Streams as callers get them, one for each kind of event, for the API's description."""
+"""Example streams, one for each kind of event, for the API's description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one dialect adds to the application."""
+"""The routes that one dialect adds to the application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What routes ask."""
+"""The interface of the service for routes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a request belongs to, so that balancers can send those that begin alike to one replica, which has their prefix.
+"""The affinity key of a request, by which balancers send requests with the same prefix to one replica.
 
 A conversation is known by what every turn of it begins with: all up to its first question. The caller's own
 `prompt_cache_key` counts instead, if there is one. Keys of different credentials never agree, as their cached prompts

@@ -1,4 +1,4 @@
-"""The gateway's way to the service: one channel, and the calls on it.
+"""The gateway's client of the service: one channel, and the calls on it.
 
 Each call has metadata, a deadline and a client span; whoever leaves a call before it ended has cancelled it. Raises
 Failure, never grpc's own errors. To be used on the event loop that opened it.

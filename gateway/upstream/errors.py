@@ -1,4 +1,4 @@
-"""gRPC statuses as HTTP failures, in no dialect's shape yet.
+"""Map gRPC statuses to HTTP failures, independent of a dialect.
 
 What a transport says of itself (addresses, sockets) is not for callers; only the service's own texts are passed on,
 which an ErrorInfo of its domain tells apart.

@@ -1,4 +1,4 @@
-"""Refusals that need no question: once the service has refused for want of room, few more of that kind are asked.
+"""Reject without asking: after the service has rejected for lack of capacity, few more such calls are sent.
 
 A refusal by the service costs it, and the way there, more than many tokens of those who are served, and each waits for
 its turn before it is read at all. So the gateway asks for a caller and a model no more than twice as many as were let

@@ -1,4 +1,4 @@
-"""Calls that outlast the service that began them.
+"""Calls that survive the service that began them.
 
 When the service dies before an answer is whole, the answer goes on at another replica, or at the same one when it is
 back: a stream where it broke, a whole answer from its beginning, since nothing of it was told. What a service refuses

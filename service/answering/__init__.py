@@ -1,1 +1,1 @@
-"""From a call's request to the events of its answer, and what telemetry learns of them."""
+"""Answer a call: from its request to the events of its answer, observed by telemetry."""

@@ -1,4 +1,4 @@
-"""The way of a call through its caller's limits; where it stands with them goes back with the answer or the refusal."""
+"""Charge a call to its key's limits, and attach the state of the limits to the answer or the rejection."""
 
 from __future__ import annotations
 

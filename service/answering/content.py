@@ -1,4 +1,4 @@
-"""What was asked and answered as span attributes, for those who opted in."""
+"""Requests and answers as span attributes, if content is recorded."""
 
 from __future__ import annotations
 

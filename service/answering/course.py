@@ -1,4 +1,4 @@
-"""The course of one stream: which answer it is, and what is sent of it."""
+"""One stream on its way to the client: its identity, and which of its messages are sent."""
 
 from __future__ import annotations
 

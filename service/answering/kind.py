@@ -1,4 +1,4 @@
-"""What tells one kind of generation from another: how its messages are read and written."""
+"""The kinds of generation, and how the messages of each are read and written."""
 
 from __future__ import annotations
 

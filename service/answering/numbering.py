@@ -1,4 +1,4 @@
-"""Numbers a stream's messages, and writes into each what the stream can be taken up again by."""
+"""Number a stream's messages, and write the position from which each can be resumed."""
 
 from __future__ import annotations
 

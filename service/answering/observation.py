@@ -1,4 +1,4 @@
-"""What telemetry learns of one generation.
+"""Telemetry of one generation.
 
 It is told the answer's events; what was asked and answered gets onto the span only if it is given a content.
 """

@@ -1,4 +1,4 @@
-"""What telemetry learns of any call of a model.
+"""Telemetry of any call to a model.
 
 The call's span, the spans beneath it, its duration and token usage, and its part of the call's log line.
 """

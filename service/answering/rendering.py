@@ -1,4 +1,4 @@
-"""One answer on its way from the engine's outputs to the parts of its stream, observed in between."""
+"""Render the engine's outputs as the messages of a stream, and observe them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream that broke, generated again from its beginning and sent from where it broke.
+"""Resume a broken stream: generate it again from its beginning, and send it from where it broke.
 
 What was received is left out: of each choice so many tokens, whatever outputs they come in now, and of the output that
 the stream broke in, which is cut as it was, so many messages. Nothing new is told before all of that has come by, since

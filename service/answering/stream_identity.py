@@ -1,4 +1,4 @@
-"""What tells a stream from every other, and whether another answer would be the same."""
+"""The identity of a stream, which shows whether another answer would have the same tokens."""
 
 from __future__ import annotations
 

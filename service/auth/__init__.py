@@ -1,1 +1,1 @@
-"""Who calls: credentials in, callers out. Values only; it knows no transport."""
+"""Authentication: credentials to callers. It works on values only, and knows no transport."""

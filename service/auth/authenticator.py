@@ -1,4 +1,4 @@
-"""From a credential to its caller.
+"""Authenticate a credential.
 
 Owns what is known of keys and of those who sign tokens, and keeps it in step with where it comes from. Only the loop's
 thread runs it.

@@ -1,4 +1,4 @@
-"""Why a credential, or the lack of one, gets a caller no further."""
+"""Errors of missing or invalid credentials."""
 # ruff: noqa: N818 - a name says what happened; that it is an error is said where it is raised
 
 from __future__ import annotations

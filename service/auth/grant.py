@@ -1,4 +1,4 @@
-"""What a key or a token gives its holder, as it is written down: in a keys file, and in a token's claim."""
+"""The rights of a key or token, as written in a keys file or in a token's claim."""
 
 from __future__ import annotations
 

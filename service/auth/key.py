@@ -1,4 +1,4 @@
-"""What a key looks like: `sk-sluice-ID-SECRET`, where the secret is 256 random bits in hexadecimal.
+"""The format of a key: `sk-sluice-ID-SECRET`, where the secret is 256 random bits in hexadecimal.
 
 The id is no secret: it finds the key's entry, and names the caller in logs and metrics. What is kept of a key is its
 SHA-256. That is enough, since nobody can guess 256 bits, and it costs a microsecond, so that wrong keys flood nothing.

@@ -1,4 +1,4 @@
-"""The entries of a keys file: one a key, and the text that many of them are."""
+"""The entries of a keys file, one per key, and their text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where keys are kept: a file, or a store that replicas share, by what an operator writes for either."""
+"""The location of keys: a file, or a store that replicas share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys that are good now, found by id. Never changed once made: a new file makes a new ring."""
+"""The valid keys by id. Immutable: a new file makes a new ring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings about who is let in."""
+"""Settings of authentication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that all replicas have alike, in a store that they share: as text, in the form of the file."""
+"""Keys that all replicas share in a store, as text in the form of the keys file."""
 
 from __future__ import annotations
 

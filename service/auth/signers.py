@@ -1,4 +1,4 @@
-"""The keys of those who sign tokens: a JSON Web Key Set, from a file or a URL, and its newest state.
+"""The signing keys of tokens: a JSON Web Key Set from a file or a URL, kept up to date.
 
 A URL that can't be fetched leaves the keys as they were. Only keys to check signatures with are taken, each for the
 algorithms of its kind: a secret one is no key here, nor is one for encryption.

@@ -1,4 +1,4 @@
-"""What a token says: checked with its signer's key, by PyJWT, then read as a caller.
+"""Verify a token with its signer's key, by PyJWT, and read it as a caller.
 
 The claim that the settings name (`sluice`) holds what an entry of a keys file does. Without scopes in it, those of
 `scope` or `scp` count which the service knows. Who issues tokens is trusted with all of that.

@@ -1,4 +1,4 @@
-"""Reads tokens by the newest key set that could be had.
+"""Read tokens with the newest key set available.
 
 A token whose signer is unknown may be signed with a new key: then the set is read at once, though not more often than
 every ten seconds, since anybody can write such a token. Only the loop's thread runs it; it reads on another one.

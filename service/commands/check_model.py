@@ -1,4 +1,4 @@
-"""`sluice check`: whether a model would load, by what, and what memory it takes; no weight is read."""
+"""`sluice check`: report whether a model would load, on which backend, and its memory; no weight is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a GGUF file's tokenizer cuts a text into words before it merges bytes: what `tokenizer.ggml.pre` names.
+"""Split a text into words as a GGUF file's `tokenizer.ggml.pre` defines, before bytes are merged.
 
 Transformers has the patterns of some; the others that Llama's and Qwen's relatives have are here. What neither has is
 refused, since a text that is cut otherwise gets other tokens than the model was trained with.

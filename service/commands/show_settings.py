@@ -1,4 +1,4 @@
-"""`sluice config`: the service's settings and where each came from."""
+"""`sluice config`: the service's settings and the source of each."""
 
 from __future__ import annotations
 

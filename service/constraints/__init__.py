@@ -1,1 +1,1 @@
-"""What an answer's text must look like, as the text of a grammar; the engine compiles it."""
+"""Output constraints as the text of a grammar, which the engine compiles."""

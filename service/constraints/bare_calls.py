@@ -1,4 +1,4 @@
-"""Grammars of calls that no marker opens, as the parser takes them: in any usual layout.
+"""Grammars of tool calls without an opening marker, in every layout that the parser accepts.
 
 The model has begun the first call when its grammar comes to hold, so that its ways are not the grammar's to choose.
 """

@@ -1,4 +1,4 @@
-"""One call of a function as a grammar, by how its family writes it.
+"""The grammar of one function call, in the syntax of a model family.
 
 Arguments that are one JSON object are held to their schema as a whole. Those that are written one by one are each held
 to their own: names and order are the schema's; text between tags matches `enum`, `const`, `pattern` and the lengths of

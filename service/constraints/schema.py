@@ -1,4 +1,4 @@
-"""JSON Schemas made ready for generation.
+"""Prepare JSON Schemas for generation.
 
 Every change narrows: what matches the prepared schema matches the given one.
 """

@@ -1,4 +1,4 @@
-"""What the calls of an answer must look like."""
+"""The rules that the tool calls of an answer must follow."""
 
 from __future__ import annotations
 

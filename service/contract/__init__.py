@@ -1,1 +1,1 @@
-"""Between the contract's messages and values: requests on their way down, events on their way back. Pure."""
+"""Translate between the contract's messages and values: requests one way, events the other. Pure."""

@@ -1,4 +1,4 @@
-"""What the requests and answers of all kinds of generation have in common."""
+"""The parts of requests and answers that all kinds of generation share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream folded into a whole answer.
+"""Fold a stream of a chat into a whole answer.
 
 The only way in which a ChatResponse is made, so that an unstreamed answer can't differ from its stream.
 """

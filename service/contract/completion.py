@@ -1,4 +1,4 @@
-"""Completions: the request as values, events as the stream's messages."""
+"""Completions: requests to values, events to the stream's messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream of continuations folded into a whole answer.
+"""Fold a stream of continuations into a whole answer.
 
 The only way in which a CompleteResponse is made, so that an unstreamed answer can't differ from its stream.
 """

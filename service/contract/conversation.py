@@ -1,4 +1,4 @@
-"""Messages, tools and output constraints of the contract as values; every value has its path in the request."""
+"""Messages, tools and output constraints of the contract as values, each with its path in the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Embeddings: the request as values, vectors as messages."""
+"""Embeddings: requests to values, vectors to messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How busy a service is, between metrics and a message."""
+"""Convert the load of a service from metrics to a message."""
 
 from __future__ import annotations
 

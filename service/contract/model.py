@@ -1,4 +1,4 @@
-"""Models and endpoints between values and messages."""
+"""Convert models and endpoints between values and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tokens that the pieces of a stream are made of, where a request asks for them."""
+"""The tokens of each message of a stream, if the request asks for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters between messages and values, field by field of the one table in `service.generation.parameters`."""
+"""Copy parameters between messages and values by the table in `service.generation.parameters`."""
 
 from __future__ import annotations
 

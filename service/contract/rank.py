@@ -1,4 +1,4 @@
-"""Ranking: requests as values, scores as messages."""
+"""Ranking: requests to values, scores to messages."""
 
 from __future__ import annotations
 

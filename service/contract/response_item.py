@@ -1,4 +1,4 @@
-"""One output item of a response while it grows.
+"""One output item of a response while it is generated.
 
 One class a kind has the events of an item from its beginning to its end, without sequence numbers.
 """

@@ -1,4 +1,4 @@
-"""Responses: events as the stream's messages, and the response as it grows."""
+"""Responses: events to the stream's messages, and the response as it is generated."""
 
 from __future__ import annotations
 

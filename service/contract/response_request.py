@@ -1,4 +1,4 @@
-"""Responses: the request's items as a conversation.
+"""Responses: convert the request's items to a conversation.
 
 Instructions and the system messages that stand first are one system message, an empty line between each. Items of the
 assistant that follow each other are one message, as one answer made them: reasoning, text, calls. A message that

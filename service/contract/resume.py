@@ -1,4 +1,4 @@
-"""What a stream is taken up again by, as the bytes that callers keep and send back.
+"""The resume position of a stream as bytes, which clients keep and send back.
 
 They are opaque and no secret: whoever changes them gets an error, or another answer to his own request.
 """

@@ -1,4 +1,4 @@
-"""What was asked, as attributes of a span, in the JSON that the GenAI conventions ask for."""
+"""The content of a request as span attributes, in the JSON of the GenAI conventions."""
 
 from __future__ import annotations
 

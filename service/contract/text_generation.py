@@ -1,4 +1,4 @@
-"""Text generation: the request as values, events as the stream's messages with their times."""
+"""Text generation: requests to values, events to the stream's messages with their times."""
 
 from __future__ import annotations
 

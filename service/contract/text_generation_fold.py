@@ -1,4 +1,4 @@
-"""A stream of text generation folded into a whole answer.
+"""Fold a stream of text generation into a whole answer.
 
 The only way in which a GenerateTextResponse is made, so that an unstreamed answer can't differ from its stream.
 """

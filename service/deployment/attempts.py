@@ -1,4 +1,4 @@
-"""What may fail for a while: it is tried again, and the rest goes on."""
+"""Retry changes that fail temporarily, without blocking the others."""
 
 from __future__ import annotations
 

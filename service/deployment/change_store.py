@@ -1,4 +1,4 @@
-"""Where changes are kept: a file, or what replicas share."""
+"""The store of changes: a file, or one that replicas share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers have changed of what the settings serve: values, and their text, which replicas share.
+"""Changes that clients made to the configured models: values, and their text for replicas.
 
 The text is JSON without what has its default, so that an older replica reads what a newer one writes as long as nothing
 new is used.

@@ -1,4 +1,4 @@
-"""The models of the settings, less what callers have unloaded."""
+"""The models of the settings, without those that clients have unloaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which models and adapters are served, and how that changes while the service runs.
+"""The models and adapters that are served, and how they change while the service runs.
 
 It belongs to the event loop. Changes go one after the other.
 """

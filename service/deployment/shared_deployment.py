@@ -1,4 +1,4 @@
-"""What all replicas of a pool serve alike: changes that callers of one of them make, the others make, too.
+"""Keep all replicas of a pool alike: a change made at one of them is made at all.
 
 Without a store there is one replica, and its changes last to its end. With one, a change is made here first, or, where
 it takes something away, in the store first; so what can't be loaded here is told to nobody. It belongs to the event

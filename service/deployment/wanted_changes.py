@@ -1,4 +1,4 @@
-"""The changes that are wanted, as far as they are known here, in step with their store."""
+"""The wanted changes, in step with their store."""
 
 from __future__ import annotations
 

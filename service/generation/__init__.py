@@ -1,4 +1,4 @@
-"""What is asked of an engine and what comes of it, as values.
+"""The values that an engine is asked with and answers with.
 
 Everything here is immutable and picklable, and imports neither protobuf, gRPC nor torch: these values cross between the
 event loop and an engine, whether that is a thread or a process of its own.

@@ -1,4 +1,4 @@
-"""What there is to know of an adapter that an engine has loaded."""
+"""The description of a loaded adapter."""
 
 from __future__ import annotations
 

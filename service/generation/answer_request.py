@@ -1,4 +1,4 @@
-"""What a caller asks to be answered, whatever kind of request it was."""
+"""A request for an answer, of any kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who calls: what a key may do, how much of it, and what it shares with others. Plain data."""
+"""A caller: the rights of its key, its limits, and what it shares with others. Plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a choice's text must look like, as text.
+"""Output constraints as text.
 
 The engine compiles it on its own side; nothing here is compiled or has a state.
 """

@@ -1,4 +1,4 @@
-"""What a prompt is made of: a conversation, or raw text or tokens.
+"""The parts of a prompt: a conversation, or raw text or tokens.
 
 A value that a caller may have got wrong has its `field`: the path that the caller's own request calls it by.
 """

@@ -1,4 +1,4 @@
-"""Texts to make vectors of, and the vectors."""
+"""Texts to embed, and their vectors."""
 
 from __future__ import annotations
 

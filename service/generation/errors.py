@@ -1,4 +1,4 @@
-"""What a generation can fail by.
+"""Errors of a generation.
 
 Each class is one thing that a caller can tell apart and act upon; `service.interceptors.errors` has the table that maps
 them to statuses. All of them can be pickled with their values.

@@ -1,4 +1,4 @@
-"""An answer as it is told: one stream of events, whatever kind of request it answers.
+"""The events of an answer: one stream, whatever kind of request it answers.
 
 A stream is `Started`, then for each output of the engine a `Tokens` and what was read from it, a `ChoiceFinished` for
 each choice, `Usage`, and `Completed`; one that fails ends after `Usage`. Choices are counted over all prompts of a

@@ -1,4 +1,4 @@
-"""Images of prompts: how a prompt shows them, what a model sees of them, and where in a prompt that is."""
+"""Images of prompts: their tokens, their pixels, and their positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a JSON Schema and where they are."""
+"""The parts of a JSON Schema and their paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON that callers sent as text."""
+"""JSON that clients send as text."""
 
 from __future__ import annotations
 

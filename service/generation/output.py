@@ -1,4 +1,4 @@
-"""What an engine makes of a request: outputs, choice by choice.
+"""The outputs of an engine, choice by choice.
 
 Named tuples, since each token of each stream crosses between processes in them: they pickle ten times as fast as frozen
 dataclasses with slots.

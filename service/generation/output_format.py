@@ -1,4 +1,4 @@
-"""What a caller wants an answer's text to look like.
+"""The format that an answer's text must have.
 
 Each has its `field`: the path that the caller's request calls it by.
 """

@@ -1,4 +1,4 @@
-"""One prompt for an engine, and what to do with it."""
+"""One prompt for an engine, with its parameters."""
 
 from __future__ import annotations
 

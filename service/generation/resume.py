@@ -1,4 +1,4 @@
-"""Where a stream stands, and what tells it from every other: what it is taken up again by.
+"""The position in a stream from which it can be resumed, and the stream's identity.
 
 A stream's tokens follow from its request and its seed. So its place is counted in tokens, which are the same however
 they were put into messages, and nothing else is kept of what was sent.

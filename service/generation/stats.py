@@ -1,4 +1,4 @@
-"""The numbers of an engine."""
+"""Statistics of an engine."""
 
 from __future__ import annotations
 

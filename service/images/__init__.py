@@ -1,1 +1,1 @@
-"""Images of requests: where their bytes come from, and what a model sees of them."""
+"""Images of requests: fetch, decode and process them for a model."""

@@ -1,4 +1,4 @@
-"""Which addresses images are fetched from: of URLs by the settings, of machines by what their networks are for."""
+"""The addresses from which images may be fetched: URLs by the settings, hosts by the purpose of their network."""
 
 from __future__ import annotations
 

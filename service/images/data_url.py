@@ -1,4 +1,4 @@
-"""Bytes that stand in a request itself, as a `data:` URL or as base64 alone."""
+"""Bytes inside a request, as a `data:` URL or as base64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an image's file to its pixels. Nothing is computed of a file that claims more pixels than the limit."""
+"""Decode an image file to pixels. Files that claim more pixels than the limit are rejected unread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetches images by URL, for which the settings must allow the host. On the event loop, and never long at a time."""
+"""Fetch images by URL from hosts that the settings allow. On the event loop, in short pieces."""
 
 from __future__ import annotations
 

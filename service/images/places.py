@@ -1,4 +1,4 @@
-"""Where in a prompt's tokens its images are."""
+"""The positions of images in a prompt's tokens."""
 
 from __future__ import annotations
 

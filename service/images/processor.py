@@ -1,4 +1,4 @@
-"""What a checkpoint's own files say of images: how a prompt shows them, and how they become pixels of one size."""
+"""A checkpoint's image processing: the tokens of an image in a prompt, and its resized pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the image parts of a request to what a model sees of them. On the event loop; the work is done beside it."""
+"""Turn the image parts of a request into a model's input; the work runs off the event loop."""
 
 from __future__ import annotations
 

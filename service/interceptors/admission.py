@@ -1,4 +1,4 @@
-"""Which calls are let in at all.
+"""Limit the number of concurrent calls.
 
 Owns the number of calls being served. Only the loop's thread runs it. What fits into an engine is the engine's matter.
 """

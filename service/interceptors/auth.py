@@ -1,4 +1,4 @@
-"""Who is let in, and to what.
+"""Authenticate and authorise calls.
 
 Sets each call's caller. A call that is refused here has not been read: its message may be large, and is its sender's
 trouble. Health and reflection pass by: balancers have no keys, and reflection tells no more than the published

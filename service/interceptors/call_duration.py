@@ -1,4 +1,4 @@
-"""The time of each call.
+"""Measure the duration of each call.
 
 Owns the measurement of `rpc.server.call.duration`. Only the loop's thread runs it.
 """

@@ -1,4 +1,4 @@
-"""Exceptions to statuses: the one table.
+"""Map exceptions to statuses: the one table.
 
 Owns what callers are told of an error: code, text and google.rpc details. An exception that the table doesn't have is
 a fault of ours: it is logged, and its text stays here. Only the loop's thread runs it. docs/errors.md is its account.

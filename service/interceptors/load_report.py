@@ -1,4 +1,4 @@
-"""How busy the service is, told after each answer in the form of xDS ORCA's load reports.
+"""Report the service's load after each answer, as xDS ORCA load reports.
 
 Envoy's `client_side_weighted_round_robin` and gRPC's weighted round robin (gRFC A58) read it, and give more calls to
 who has more room. It is of the whole service, since they weigh hosts, not models.

@@ -1,4 +1,4 @@
-"""A warning in the log for credentials that came in plain text over a network."""
+"""Warn in the log if credentials arrive in plain text over a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the policies around a call share: one coroutine around another, for all four kinds of handler.
+"""The base of interceptors: one coroutine around another, for all four kinds of handler.
 
 Only the loop's thread runs policies. This module knows none of them. It needs `Sending` as the innermost interceptor,
 which makes every handler a coroutine `(request, context) → response, or None for a stream that it wrote itself`.

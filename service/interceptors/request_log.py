@@ -1,4 +1,4 @@
-"""The call's identity and its line in the log.
+"""The identity of each call, and its log line.
 
 Owns the request id: the caller's own if it is a plain one, else a new one. Makes the `Call` that all policies beneath
 and the servicers find, and logs one line when it ends. Only the loop's thread runs it.

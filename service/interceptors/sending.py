@@ -1,4 +1,4 @@
-"""How responses leave: written from one coroutine, which closes the servicer's generator on every way out.
+"""Send responses from one coroutine, which closes the servicer's generator on every exit path.
 
 An async generator that gRPC itself consumes is left hanging at its `yield` when the call is cancelled during a write,
 and closed whenever it is collected; what it holds, such as a generation, would live on until then. The innermost

@@ -1,4 +1,4 @@
-"""The contract's own rules, checked once for every caller.
+"""Validate requests by the contract's rules.
 
 Owns protovalidate and the reading of its violations. Only the loop's thread runs it, so that no request may keep it for
 long: the number of items is checked before any item is, and where there are many, the first violation is told alone.

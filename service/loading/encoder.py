@@ -1,4 +1,4 @@
-"""From an encoder's or a cross-encoder's settings to one that can be served.
+"""Load an encoder or a cross-encoder from its settings.
 
 Runs on a worker thread at start.
 """

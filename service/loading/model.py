@@ -1,4 +1,4 @@
-"""From a model's settings to a model that can be served.
+"""Load a model from its settings.
 
 Its folder says whether it generates or makes vectors. Runs on a worker thread at start.
 """

@@ -1,4 +1,4 @@
-"""How callers' use is counted: the quota that the settings ask for, and its metrics."""
+"""Set up quotas from the settings, with their metrics."""
 
 from __future__ import annotations
 

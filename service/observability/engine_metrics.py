@@ -1,4 +1,4 @@
-"""What the engines' own numbers look like from outside.
+"""Export the engines' statistics as metrics.
 
 Gauges and counters over `EngineStats`, one series a model. The event loop adds engines and is told of their steps;
 whichever thread shows metrics reads their last stats.

@@ -1,4 +1,4 @@
-"""Whether the service serves: its phase, and what grpc.health.v1 says of it.
+"""The service's phase, and its status for grpc.health.v1.
 
 Owns the phase and the health servicer. Only the loop's thread may call it. It doesn't know why a phase begins: the
 server tells it.

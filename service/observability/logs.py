@@ -1,4 +1,4 @@
-"""What each log line says of the call it belongs to."""
+"""Add the call's fields to each log line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces and metrics: the instruments that the service reports with, and the page that shows them.
+"""Traces and metrics: the service's instruments, and the metrics page.
 
 Knows nothing of calls and generations: who measures them takes an instrument from here, in any thread.
 """

@@ -1,4 +1,4 @@
-"""The same metrics once more, under vLLM's names.
+"""The same metrics under vLLM's names.
 
 Dashboards, autoscalers and the endpoint picker of Kubernetes' Inference Extension know these. `TABLE` is all that there
 is to it. A row's samples are summed over every label that vLLM doesn't have.

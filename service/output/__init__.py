@@ -1,1 +1,1 @@
-"""From an engine's outputs to events: what is reasoning, what is a tool call, what is content."""
+"""From an engine's outputs to events: reasoning, tool calls and content."""

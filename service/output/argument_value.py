@@ -1,4 +1,4 @@
-"""From a value that a model wrote as plain text to JSON, by what its schema allows."""
+"""Convert a value that a model wrote as plain text to JSON, by the types that its schema allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One tool call written as a JSON object, read character by character.
+"""Read one tool call written as a JSON object, character by character.
 
 There are two state machines: for `{"name": …, "arguments": {…}}`, and for the extent of any JSON object.
 """

@@ -1,4 +1,4 @@
-"""What reads one tool call, character by character, and the parts that such readers are made of."""
+"""The interface of readers of one tool call, character by character, and their shared parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splits an answer that is written as messages in channels: reasoning, calls and content.
+"""Split an answer written as messages in channels into reasoning, calls and content.
 
 A message is a header, `<|message|>`, its text, and `<|end|>`, `<|call|>` or `<|return|>`; the next begins with
 `<|start|>` and its author. The header has the channel and, for a call, whom it is to. The parser holds back what may

@@ -1,4 +1,4 @@
-"""One tool call written as a name and a list of keyword arguments, read character by character and told as JSON.
+"""Read one tool call written as a name and keyword arguments, character by character, as JSON.
 
 Python's way, `f(city="Oslo")`, and that with bare keys, `call:f{city:<escape>Oslo<escape>}`, differ in their marks and
 in how a value is read; `literal` reads one.

@@ -1,4 +1,4 @@
-"""Values that models write otherwise than as JSON, as JSON's text. What is none raises ValueError."""
+"""Convert literals that models write in other syntaxes to JSON text. Raises ValueError for anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes off the markers that a family puts around its answers, beside those of its reasoning."""
+"""Remove the markers that a family puts around its answers."""
 
 from __future__ import annotations
 

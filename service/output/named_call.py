@@ -1,4 +1,4 @@
-"""One tool call written as a name and its arguments as a JSON object, read character by character."""
+"""Read one tool call written as a name and a JSON object of arguments, character by character."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What parsers turn a choice's text into.
+"""The pieces into which parsers split a choice's text.
 
 A parser takes the text in any chunks and returns pieces in order; joined by kind, they are the same for every chunking.
 """

@@ -1,4 +1,4 @@
-"""Splits an answer's text into reasoning and content.
+"""Split an answer's text into reasoning and content.
 
 The parser holds back what may yet become a marker or white space beside one, so its result can't depend on how the text
 is cut.

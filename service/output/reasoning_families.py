@@ -1,4 +1,4 @@
-"""The families whose reasoning is read, by the markers around it, and how a model's are found."""
+"""The model families whose reasoning is parsed, by their markers, and how a model's family is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One tool call written between tags, read character by character and told as JSON."""
+"""Read one tool call written between tags, character by character, as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads an answer by the `response_template` of its model's tokenizer, which transformers defines and parses.
+"""Parse an answer by the tokenizer's `response_template`, which transformers defines and parses.
 
 Its regions are fields of a message: `content`, `reasoning_content` or `thinking`, and `tool_calls`. The import of
 transformers takes seconds: it is done where the first such model is loaded.

@@ -1,4 +1,4 @@
-"""Which characters of a choice's text each of its tokens makes.
+"""The characters of a choice's text that each of its tokens makes.
 
 Indices are those of the engine's text. Tokens whose text a stop string cut off range over characters that never come.
 """

@@ -1,4 +1,4 @@
-"""The families whose tool calls are read and enforced, and how a model's is found.
+"""The model families whose tool calls are parsed and enforced, and how a model's family is found.
 
 A row is one way to write calls; families that write alike share it.
 """

@@ -1,4 +1,4 @@
-"""Finds tool calls in the text of an answer.
+"""Find tool calls in the text of an answer.
 
 A `CallReader` of the family's payload reads the inside of a call. The parser goes by single characters, so its result
 can't depend on how the text is cut into chunks.

@@ -1,4 +1,4 @@
-"""How a model family writes tool calls: one description, for the parser, the grammar and the check of a template.
+"""The syntax of a model family's tool calls: one description for parser, grammar and template check.
 
 `tool_families` has a row for each family.
 """

@@ -1,4 +1,4 @@
-"""The watermark in a text.
+"""Detect the watermark in a text.
 
 A long text takes a good part of a second: it is scored on a worker thread.
 """

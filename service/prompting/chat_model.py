@@ -1,4 +1,4 @@
-"""How one served model chats: its template, tool calls and reasoning.
+"""The chat features of one served model: template, tool calls and reasoning.
 
 Called on worker threads; immutable after start.
 """

@@ -1,4 +1,4 @@
-"""From what a caller asks to what an engine runs, for one served model.
+"""Turn a client's request into an engine's request, for one served model.
 
 `prepare` is called on the event loop; templates, tokenizers and grammar texts run on worker threads with a time limit.
 """

@@ -1,4 +1,4 @@
-"""How a model's makers say that its tokens are to be drawn: its generation_config.json."""
+"""The sampling defaults of a model's makers: its generation_config.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which form a chat template takes an earlier turn's calls: found out by showing it one."""
+"""Find out in which form a chat template takes the tool calls of earlier turns, by rendering one."""
 
 from __future__ import annotations
 

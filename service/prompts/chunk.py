@@ -1,4 +1,4 @@
-"""Reads many texts some at a time, so that a request of many or long ones holds up no other."""
+"""Tokenize many texts in chunks, so that a large request delays no other."""
 
 from __future__ import annotations
 

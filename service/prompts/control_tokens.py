@@ -1,4 +1,4 @@
-"""Keeps text that callers wrote from becoming control tokens.
+"""Keep clients' text from becoming control tokens.
 
 Each control token that is spelled in a caller's string is put between two marks before the chat template sees it, and
 what stands between two marks of the rendered text is encoded as plain text.

@@ -1,4 +1,4 @@
-"""From texts to embed to what an encoder runs, and from its vectors to those that were asked for.
+"""From texts to an encoder's input, and from its vectors to those that the request asks for.
 
 Texts become tokens on worker threads, some at a time, so that a request of many or long ones holds up no other.
 """

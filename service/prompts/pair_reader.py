@@ -1,4 +1,4 @@
-"""What makes tokens of a query and a document that a model reads together."""
+"""Tokenize a query and a document that a model reads together."""
 
 from __future__ import annotations
 

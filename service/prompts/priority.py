@@ -1,4 +1,4 @@
-"""Which priorities a caller may give to requests."""
+"""The priorities that a caller may give to requests."""
 
 from __future__ import annotations
 

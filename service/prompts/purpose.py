@@ -1,4 +1,4 @@
-"""What stands before a text by what it is for, as sentence-transformers' files name it."""
+"""Prefixes of texts by purpose, as sentence-transformers' files name them."""
 
 from __future__ import annotations
 

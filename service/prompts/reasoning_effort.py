@@ -1,4 +1,4 @@
-"""How much a model is to reason.
+"""Apply a request's reasoning effort.
 
 The way from a request's reasoning effort to the template's switches, a budget of tokens and the state in which the
 answer begins.

@@ -1,4 +1,4 @@
-"""What a model is told of the JSON that its answer must match: the format's name, its description and its schema."""
+"""Describe the JSON that an answer must match to the model: the format's name, description and schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the calls that a chat template shows are those that its model's syntax reads.
+"""Check that the tool calls a chat template renders are those that the model's syntax parses.
 
 The template renders a conversation with a call in it, and the parser reads what the template made of the call.
 """

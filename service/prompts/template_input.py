@@ -1,4 +1,4 @@
-"""A conversation's messages and tools as chat templates take them."""
+"""A conversation's messages and tools in the form that chat templates take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs as a template puts them into one text, for models that are told in words what to judge."""
+"""Pairs rendered by a template into one text, for models that are prompted to judge."""
 
 from __future__ import annotations
 

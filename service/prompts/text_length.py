@@ -1,4 +1,4 @@
-"""How few tokens a text may have, told by its length alone: a text that is certainly too long is never read."""
+"""The smallest number of tokens that a text of a given length can have, to reject long texts unread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of prompts that are longer than the model's context.
+"""Truncate or reject prompts that are longer than the model's context.
 
 What is left out of them, where the request asks for that, is chosen by trying: called on worker threads, since that may
 take long.

@@ -1,4 +1,4 @@
-"""The threads that do a request's slow preparations, with a time limit for each.
+"""Threads for the slow preparations of requests, with a time limit for each.
 
 Called on the event loop; the work itself runs elsewhere.
 """

@@ -1,1 +1,1 @@
-"""How much each caller may ask for: limits, the buckets that hold them, and where these are kept."""
+"""Quotas: limits, the buckets that hold them, and their stores."""

@@ -1,4 +1,4 @@
-"""What one request takes of its caller's limits, and gives back.
+"""One request's charge to its key's limits: taken, and given back.
 
 At the door: a request of those a minute, a place of those at a time, and no more work for callers without tokens. Once
 its prompt is read: the prompt's tokens, and as many as the answer may have. At its end, what wasn't used goes back.

@@ -1,4 +1,4 @@
-"""What a request is refused for by a limit. `service.interceptors.errors` maps them to statuses."""
+"""Errors of requests that exceed a limit. `service.interceptors.errors` maps them to statuses."""
 # ruff: noqa: N818 - a name says what happened; that it is an error is said where it is raised
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The limits that hold for one request: what is measured, whose limit it is, and how people are told of it."""
+"""The limits of one request: what is measured, who shares it, and its description."""
 
 from __future__ import annotations
 

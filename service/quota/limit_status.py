@@ -1,4 +1,4 @@
-"""Where a caller stands with its limits, as OpenAI's clients read it from headers."""
+"""The state of a caller's limits, as headers that OpenAI's clients read."""
 
 from __future__ import annotations
 

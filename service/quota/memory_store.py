@@ -1,4 +1,4 @@
-"""Buckets and places in this process."""
+"""Buckets and slots in this process."""
 
 from __future__ import annotations
 

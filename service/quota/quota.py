@@ -1,4 +1,4 @@
-"""The one place where calls are charged: `async with quota.admit(…) as charge`."""
+"""Charge calls, in one place: `async with quota.admit(…) as charge`."""
 
 from __future__ import annotations
 

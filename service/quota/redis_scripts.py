@@ -1,4 +1,4 @@
-"""What a Redis or Valkey server runs for the store, each script at once for all who share it.
+"""The scripts that a Redis or Valkey server runs for the store, each atomically.
 
 Times are the server's own, in microseconds. A bucket is a hash: `full`, when it will be full, and `seen`, when that was
 written; a clock that was set back since moves `full` by as much. The places of a limit are a sorted set: each holder by

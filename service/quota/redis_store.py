@@ -1,4 +1,4 @@
-"""Buckets and places in a Redis or Valkey server, shared by all who use it."""
+"""Buckets and slots in a Redis or Valkey server that replicas share."""
 
 from __future__ import annotations
 

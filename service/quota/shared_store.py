@@ -1,4 +1,4 @@
-"""What happens when the store that replicas share is lost: each goes on with its own, or refuses. It comes back."""
+"""Fall back when the shared store is lost: each replica counts for itself, or rejects, until it returns."""
 
 from __future__ import annotations
 

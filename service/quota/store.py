@@ -1,4 +1,4 @@
-"""Where buckets and places are kept: one protocol, whether a process keeps its own or several share them."""
+"""The interface of stores of buckets and slots, in one process or shared."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Ranking: what scores documents for queries, by each kind of model."""
+"""Ranking: scores of documents for queries, by each kind of model."""

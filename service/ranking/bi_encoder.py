@@ -1,4 +1,4 @@
-"""Scores by a model that makes vectors: the cosine of a query's and a document's."""
+"""Scores of an embedding model: the cosine of a query's and a document's vector."""
 
 from __future__ import annotations
 

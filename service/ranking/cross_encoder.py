@@ -1,4 +1,4 @@
-"""Scores by a model that reads a query and a document together."""
+"""Scores of a model that reads a query and a document together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores by a model that generates: how much likelier it says yes than no, once it has read a pair."""
+"""Scores of a generating model: how much more likely it answers yes than no for a pair."""
 
 from __future__ import annotations
 

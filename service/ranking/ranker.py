@@ -1,4 +1,4 @@
-"""What scores documents for queries, whatever the model is."""
+"""The interface of rankers, which score documents for queries."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is served, by name: models, and the endpoints that share requests out among them."""
+"""Served models, and the endpoints that split requests among them, by name."""

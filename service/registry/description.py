@@ -1,4 +1,4 @@
-"""What is told of models and endpoints, as values."""
+"""Descriptions of models and endpoints, as values."""
 
 from __future__ import annotations
 

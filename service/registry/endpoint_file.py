@@ -1,4 +1,4 @@
-"""The file that keeps endpoints over a restart."""
+"""The file that keeps endpoints across restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The endpoints beside the models' own.
+"""The endpoints that are not a model's own.
 
 There are the endpoints of the settings, and those that callers made, which a store keeps if there
 is one. Within a call the table has what the caller may reach, and nothing else. It belongs to the event loop; the store

@@ -1,4 +1,4 @@
-"""What can be wrong with a name."""
+"""Errors of names."""
 # ruff: noqa: N818 - a name says what happened; that it is an error is said where it is raised
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The models that are served, and the way from a request's name to one of them.
+"""The served models, and the resolution of a request's name to one of them.
 
 The registry belongs to the event loop. It loads nothing: the server adds each model when it is ready.
 """

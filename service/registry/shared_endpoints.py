@@ -1,4 +1,4 @@
-"""Endpoints that all replicas have alike, in a store that they share."""
+"""Endpoints that all replicas share in a store."""
 
 from __future__ import annotations
 

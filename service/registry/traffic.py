@@ -1,4 +1,4 @@
-"""How an endpoint's requests are shared out among what is behind it.
+"""Split an endpoint's requests among its entities.
 
 Percentages add up to 100, and each request's entity is drawn by them.
 """

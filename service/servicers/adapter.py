@@ -1,4 +1,4 @@
-"""sluice.v1.AdapterService. Who may change adapters at all is the business of `service.interceptors.auth`."""
+"""sluice.v1.AdapterService. `service.interceptors.auth` decides who may call it."""
 
 from __future__ import annotations
 

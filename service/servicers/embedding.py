@@ -1,4 +1,4 @@
-"""sluice.v1.EmbeddingService. Whoever leaves the call leaves `engine.embed`, and that is the abort."""
+"""sluice.v1.EmbeddingService. Leaving the call leaves `engine.embed`, which aborts the request."""
 
 from __future__ import annotations
 

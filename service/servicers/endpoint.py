@@ -1,4 +1,4 @@
-"""sluice.v1.EndpointService. Who may change endpoints at all is the business of `service.interceptors.auth`."""
+"""sluice.v1.EndpointService. `service.interceptors.auth` decides who may change endpoints."""
 
 from __future__ import annotations
 

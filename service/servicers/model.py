@@ -1,4 +1,4 @@
-"""sluice.v1.ModelService. Who may change models at all is the business of `service.interceptors.auth`."""
+"""sluice.v1.ModelService. `service.interceptors.auth` decides who may change models."""
 
 from __future__ import annotations
 

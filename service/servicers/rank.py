@@ -1,4 +1,4 @@
-"""sluice.v1.RankService. Whoever leaves the call leaves the engine, and that is the abort."""
+"""sluice.v1.RankService. Leaving the call leaves the engine, which aborts the request."""
 
 from __future__ import annotations
 

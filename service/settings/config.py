@@ -1,4 +1,4 @@
-"""The service's settings: its fields and its own rules. `process.settings` says where they come from.
+"""The service's settings: fields and rules. `process.settings` reads their sources.
 
 Knows which sizes an engine has, not what they do.
 """

@@ -1,4 +1,4 @@
-"""The engine's sizes as the service's settings have them: types checked, unknown names refused, each with its words."""
+"""The engine's settings with types and descriptions; unknown names are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken of images, and from where: the settings' own rules."""
+"""Settings of images: their sources and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of one model: what it is called, how it is loaded, and how it chats."""
+"""The settings of one model: its name, how it is loaded, and how it chats."""
 
 from __future__ import annotations
 

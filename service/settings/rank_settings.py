@@ -1,4 +1,4 @@
-"""How a model that isn't asked for pairs by its own files ranks: the settings' own rules."""
+"""Settings of ranking, for models whose files don't say how pairs are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tells one writing of a file from another."""
+"""The identity of a file's version, to detect that it was written again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text that processes share in a file, which it outlives them in.
+"""A text that processes share in a file, which outlives them.
 
 It is written whole, beside the old one, then put in its place, so that a reader finds the old state or the new one
 whenever the writer dies. Writers take turns, and none overwrites what it hasn't read; in a process it belongs to one

@@ -1,4 +1,4 @@
-"""A text that replicas share in a Redis or Valkey server: whoever changes it must have read its newest state.
+"""A text that replicas share in Redis or Valkey; a change requires the newest version.
 
 All of it blocks, for `timeout_s` at most, and belongs to one thread at a time. What the server has forgotten is put
 back by the first who still knows it, and again by whoever knows a later state. A revision is a number that grows and a

@@ -1,4 +1,4 @@
-"""A JSON body without what its type doesn't have, at any depth. What is kept stays as it was written."""
+"""Remove unknown fields from a JSON body, at any depth. The rest stays as written."""
 
 from __future__ import annotations
 

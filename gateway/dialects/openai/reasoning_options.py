@@ -1,4 +1,4 @@
-"""How much to reason, as OpenRouter's callers say it."""
+"""Reasoning options in OpenRouter's form."""
 
 from __future__ import annotations
 

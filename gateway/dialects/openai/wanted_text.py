@@ -1,4 +1,4 @@
-"""What the text must look like, by every name that callers of other servers know for it.
+"""Output formats, under every name that clients of other servers use.
 
 vLLM's `structured_outputs` and its older `guided_…`, SGLang's `regex`, `json_schema` and `ebnf`, TGI's kinds of
 `response_format`: a request has one of them at most.

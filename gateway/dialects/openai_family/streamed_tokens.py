@@ -1,4 +1,4 @@
-"""What the chunks of a stream tell of its tokens: how many there are so far, and which."""
+"""Token counts and ids in the chunks of a stream."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every dialect shares with the gateway: what arrives, what is asked of the service, and how answers are told."""
+"""The interface of dialects: HTTP requests, requests to the service, and encoded answers."""

@@ -1,4 +1,4 @@
-"""Field names on their way back: from the contract's path to what the caller wrote."""
+"""Map field paths of the contract back to the names that the client wrote."""
 
 from __future__ import annotations
 

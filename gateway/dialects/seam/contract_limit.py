@@ -1,4 +1,4 @@
-"""The few limits of the contract that can't wait for the service.
+"""The limits of the contract that must be checked before the service is called.
 
 An integer that a message's field can't hold, a list so long that to convert it would keep other requests waiting, and a
 text that the service won't see where another takes its place. The limit in the error is the contract's own, read from

@@ -1,4 +1,4 @@
-"""How an answer of the service becomes a caller's bytes."""
+"""The interface of encoders, which turn the service's answers into bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request as it arrived over HTTP."""
+"""An HTTP request."""
 
 from __future__ import annotations
 

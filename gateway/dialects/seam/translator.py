@@ -1,4 +1,4 @@
-"""What a dialect is to the gateway: a translator, made for each request.
+"""The interface of translators, of which a dialect makes one for each request.
 
 A new dialect is new files behind this protocol, and a module of routes.
 """
