@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +20,8 @@ import httpx
 import pytest
 
 from tests.e2e.cut_streams import KINDS, SCHEMA, WORDS, CutKind, resumed
-from tests.e2e.stack import ROOT, Stack
-from tests.waiting import GUARD_S
+from tests.e2e.stack import ROOT, Stack, child_pids, is_running
+from tests.waiting import GUARD_S, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 NUM_REST, NUM_GRPC, NUM_CUT = 56, 32, 200
@@ -158,6 +158,27 @@ async def read_grpc(kind: CutKind, channel: grpc.aio.Channel, request: Any, even
     return events
 
 
+def progress(told: Iterable[Told], lists: Iterable[list[Any]]) -> int:
+    """How much all streams have brought: characters over REST, events over gRPC."""
+    return sum(len(text) for each in told for text in each.texts.values()) + sum(map(len, lists))
+
+
+async def kill(stack: Stack, victim: str) -> None:
+    """Kill the service, or its first engine, and return when the process is gone and another one is there."""
+
+    def pids() -> list[int]:
+        service = stack.children().get("service")
+        if service is None:
+            return []
+        return child_pids(service) if victim == "engine" else [service]
+
+    await asyncio.to_thread(wait_until, pids)
+    before = pids()
+    os.kill(before[0], signal.SIGKILL)
+    await asyncio.to_thread(wait_until, lambda: not is_running(before[0]))
+    await asyncio.to_thread(wait_until, lambda: set(pids()) - set(before))
+
+
 async def until_served(http: httpx.AsyncClient) -> None:
     async with asyncio.timeout(GUARD_S):
         while (await http.get("/readyz")).status_code != 200:  # noqa: ASYNC110  as a prober would
@@ -199,11 +220,11 @@ async def test_200_streams_outlast_the_death_of_their_service(killable: Stack, h
         for victim in ("service", "engine", "service", "service"):  # one answer outlasts four deaths
             if num_cut >= NUM_CUT:
                 break
-            await asyncio.sleep(draw.uniform(0.3, 0.9))
+            goal = progress(told, lists) + draw.randrange(500, 4_000)
+            while progress(told, lists) < goal:  # noqa: ASYNC110  a reader's progress has no event
+                await asyncio.sleep(0.01)
             num_cut += sum(not task.done() for task in reading)
-            pid = killable.children()["service"] if victim == "service" else killable.workers()[0]
-            os.kill(pid, signal.SIGKILL)
-            await asyncio.sleep(0.3)
+            await kill(killable, victim)
             await until_served(http)
         await asyncio.gather(*reading)
         assert num_cut >= NUM_CUT
@@ -262,7 +283,7 @@ async def test_whole_answers_outlast_the_death_of_their_service(killable: Stack,
     os.kill(pid, signal.SIGKILL)
     assert not all(task.done() for task in asking)
     assert await asyncio.gather(*asking) == expected
-    assert killable.children()["service"] != pid
+    await asyncio.to_thread(wait_until, lambda: killable.children().get("service", pid) != pid)
 
 
 def documented(num: int, door: str) -> str:

@@ -265,12 +265,12 @@ async def test_logs_of_a_worker_come_to_the_parents_handlers(tmp_path: Path, cap
 PARENT = """
 import sys, time
 from pathlib import Path
-from service.engine.link.link.process_link import ProcessLink
-from service.engine.link.link.engine_spec import Recipe
+from service.engine.link.process_link import ProcessLink
+from service.engine.link.engine_spec import EngineSpec
 
 folder = Path(sys.argv[1])
 arguments = {"folder": folder, "texts": (), "ends": True, "sizes": {}}
-link = ProcessLink(Recipe("tests.engine.scripted:generator", arguments))
+link = ProcessLink(EngineSpec("tests.engine.scripted:generator", arguments))
 link.launch()
 print(link.pid, flush=True)
 time.sleep(60)
