@@ -1,4 +1,4 @@
-"""Fixtures of all tests: the whole product, started once, and its collector; the rules of `slow` and of workers."""
+"""Fixtures of all tests: the whole product, started once, and its collector; the rule of `slow`."""
 
 import signal
 from collections.abc import Iterator
@@ -14,7 +14,6 @@ TESTS = Path(__file__).parent
 CUDA_DRIVER = Path("/dev/nvidiactl")  # without it no device can be reached
 SLOW_FIXTURES = {"stack", "redis", "shared_redis"}  # the whole product; a Redis server
 SLOW_FOLDERS = {TESTS / "e2e", TESTS / "clients"}  # they need npm, a browser or environments of other clients
-SHARED_FIXTURES = ("vision", "guarded", "stack")  # processes for a whole session; one worker runs all tests of each
 
 
 def pytest_configure() -> None:
@@ -23,13 +22,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark as slow what is in these folders, and what uses servers of its own; single tests say it by a decorator.
 
     What is marked `cuda` is skipped where there is no such device.
     What is marked `long`, `soak`, `large`, `cluster`, `deploy` or `ray` runs only where `-m` names it.
-    With `--dist loadgroup` a worker runs whole files, and all tests of a shared fixture.
     """
     for name in ("long", "soak", "large", "cluster", "deploy", "ray"):
         if name not in config.option.markexpr:
@@ -43,9 +40,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             getattr(item, "fixturenames", ())
         ):
             item.add_marker(pytest.mark.slow)
-        if not item.get_closest_marker("xdist_group"):
-            shared = (name for name in SHARED_FIXTURES if name in getattr(item, "fixturenames", ()))
-            item.add_marker(pytest.mark.xdist_group(next(shared, str(item.path.relative_to(TESTS)))))
 
 
 @pytest.fixture(scope="session")
