@@ -186,9 +186,9 @@ def test_output_formats_are_all_of_the_contract() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "is_told"), [({}, True), ({"in_prompt": True}, True), ({"in_prompt": False}, False)]
+    ("fields", "is_emitted"), [({}, True), ({"in_prompt": True}, True), ({"in_prompt": False}, False)]
 )
-def test_model_is_told_of_a_schema_unless_the_request_says_not(fields: dict[str, bool], *, is_emitted: bool) -> None:
+def test_model_is_emitted_of_a_schema_unless_the_request_says_not(fields: dict[str, bool], *, is_emitted: bool) -> None:
     """The answer is held to it either way."""
     request = chat_pb2.ChatRequest(output_constraint={"json_schema": {"name": "x", "schema": "{}", **fields}})
     assert (to_conversation(request).schema is not None) == is_emitted
