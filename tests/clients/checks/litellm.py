@@ -1,5 +1,6 @@
 """litellm, the client that speaks as many others, by four of its providers."""
 
+import gc
 import os
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it would ask the network for prices
@@ -8,9 +9,18 @@ from typing import Any
 
 import litellm
 
+# litellm leaves streams open after their last event. Collecting one closes its connection, which takes httpcore's pool
+# lock; if the collection runs while that lock is held, the thread deadlocks. `finish_streams` collects outside of it.
+gc.disable()
+
 MODEL = "sluice-demo"
 EMBEDDER = "all-minilm-l6-v2"
 MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+def finish_streams() -> None:
+    """Close the connections of streams that litellm left open."""
+    gc.collect()
 
 
 def both_ways(model: str, **options: Any) -> None:
@@ -21,6 +31,7 @@ def both_ways(model: str, **options: Any) -> None:
     chunks: Any = litellm.completion(stream=True, **options)
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     assert text == whole.choices[0].message.content, (text, whole)
+    finish_streams()
 
 
 WEATHER = {
@@ -48,6 +59,7 @@ def second_turns(model: str, **options: Any) -> None:
     asked = litellm.completion(messages=MESSAGES, **options, **tools).choices[0].message
     chunks = list(litellm.completion(messages=MESSAGES, stream=True, **options, **tools))
     streamed: Any = litellm.stream_chunk_builder(chunks, messages=MESSAGES)
+    finish_streams()
     for kept in (asked, streamed.choices[0].message, asked.model_dump()):
         result = {"role": "tool", "tool_call_id": kept["tool_calls"][0]["id"], "content": "sunny"}
         assert litellm.completion(messages=[*MESSAGES, kept, result], tools=[WEATHER], **options).choices
