@@ -21,7 +21,7 @@ from cluster.load import Load, Page
 from cluster.plan import ReplicaPhase
 from cluster.report import Report
 from runner.eds import Host
-from runner.lifeline import dying_with_parent
+from runner.lifeline import dying_command
 
 _TIMEOUT_S: Final = 2.0
 _LOOPBACK: Final = "127.0.0.1"
@@ -69,11 +69,10 @@ class Replica:
     @staticmethod
     def _start(flags: list[str], file: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-m", "service", *flags],
+            dying_command([sys.executable, "-m", "service", *flags]),  # a fork fails while gRPC's threads work
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             pass_fds=(file,),
-            preexec_fn=dying_with_parent(),  # noqa: PLW1509  nothing of this process's threads is used there
         )
 
     def _report(self, phase: ReplicaPhase, problem: str = "") -> Report:

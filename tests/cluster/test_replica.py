@@ -46,6 +46,16 @@ def test_it_serves_and_drains() -> None:
 
 
 @pytest.mark.slow
+def test_its_start_does_not_fork_this_process() -> None:
+    """A fork runs gRPC's handlers, which fail in the child while another thread is in a call."""
+    forks: list[None] = []
+    os.register_at_fork(before=lambda: forks.append(None))
+    replica = Replica("1", {"no_setting": 1}, "127.0.0.1")
+    assert forks == []
+    until(replica, ReplicaPhase.FAILED)
+
+
+@pytest.mark.slow
 def test_its_failure_is_told() -> None:
     """With the service's own line."""
     replica = Replica("1", {"no_setting": 1}, "127.0.0.1")
