@@ -28,6 +28,9 @@ from service.output.tool_syntax import (
     ToolSyntax,
 )
 
+_BLANKS = re.compile(f"[{WHITE_SPACE}]+")
+_ANY_BLANKS = re.compile(r"\s+")  # what `str.split` splits at
+
 
 class _State(enum.Enum):
     START = enum.auto()  # of a bare answer, before its first character that is no white space
@@ -54,6 +57,7 @@ class ToolCallParser:
         self._is_list = isinstance(syntax.payload, ObjectCall | PythonicCall)  # whether brackets may stand around calls
         self._markers = (*syntax.begins, syntax.opens_call) if syntax.opens_call else syntax.begins
         self._beginning = re.compile("[" + re.escape(WHITE_SPACE + "".join(each[0] for each in self._markers)) + "]")
+        self._marker_length = max(map(len, self._markers), default=1)
         self._closers = tuple("".join(text.split()) for text in (*_after(syntax), syntax.end) if text)
         self._state = _State.START if syntax.bare else _State.TEXT
         self._held = ""  # characters that are neither told nor dropped
@@ -73,13 +77,17 @@ class ToolCallParser:
         """Take more text; return what became known. `start` is its index, where characters before it were left out."""
         if start is not None and not self._held:
             self._held_start = start
-        place = 0
-        while place < len(text):
+        position = 0
+        while position < len(text):
+            if self._state is _State.CALL:
+                position = self._take_call(text, position)
+                continue
             if self._state is _State.TEXT and not self._held:
-                place = self._tell_sure(text, place)
-            if place < len(text):
-                self._take(text[place])
-                place += 1
+                position = self._emit_sure(text, position)
+            position = self._hold_white_space(text, position)
+            if position < len(text):
+                self._take(text[position])
+                position += 1
         return self._take_pieces()
 
     def close(self) -> list[Piece]:
@@ -118,13 +126,24 @@ class ToolCallParser:
             case _:
                 self._take_opening(character)
 
-    def _tell_sure(self, text: str, place: int) -> int:
-        """Tell text up to where a marker may begin, or white space before one; where that is."""
-        found = self._beginning.search(text, place)
+    def _emit_sure(self, text: str, position: int) -> int:
+        """Emit text up to where a marker may begin, or white space before one; return that position."""
+        found = self._beginning.search(text, position)
         end = len(text) if found is None else found.start()
-        self._held = text[place:end]
-        self._emit(end - place)
+        self._held = text[position:end]
+        self._emit(end - position)
         return end
+
+    def _hold_white_space(self, text: str, position: int) -> int:
+        """Hold a run of white space at once, so that time is linear in its length; return the position after it."""
+        if self._state is _State.TEXT and not _is_blank(self._held[-self._marker_length :]):
+            return position  # inside a marker, where white space may be a part of it
+        pattern = _ANY_BLANKS if self._state is _State.AFTER_CALL and not self._in_list else _BLANKS
+        run = pattern.match(text, position)
+        if run is None:
+            return position
+        self._held += run[0]
+        return run.end()
 
     def _take_text(self, character: str) -> None:
         self._held += character
@@ -151,18 +170,27 @@ class ToolCallParser:
             self._state, self._call = _State.CALL, self._reader()
             self._take_call(character)
 
-    def _take_call(self, character: str) -> None:
-        verdict = self._call.feed(character)
-        if verdict is Verdict.MALFORMED:
-            self._fail(character)
-            return
-        self._held += character
-        for piece in self._call.take_pieces():
-            self._tell(piece)
-        if self._call.is_committed:
-            self._drop()
-        if verdict is Verdict.DONE:
-            self._state = _State.AFTER_CALL
+    def _take_call(self, text: str, position: int = 0) -> int:
+        """Feed the call's reader until the call or `text` ends; return the position of the next character."""
+        start = position
+        while position < len(text):
+            verdict = self._call.feed(text[position])
+            if verdict is Verdict.MALFORMED:
+                self._held += text[start:position]
+                self._fail(text[position])
+                return position + 1
+            position += 1
+            for piece in self._call.take_pieces():
+                self._add(piece)
+            if self._call.is_committed:
+                self._drop()
+                self._held_start += position - start
+                start = position
+            if verdict is Verdict.DONE:
+                self._state = _State.AFTER_CALL
+                break
+        self._held += text[start:position]
+        return position
 
     def _take_after_call(self, character: str) -> None:
         following = "".join((self._held + character).split())
@@ -205,7 +233,7 @@ class ToolCallParser:
             self._take(earlier)
 
     def _begin_call(self, text: str) -> bool:
-        """Go on inside a call that begins with `text`, if one may."""
+        """Continue inside a call that begins with `text`, if one may."""
         call = self._reader()
         if not all(call.feed(character) is Verdict.MORE for character in text):
             return False
@@ -213,12 +241,12 @@ class ToolCallParser:
         return True
 
     def _fail(self, character: str) -> None:
-        """`character` makes malformed what is held: tell it as content, and go on with `character` as text."""
+        """`character` makes malformed what is held: emit it as content, and go on with `character` as text."""
         self._emit(len(self._held))
         self._state, self._in_list, self._in_frame = _State.TEXT, False, False
         self._take_text(character)
 
-    def _tell(self, piece: CallPiece | ArgumentsPiece) -> None:
+    def _add(self, piece: CallPiece | ArgumentsPiece) -> None:
         last = self._pieces[-1] if self._pieces else None
         if isinstance(piece, ArgumentsPiece) and isinstance(last, ArgumentsPiece):
             self._pieces[-1] = ArgumentsPiece(last.text + piece.text)
@@ -242,6 +270,10 @@ class ToolCallParser:
     def _drop(self) -> None:
         self._held_start += len(self._held)
         self._held = ""
+
+
+def _is_blank(text: str) -> bool:
+    return not text.strip(WHITE_SPACE)
 
 
 def _after(syntax: ToolSyntax) -> tuple[str, ...]:
