@@ -21,7 +21,9 @@ from service.engine.tokenizer import Tokenizer
 from service.generation.errors import InvalidRequest
 
 _PRIVATE_USE = range(0xF0000, 0xFFFFE)
-_MAX_TRIALS = 4096  # of marks: whoever spells more of them means harm
+_MAX_TRIALS = 4096  # of marks: no honest text spells more of them
+# One of these marks, as it is or in a form of `_escaped`.
+_SPELLED_MARK = re.compile("[\U000f0000-\U000f0fff]" r"|\\udb8[0-3]\\ud[c-f][0-9a-f]{2}|\\U000f0[0-9a-f]{3}")
 
 
 class Marks(NamedTuple):
@@ -50,18 +52,19 @@ class ControlTokens:
         self._tokenizer = tokenizer
         self._plain = PlainEncoder(tokenizer)
         self._token = re.compile(_any_of(self.ids))
-        # Beginnings and ends of a string that the text beside it could complete into a token.
-        self._beginning = re.compile(r"\A(?:" + _any_of(t[n:] for t in self.ids for n in range(1, len(t))) + ")")
-        self._end = re.compile("(?:" + _any_of(t[:n] for t in self.ids for n in range(1, len(t))) + r")\Z")
+        # Ends and beginnings of tokens: at a string's own beginning and end, the text next to it could complete them.
+        self._token_ends = frozenset(token[n:] for token in self.ids for n in range(1, len(token)))
+        self._token_beginnings = frozenset(token[:n] for token in self.ids for n in range(1, len(token)))
+        self._max_part = max(map(len, self._token_ends), default=0)
 
     def draw_marks(self, value: Any, field: str = "messages") -> Marks:
         """Characters that neither stand in `value`'s strings nor are spelled there in an escaped form.
 
         Raises InvalidRequest for `field` if the first thousands of the plane all do.
         """
-        text = "\0".join(_strings(value))
+        spelled = frozenset(_SPELLED_MARK.findall("\0".join(_strings(value))))
         marks = map(chr, _PRIVATE_USE[:_MAX_TRIALS])
-        unused = [*islice((mark for mark in marks if not any(form in text for form in (mark, *_escaped(mark)))), 3)]
+        unused = [*islice((mark for mark in marks if spelled.isdisjoint((mark, *_escaped(mark)))), 3)]
         if len(unused) < 3:
             raise InvalidRequest(field, f"must not have all characters from U+{_PRIVATE_USE[0]:X} on")
         return Marks(*unused)
@@ -70,8 +73,10 @@ class ControlTokens:
         """`value` with marks around each control token that its strings, keys included, spell."""
         if isinstance(value, str):
             text = self._token.sub(lambda token: marks.open + token[0] + marks.close, value)
-            text = self._beginning.sub(lambda part: marks.close + part[0], text)
-            return self._end.sub(lambda part: part[0] + marks.close, text)
+            lengths = range(1, min(self._max_part, len(text)) + 1)
+            before = marks.close if any(text[:n] in self._token_ends for n in lengths) else ""
+            after = marks.close if any(text[-n:] in self._token_beginnings for n in lengths) else ""
+            return before + text + after
         if isinstance(value, Mapping):
             return {self.mark(key, marks): self.mark(item, marks) for key, item in value.items()}
         if isinstance(value, Sequence):
@@ -136,5 +141,25 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _any_of(texts: Iterable[str]) -> str:
-    """A pattern that matches any of `texts`, longer ones first; none if there are none."""
-    return "|".join(map(re.escape, sorted(set(texts), key=len, reverse=True))) or "(?!)"
+    """Return a pattern that matches the longest of `texts` at a position, or nothing if there are none.
+
+    It is a tree of their shared beginnings, so that the time for a position doesn't grow with their number.
+    """
+    tree: dict[str, Any] = {}
+    for text in texts:
+        node = tree
+        for character in text:
+            node = node.setdefault(character, {})
+        node[""] = {}  # a text ends here
+    return _pattern(tree) or "(?!)"
+
+
+def _pattern(node: Mapping[str, Any]) -> str:
+    run = ""
+    while len(node) == 1 and "" not in node:
+        ((character, node),) = node.items()
+        run += re.escape(character)
+    branches = [re.escape(character) + _pattern(child) for character, child in node.items() if character]
+    if not branches:
+        return run
+    return f"{run}(?:{'|'.join(branches)})" + ("?" if "" in node else "")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from typing import Any
 
 import jinja2
@@ -132,6 +134,51 @@ def test_spelling_that_the_vocabulary_holds_as_text_is_broken_up() -> None:
     (end_id,) = control_tokens_of(tokenizer, "").ids.values()
     assert end_id in without_added_tokens(backend).encode("</s>").ids  # the trap is there
     assert end_id not in encoded("{{ value }}", "</s>", tokenizer)
+
+
+@given(st.text(st.sampled_from("<|>ab12"), max_size=60))
+def test_longest_token_is_marked(text: str) -> None:
+    """Tokens that share a beginning, or begin another one, are found as the longest at their position."""
+    tokens = ("<|a", "<|a|>", "<|a1|>", "<|a12", "<|b|>", "ab")
+    control = control_tokens_of(tokenizer_of(*tokens), "".join(tokens))
+    marks = control.draw_marks(text)
+    longest_first = "|".join(map(re.escape, sorted(control.ids, key=len, reverse=True)))
+    expected = re.sub(longest_first, lambda token: marks.open + token[0] + marks.close, text)
+    assert control.mark(text, marks).strip(marks.close) == expected.strip(marks.close)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["<|", "<|reserved_special_token_", "<|im_start|", "\U000f0000"])
+def test_time_does_not_grow_with_the_number_of_tokens(text: str) -> None:
+    """Beginnings of tokens are as cheap with a vocabulary of 250 tokens as with one of 2."""
+    value = text * (100_000 // len(text))
+
+    def processor_time(count: int) -> float:
+        control = control_tokens_of(
+            tokenizer_of(special=tuple(f"<|reserved_special_token_{n}|>" for n in range(count)))
+        )
+        times = []
+        for _ in range(5):
+            begin = time.thread_time()
+            control.mark(value, control.draw_marks(""))
+            times.append(time.thread_time() - begin)
+        return min(times)
+
+    assert processor_time(250) < 10 * processor_time(2)
+
+
+@pytest.mark.slow
+def test_time_to_draw_marks_is_linear() -> None:
+    """Also if the text spells thousands of marks behind a long plain part."""
+    marks = "".join(map(chr, range(0xF0000, 0xF0000 + 4093)))
+
+    def processor_time(text: str) -> float:
+        begin = time.thread_time()
+        assert len(CONTROL.draw_marks(text)) == 3
+        return time.thread_time() - begin
+
+    short, long = "a" * 200_000, "a" * 1_600_000
+    assert min(processor_time(long + marks) for _ in range(3)) < 100 * min(processor_time(short) for _ in range(3))
 
 
 def without_added_tokens(backend: Any) -> Any:
