@@ -216,13 +216,13 @@ class StrictCore:
         """As the core says."""
         return self.core.output_interval_s
 
-    def open(self, tell: Emit) -> None:
-        self.tell = tell
-        self.core.open(tell)
+    def open(self, emit: Emit) -> None:
+        self.emit = emit
+        self.core.open(emit)
 
     def receive(self, command: Command) -> None:
         if isinstance(command, Check) and self.runner.kept and not self.has_work:
-            self.tell(Report(errors=[(command.serial, EngineError("the runner keeps sequences"))]))
+            self.emit(Report(errors=[(command.serial, EngineError("the runner keeps sequences"))]))
         else:
             self.core.receive(command)
 

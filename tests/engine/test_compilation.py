@@ -18,10 +18,10 @@ class Hall:
 
     def __init__(self) -> None:
         self.begun: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.told: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        self.reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
         self._may_end = threading.Semaphore(0)
         self.compilations = Compilations(self._compile)
-        self.compilations.open(self.told.put)
+        self.compilations.open(self.reports.put)
         self._serials = iter(range(100))
 
     def begin(self, caller_id: str, *texts: str) -> list[int]:
@@ -82,10 +82,10 @@ def test_what_is_forgotten_while_it_waits_is_not_compiled() -> None:
     hall.compilations.forget(serials[2])
     hall.end(3)
     assert hall.next() == {"a4"}
-    told = [hall.told.get(timeout=GUARD_S) for _ in range(6)]
+    reports = [hall.reports.get(timeout=GUARD_S) for _ in range(6)]
     assert serials[2] not in [
-        *(serial for each in told for serial in each.started),
-        *(e for r in told for e, _ in r.errors),
+        *(serial for each in reports for serial in each.started),
+        *(e for r in reports for e, _ in r.errors),
     ]
 
 
@@ -96,6 +96,6 @@ def test_what_waits_at_the_close_is_not_compiled() -> None:
     hall.next(2)
     hall.compilations.close()
     hall.end(2)
-    told = [hall.told.get(timeout=GUARD_S) for _ in range(4)]
-    assert sum(len(each.errors) for each in told) == 2
+    reports = [hall.reports.get(timeout=GUARD_S) for _ in range(4)]
+    assert sum(len(each.errors) for each in reports) == 2
     assert hall.begun.empty()

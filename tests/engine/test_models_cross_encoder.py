@@ -59,16 +59,16 @@ async def test_cross_encoder_equals_transformers(kind: str, tmp_path: Path) -> N
     assert len({round(score, 3) for score in expected}) == len(PAIRS)  # it does tell them apart
 
 
-async def test_segments_are_told_unless_the_files_say_otherwise(tmp_path: Path) -> None:
+async def test_segments_are_used_unless_the_files_say_otherwise(tmp_path: Path) -> None:
     """BERT's token types change its scores; a tokenizer whose inputs have none leaves them out."""
     model = save_cross_encoder("bert", tmp_path)
-    told = await scores(tmp_path, PAIRS)
-    model.config.type_vocab_size = 0  # what the reference goes by
+    with_segments = await scores(tmp_path, PAIRS)
+    model.config.type_vocab_size = 0  # of the reference
     (tmp_path / "tokenizer_config.json").write_text('{"model_input_names": ["input_ids", "attention_mask"]}')
     assert not PairFiles.read(tmp_path).has_segments
-    pending_output = await scores(tmp_path, PAIRS)
-    assert pending_output == pytest.approx(reference_scores(tmp_path, model, PAIRS), abs=1e-4)
-    assert np.abs(np.array(told) - pending_output).max() > 1e-3
+    without_segments = await scores(tmp_path, PAIRS)
+    assert without_segments == pytest.approx(reference_scores(tmp_path, model, PAIRS), abs=1e-4)
+    assert np.abs(np.array(with_segments) - without_segments).max() > 1e-3
 
 
 @pytest.mark.parametrize(("first", "second"), [(30, 3), (3, 30), (30, 31), (18, 60), (19, 60), (60, 18)])

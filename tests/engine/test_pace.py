@@ -12,9 +12,9 @@ class Bench:
     def __init__(self, interval_s: float = 0.02) -> None:
         self.now = BEGAN
         self.steps: list[int] = []
-        self.told: list[list[int]] = []
+        self.reported: list[list[int]] = []
         self.num_streams = 1
-        self.pace = Pace(self._report, self._tell, interval_s, lambda: self.now)
+        self.pace = Pace(self._report, self._emit, interval_s, lambda: self.now)
 
     def step(self, ms: int, *, is_urgent: bool = False) -> None:
         """A step that ended so many milliseconds after the start."""
@@ -33,43 +33,43 @@ class Bench:
         steps, self.steps = self.steps, []
         return Report(started=steps, outputs=[(serial, Done()) for serial in range(self.num_streams)])
 
-    def _tell(self, report: Report) -> None:
+    def _emit(self, report: Report) -> None:
         assert report.heartbeat is not None
-        self.told.append(report.started)
+        self.reported.append(report.started)
 
 
 def test_short_steps_are_told_together() -> None:
     bench = Bench()
     for ms in (5, 10, 15):
         bench.step(ms)
-    assert bench.told == []
+    assert bench.reported == []
     bench.step(20)
-    assert bench.told == [[5, 10, 15, 20]]
+    assert bench.reported == [[5, 10, 15, 20]]
 
 
 def test_steps_that_are_longer_are_told_by_themselves() -> None:
     bench = Bench()
     for ms in (25, 50, 75):
         bench.step(ms)
-    assert bench.told == [[25], [50], [75]]
+    assert bench.reported == [[25], [50], [75]]
 
 
 def test_an_interval_of_zero_keeps_nothing() -> None:
     bench = Bench(0)
     for ms in (1, 2, 3):
         bench.step(ms)
-    assert bench.told == [[1], [2], [3]]
+    assert bench.reported == [[1], [2], [3]]
 
 
 def test_what_somebody_waits_for_leaves_at_once_and_by_itself() -> None:
     bench = Bench()
     bench.step(5)
     bench.step(6, is_urgent=True)
-    assert bench.told == [[6]]
+    assert bench.reported == [[6]]
     bench.step(19)
-    assert bench.told == [[6]], "what was kept did not keep its time"
+    assert bench.reported == [[6]], "what was kept did not keep its time"
     bench.step(20)
-    assert bench.told == [[6], [5, 19, 20]]
+    assert bench.reported == [[6], [5, 19, 20]]
 
 
 def test_what_is_kept_leaves_before_a_long_step() -> None:
@@ -78,9 +78,9 @@ def test_what_is_kept_leaves_before_a_long_step() -> None:
     bench.step(12)
     bench.before(12, step_ms=14)
     bench.step(26)
-    assert bench.told == [[12]]
+    assert bench.reported == [[12]]
     bench.step(33)
-    assert bench.told == [[12], [26, 33]]
+    assert bench.reported == [[12], [26, 33]]
 
 
 def test_what_is_kept_stays_before_a_step_that_ends_in_time_or_comes_soon() -> None:
@@ -89,13 +89,13 @@ def test_what_is_kept_stays_before_a_step_that_ends_in_time_or_comes_soon() -> N
     bench.step(12)
     bench.before(12, step_ms=12)
     bench.step(24)
-    assert bench.told == [[12, 24]]
+    assert bench.reported == [[12, 24]]
     bench.step(33)
     bench.before(33, step_ms=40)
     bench.step(73)
-    assert bench.told == [[12, 24], [33, 73]]
+    assert bench.reported == [[12, 24], [33, 73]]
     bench.before(120, step_ms=40)
-    assert bench.told == [[12, 24], [33, 73]], "there was nothing to tell"
+    assert bench.reported == [[12, 24], [33, 73]], "there was nothing to tell"
 
 
 def test_a_burst_of_long_steps_is_told_early_every_other_time() -> None:
@@ -104,7 +104,7 @@ def test_a_burst_of_long_steps_is_told_early_every_other_time() -> None:
     for ms in (14, 28, 42, 56):
         bench.step(ms)
         bench.before(ms, step_ms=14)
-    assert bench.told == [[14], [28, 42], [56]]
+    assert bench.reported == [[14], [28, 42], [56]]
 
 
 def test_a_flush_tells_what_is_kept_and_begins_a_new_interval() -> None:
@@ -112,9 +112,9 @@ def test_a_flush_tells_what_is_kept_and_begins_a_new_interval() -> None:
     bench.step(15)
     bench.pace.flush()
     bench.step(30)
-    assert bench.told == [[15]]
+    assert bench.reported == [[15]]
     bench.step(36)
-    assert bench.told == [[15], [30, 36]]
+    assert bench.reported == [[15], [30, 36]]
 
 
 def test_many_streams_are_told_less_often() -> None:
@@ -122,11 +122,11 @@ def test_many_streams_are_told_less_often() -> None:
     bench.num_streams = 64
     for ms in (20, 40, 59, 61, 80, 102):
         bench.step(ms)
-    assert bench.told == [[20], [40, 59, 61], [80, 102]]
+    assert bench.reported == [[20], [40, 59, 61], [80, 102]]
     bench.num_streams = 32
     for ms in (143, 159, 164):
         bench.step(ms)
-    assert bench.told[3:] == [[143], [159, 164]]
+    assert bench.reported[3:] == [[143], [159, 164]]
 
 
 def test_no_number_of_streams_makes_a_reader_wait_for_more_than_a_tenth_of_a_second() -> None:
@@ -134,7 +134,7 @@ def test_no_number_of_streams_makes_a_reader_wait_for_more_than_a_tenth_of_a_sec
     bench.num_streams = 10_000
     for ms in (20, 119, 121):
         bench.step(ms)
-    assert bench.told == [[20], [119, 121]]
+    assert bench.reported == [[20], [119, 121]]
 
 
 def test_an_interval_of_zero_keeps_nothing_of_many_streams() -> None:
@@ -142,7 +142,7 @@ def test_an_interval_of_zero_keeps_nothing_of_many_streams() -> None:
     bench.num_streams = 1_000
     for ms in (1, 2):
         bench.step(ms)
-    assert bench.told == [[1], [2]]
+    assert bench.reported == [[1], [2]]
 
 
 def test_a_longer_interval_stays_as_it_is_set() -> None:
@@ -150,4 +150,4 @@ def test_a_longer_interval_stays_as_it_is_set() -> None:
     bench.num_streams = 64
     for ms in (400, 500, 900, 1000):
         bench.step(ms)
-    assert bench.told == [[400, 500], [900, 1000]]
+    assert bench.reported == [[400, 500], [900, 1000]]

@@ -56,7 +56,7 @@ def sequence_of(
 def say(sequence: Sequence, token_id: int) -> list[GenerationOutput]:
     """What is told of one more token."""
     sequence.take(token_id, 0.0)
-    return sequence.tell()
+    return sequence.take_outputs()
 
 
 def accept(sequence: Sequence, *token_ids: int) -> tuple[str, FinishReason | None]:
@@ -107,7 +107,7 @@ def test_sequence_ends_as_the_request_says(
     for token_id in token_ids:
         if sequence.finish_reason is None:
             sequence.take(token_id, 0.0)
-    (output,) = sequence.tell()
+    (output,) = sequence.take_outputs()
     assert (output.text, output.finish_reason) == (text, reason), "told together it is another text"
 
 
@@ -132,9 +132,9 @@ def test_sequence_tells_the_stop_string_and_the_timings_at_the_end() -> None:
     sequence = group.sequences[0]
     sequence.scheduled = 2.0
     sequence.take(97, 3.0, batch_size=2)
-    (first,) = sequence.tell()
+    (first,) = sequence.take_outputs()
     sequence.take(98, 4.0)
-    (last,) = sequence.tell()
+    (last,) = sequence.take_outputs()
     assert (first.finish_reason, first.stop_sequence) == (None, None)
     assert (last.finish_reason, last.stop_sequence) == (FinishReason.STOP_SEQUENCE, "b")
     assert (first.token_times, first.batch_size) == ((3.0,), 2)
@@ -148,9 +148,9 @@ def test_sequence_passes_logprobs_on_for_each_token() -> None:
     for token_id in (97, 98, END):
         sequence.take(token_id, 0.0, logprob=TokenLogprob(token_id, -1.0))
         if token_id == 97:
-            (output,) = sequence.tell()
+            (output,) = sequence.take_outputs()
             assert (output.token_ids, output.logprobs) == ((97,), (TokenLogprob(97, -1.0),))
-    (output,) = sequence.tell()
+    (output,) = sequence.take_outputs()
     assert (output.token_ids, output.logprobs) == ((98, END), (TokenLogprob(98, -1.0), TokenLogprob(END, -1.0)))
 
 
@@ -174,7 +174,7 @@ def test_sequence_tells_where_each_tokens_characters_end(
     assert [end for token_id in token_ids for output in say(sequence, token_id) for end in output.text_ends] == ends
     for token_id in token_ids:
         other.take(token_id, 0.0)
-    (output,) = other.tell()
+    (output,) = other.take_outputs()
     assert list(output.text_ends) == ends, "told together they end elsewhere"
 
 
@@ -248,7 +248,7 @@ def test_sequence_with_cuts_tells_the_same_pieces_together(stop: tuple[str, ...]
     sequence = sequence_of(replace(request([1], stop=stop), cuts={0: (2, 3)}))
     for token_id in b"abcde":
         sequence.take(token_id, 0.0)
-    told = [(output.text, tuple(output.text_ends), output.is_whole) for output in sequence.tell()]
+    told = [(output.text, tuple(output.text_ends), output.is_whole) for output in sequence.take_outputs()]
     assert told == [("ab", (1, 2), True), ("c", (3,), True), ("de", (4, 5), False)]
 
 

@@ -47,9 +47,9 @@ class Compilations:
         self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()  # by caller, whose turn it is first
         self._running: Counter[str] = Counter()
 
-    def open(self, tell: Emit) -> None:
-        """`tell` is told when a compilation has begun and when it is done."""
-        self._tell = tell
+    def open(self, emit: Emit) -> None:
+        """`emit` takes a report when a compilation has begun and when it is done."""
+        self._emit = emit
 
     def begin(self, serial: int, constraint: Constraint, caller_id: str) -> None:
         """Have it compiled as soon as a thread is free: in turns, if several callers wait."""
@@ -61,7 +61,7 @@ class Compilations:
             self._start()
 
     def state(self, serial: int) -> ConstraintState:
-        """The first state of a constraint of which it was told that it is done; others must follow copies of it."""
+        """Return a compiled constraint's first state, once it was reported done; sequences must follow copies of it."""
         state, _ = self._futures[serial].result(timeout=0)
         return state
 
@@ -101,7 +101,7 @@ class Compilations:
                 self._start()
 
     def _compile(self, serial: int, constraint: Constraint) -> tuple[ConstraintState, Compiled]:
-        self._tell(Report(started=[serial]))
+        self._emit(Report(started=[serial]))
         try:
             state = self._compile_constraint(constraint)
             return state, Compiled(state.shortest())
@@ -117,9 +117,9 @@ class Compilations:
         except CancelledError:
             return
         except EngineError as error:
-            self._tell(Report(errors=[(serial, error)]))
+            self._emit(Report(errors=[(serial, error)]))
         else:
-            self._tell(Report(outputs=[(serial, compiled)]))
+            self._emit(Report(outputs=[(serial, compiled)]))
 
 
 def _refuse(constraint: Constraint) -> ConstraintState:

@@ -75,7 +75,7 @@ class EncoderCore:
         self._jobs: dict[int, _Job] = {}  # those with inputs that are yet to be computed
         self._keys = Accounts(_Key)
         self._stats = EngineStats()
-        self._report = Report()  # what was not told yet
+        self._report = Report()  # not emitted yet
 
     @property
     def has_work(self) -> bool:
@@ -87,22 +87,22 @@ class EncoderCore:
         """0, since each vector is waited for."""
         return 0.0
 
-    def open(self, tell: Emit) -> None:
-        """`tell` takes what is told of mail."""
-        self._tell = tell
+    def open(self, emit: Emit) -> None:
+        """`emit` takes reports about commands."""
+        self._emit = emit
 
     def receive(self, command: Command) -> None:
-        """Take note of mail. What is wrong with it is told of its id."""
+        """Handle one command. A failure is reported under the command's serial."""
         match command:
             case Add(serial, EmbeddingRequest() as request):
                 self._add(_Job(serial, request))
             case Abort(serial):
                 self._abort(serial)
             case Check(serial):
-                self._tell(Report(outputs=[(serial, Done())]))
+                self._emit(Report(outputs=[(serial, Done())]))
             case Add(serial):
                 _log.error("not a request to embed: %s", type(command.request).__name__)
-                self._tell(Report(errors=[(serial, SequenceError("the request could not be added"))]))
+                self._emit(Report(errors=[(serial, SequenceError("the request could not be added"))]))
 
     def step(self, before: Before | None = None) -> bool:  # noqa: ARG002  nothing is kept
         """Compute one batch; True, since each vector is waited for.
@@ -116,7 +116,7 @@ class EncoderCore:
         return True
 
     def report(self, *, only_pressing: bool = False) -> Report:  # noqa: ARG002  somebody waits for each vector
-        """What was not told yet, and the state."""
+        """Return what was not reported yet, and the state."""
         report, self._report = self._report, Report()
         report.stats.append(self.stats())
         return report

@@ -56,9 +56,9 @@ class EngineCore:
         self._runner = runner
         self._clock = clock
         self._groups: dict[int, SequenceGroup] = {}  # those that have not ended, by their serials
-        self._report = Report()  # what was not told yet,
-        self._pending_output: dict[Sequence, None] = {}  # whose tokens weren't,
-        self._pressing: dict[Sequence, None] = {}  # and those of them for which somebody waits
+        self._report = Report()  # not emitted yet
+        self._pending_output: dict[Sequence, None] = {}  # sequences with tokens that were not reported
+        self._pressing: dict[Sequence, None] = {}  # those of them whose tokens must be reported immediately
         self._is_urgent = False
         self._num_steps = 0
         self._num_computed_tokens = 0
@@ -112,20 +112,20 @@ class EngineCore:
         return self._is_urgent
 
     def report(self, *, only_pressing: bool = False) -> Report:
-        """What was not told yet, and the state after each step since, or the newest one.
+        """Return what was not reported yet, and the state after each step since, or the newest one.
 
-        With `only_pressing` only the tokens for which somebody waits: a choice's first, and those up to its end.
+        With `only_pressing`, return only urgent tokens: the first of a choice, and those up to its end.
         """
         report, self._report = self._report, Report()
         pressing, self._pressing = self._pressing, {}
         if only_pressing:
-            told = [sequence for sequence in pressing if sequence in self._pending_output]
-            for sequence in told:
+            reported = [sequence for sequence in pressing if sequence in self._pending_output]
+            for sequence in reported:
                 del self._pending_output[sequence]
         else:
-            told, self._pending_output = list(self._pending_output), {}
-        for sequence in told:
-            report.outputs += [(sequence.group.serial, output) for output in sequence.tell()]
+            reported, self._pending_output = list(self._pending_output), {}
+        for sequence in reported:
+            report.outputs += [(sequence.group.serial, output) for output in sequence.take_outputs()]
         if not report.stats:
             report.stats.append(self.stats())
         return report
@@ -139,15 +139,15 @@ class EngineCore:
         self._end(group)
 
     def _fail(self, group: SequenceGroup, error: EngineError) -> None:
-        """End a request with an error, after what it has said."""
+        """End a request with an error, after its pending output."""
         self._report.errors.append((group.serial, error))
         self._end(group)
 
     def _end(self, group: SequenceGroup) -> None:
         self._is_urgent = True
-        pending_output = [sequence for sequence in group.sequences if sequence in self._pending_output]
-        for sequence in pending_output:
-            self._report.outputs += [(group.serial, output) for output in sequence.tell()]
+        pending = [sequence for sequence in group.sequences if sequence in self._pending_output]
+        for sequence in pending:
+            self._report.outputs += [(group.serial, output) for output in sequence.take_outputs()]
         self.abort(group.serial)
 
     def _compute(self, began: float, before: Before | None) -> None:

@@ -82,13 +82,13 @@ class GeneratorCore:
         """How long the outputs of short steps may be held back to leave together."""
         return self._output_interval_s
 
-    def open(self, tell: Emit) -> None:
+    def open(self, emit: Emit) -> None:
         """`tell` takes reports of compilations."""
-        self._tell = tell
-        self._compilations.open(tell)
+        self._emit = emit
+        self._compilations.open(emit)
 
     def receive(self, command: Command) -> None:
-        """Take note of mail. What is wrong with it is told of its id."""
+        """Handle one command. A failure is reported under the command's serial."""
         match command:
             case Add():
                 self._add(command)
@@ -107,7 +107,7 @@ class GeneratorCore:
         return self._core.step(before)
 
     def report(self, *, only_pressing: bool = False) -> Report:
-        """What was not told yet, and the state between two steps."""
+        """Return what was not reported yet, and the state between two steps."""
         return self._core.report(only_pressing=only_pressing)
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class GeneratorCore:
             self._core.add(self._group(command, command.request, constraint))
         except Exception:  # noqa: BLE001  one request must not end the engine
             _log.exception("a request could not be added")
-            self._tell(Report(errors=[(command.serial, SequenceError("the request could not be added"))]))
+            self._emit(Report(errors=[(command.serial, SequenceError("the request could not be added"))]))
 
     def _group(self, command: Add, request: GenerationRequest, constraint: ConstraintState | None) -> SequenceGroup:
         seed = request.sampling.seed
@@ -156,17 +156,17 @@ class GeneratorCore:
                 self._adapters.drop(command.name)
                 done = Done()
         except EngineError as error:
-            self._tell(Report(errors=[(command.serial, error)]))
+            self._emit(Report(errors=[(command.serial, error)]))
         except Exception as error:  # noqa: BLE001  one adapter must not end the engine
             _log.exception("an adapter could not be loaded")
-            self._tell(Report(errors=[(command.serial, AdapterRefused(f"it can't be loaded: {error}"))]))
+            self._emit(Report(errors=[(command.serial, AdapterRefused(f"it can't be loaded: {error}"))]))
         else:
-            self._tell(Report(outputs=[(command.serial, done)]))
+            self._emit(Report(outputs=[(command.serial, done)]))
 
     def _check(self, serial: int) -> None:
         try:
             self._core.check()
         except RuntimeError as error:
-            self._tell(Report(errors=[(serial, EngineError(str(error)))]))
+            self._emit(Report(errors=[(serial, EngineError(str(error)))]))
         else:
-            self._tell(Report(outputs=[(serial, Done())]))
+            self._emit(Report(outputs=[(serial, Done())]))

@@ -23,16 +23,16 @@ class HelperProcesses(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BuiltCore:
-    """An engine's side, and what is to be known of it.
+    """An engine's core and its description, which can be pickled.
 
-    `description` can be pickled. `again` are arguments that make the same once more, where others would decide anew.
-    `beside` are other processes that it computes with.
+    `again` has arguments that build the same core once more, without the decisions that loading made. `helpers` are
+    other processes that the core computes with.
     """
 
     core: Core
     description: Any
     again: abc.Mapping[str, Any] = field(default_factory=dict)
-    beside: HelperProcesses | None = None
+    helpers: HelperProcesses | None = None
 
 
 @dataclass(frozen=True, slots=True)

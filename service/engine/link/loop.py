@@ -1,6 +1,6 @@
 """The loop of an engine's core: receive commands, compute a step, report, until it is stopped.
 
-The same whether the loop runs on a thread of the front's process or is a process of its own.
+The loop is the same on a thread of the client's process and in a process of its own.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ class Core(Protocol):
     def output_interval_s(self) -> float:
         """How long, in seconds, the outputs of short steps may be held back to leave together."""
 
-    def open(self, tell: Emit) -> None:
-        """Called once, before all else. `tell` takes reports of what is done beside the steps, from any thread."""
+    def open(self, emit: Emit) -> None:
+        """Called once, before all else. `emit` takes reports of what is done outside of the steps, from any thread."""
 
     def receive(self, command: Command) -> None:
-        """Take note of mail, but for `StopCore`. What is wrong with it is told of its id, and never raised."""
+        """Handle one command other than `StopCore`. A failure is reported under the command's serial, never raised."""
 
     def step(self, before: Before | None = None) -> bool:
-        """Compute one step; whether somebody waits for what it has brought. Whatever it raises ends the engine.
+        """Run one step. Return True if its output should be flushed immediately. An exception ends the engine.
 
         `before` may be called before it computes, with the seconds that it will likely take.
         """
 
     def report(self, *, only_pressing: bool = False) -> Report:
-        """What was not told yet, or of it what somebody waits for, and the state between two steps."""
+        """Return all that was not reported yet, or only urgent output, and the state between two steps."""
 
     def close(self) -> None:
-        """End what runs beside the steps. Called once, after all else."""
+        """End what runs outside of the steps. Called once, after all else."""
 
 
-def run(core: Core, command_queue: CommandQueue, tell: Emit, *, beat_s: float = BEAT_S) -> None:
-    """Serve until `StopCore`. Passes on whatever a step raises."""
-    core.open(tell)
-    pace = Pace(core.report, tell, core.output_interval_s)
+def run(core: Core, command_queue: CommandQueue, emit: Emit, *, beat_s: float = BEAT_S) -> None:
+    """Serve until `StopCore`. Raises what a step raises."""
+    core.open(emit)
+    pace = Pace(core.report, emit, core.output_interval_s)
     try:
-        pace.tell()
+        pace.report_all()
         while _receive(core, command_queue, pace, beat_s):
             if core.has_work:
                 pace.stepped(is_urgent=core.step(pace.before))
@@ -60,9 +60,9 @@ def run(core: Core, command_queue: CommandQueue, tell: Emit, *, beat_s: float = 
 
 
 def _receive(core: Core, command_queue: CommandQueue, pace: Pace, beat_s: float) -> bool:
-    """Take what is in the mailbox, waiting for it only if there is no work; False if the loop is to end.
+    """Handle all queued commands, waiting for one only if there is no work. Return False if the loop should end.
 
-    Without work there is no step to report what has come or gone, so it is reported here, and that the engine lives.
+    Without work no step reports arrivals and ends, so they are reported here, with the engine's heartbeat.
     """
     is_news = False
     while True:
@@ -72,7 +72,7 @@ def _receive(core: Core, command_queue: CommandQueue, pace: Pace, beat_s: float)
             command = command_queue.get(block=not core.has_work and not is_news, timeout=beat_s)
         except queue.Empty:
             if not core.has_work:
-                pace.tell()
+                pace.report_all()
             return True
         if isinstance(command, StopCore):
             pace.flush()

@@ -64,14 +64,14 @@ class ThreadLink:
 
     def _run(self) -> None:
         try:
-            run(self._core, self._command_queue, self._tell, beat_s=self._beat_s)
+            run(self._core, self._command_queue, self._emit, beat_s=self._beat_s)
         except BaseException as error:  # noqa: BLE001 - whatever it is, such as a panic in Rust, callers must be told
             _log.exception("the engine has failed")
             self._call(self._receiver.on_death, error, None)
         finally:
             self._call(self._stopped.set_result, None)
 
-    def _tell(self, report: Report) -> None:
+    def _emit(self, report: Report) -> None:
         self._call(self._receiver.on_report, report)
 
     def _call(self, callback: Callable[..., None], *args: object) -> None:

@@ -57,11 +57,11 @@ class Worker:
                 made = loader.submit(launch.engine_spec.make).result()
             settle()
             self._send_buffer.put(Ready(made.description, made.again))
-            if made.beside is not None:
-                made.beside.watch(self._fail)
+            if made.helpers is not None:
+                made.helpers.watch(self._fail)
             run(made.core, self._command_queue, self._send_buffer.put, beat_s=launch.beat_s)
-            if made.beside is not None:
-                made.beside.close()
+            if made.helpers is not None:
+                made.helpers.close()
             status = 0
         except ModelLoadError as error:
             self._send_buffer.put(LoadFailed(error))

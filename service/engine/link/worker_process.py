@@ -49,7 +49,7 @@ class WorkerProcess:
             theirs.close()
 
     def launch(self, engine_spec: EngineSpec, *, beat_s: float) -> None:
-        """Have it load what `engine_spec` makes; `until_ready` tells when it has, or that the process has died."""
+        """Send it the core to load; `until_ready` returns when it is loaded, or raises if the process has died."""
         launch = Launch(engine_spec, beat_s, logging.getLogger().getEffectiveLevel())
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(wire.pack(launch))

@@ -95,8 +95,8 @@ def load_generator(
     )
     description = GeneratorDescription(loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids)
     backend = loaded.runner.backend
-    beside = backend if isinstance(backend, HelperProcesses) else None
-    return BuiltCore(core, description, again={"config": loaded.config}, beside=beside)
+    helpers = backend if isinstance(backend, HelperProcesses) else None
+    return BuiltCore(core, description, again={"config": loaded.config}, helpers=helpers)
 
 
 def load_model(

@@ -1,6 +1,7 @@
 """The tokens and text that a choice has generated and not reported yet.
 
-Text is read when it is told, many tokens at a time, unless it may end the choice: then each token is read as it comes.
+Tokens are decoded when they are reported, many at a time, unless text may end the choice: then each token is decoded
+as it is sampled.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from service.generation.output import TokenLogprob
 
 
 class OutputChunk(NamedTuple):
-    """Some tokens of a choice as they are told: the fields of its output that have a value a token, and the text."""
+    """Some tokens of a choice as they are reported: the per-token fields of its output, and their text."""
 
     token_ids: tuple[int, ...]
     times: tuple[float, ...]
@@ -26,7 +27,7 @@ class OutputChunk(NamedTuple):
 
 
 class PendingOutput:
-    """Tokens in the order in which they were sampled. Those up to a cut are told by themselves."""
+    """Tokens in the order in which they were sampled. Those up to a cut are reported as a chunk of their own."""
 
     def __init__(self, detokenizer: Detokenizer, cuts: Iterable[int] = (), *, reads_at_once: bool = False) -> None:
         """`cuts` are numbers of generated tokens, in ascending order."""
@@ -54,7 +55,7 @@ class PendingOutput:
             self._hides_last = True
 
     def pieces(self, *, is_finished: bool) -> list[OutputChunk]:
-        """What can be told now: one piece, or up to the last cut one from each to the next.
+        """Return what can be reported now: one chunk, or one for each span between cuts up to the last cut.
 
         The last one of a choice that is finished has the text that was held back, unless that has ended the choice.
         """

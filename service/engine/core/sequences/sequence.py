@@ -177,12 +177,13 @@ class Sequence:
         if self.finish_reason is not None:
             self._finished = now
 
-    def tell(self) -> list[GenerationOutput]:
-        """What was taken and is not told yet: one output, or up to the last cut one for what goes from one to the next.
+    def take_outputs(self) -> list[GenerationOutput]:
+        """Return the output that was not reported yet: one, or one for each span between cuts up to the last cut.
 
-        To be asked once after the end.
+        Call it once after the end.
         """
-        return [self._output(told) for told in self._pending_output.pieces(is_finished=self.finish_reason is not None)]
+        chunks = self._pending_output.pieces(is_finished=self.finish_reason is not None)
+        return [self._output(chunk) for chunk in chunks]
 
     def bill(self, compute_s: float, num_blocks: int, began: float, ended: float) -> None:
         """Count its part of a step, in which it held so many blocks, and the time that it held them since the last."""
@@ -223,12 +224,12 @@ class Sequence:
         self.finish_reason = FinishReason.LENGTH
         self._finished = now
 
-    def _output(self, told: OutputChunk) -> GenerationOutput:
+    def _output(self, chunk: OutputChunk) -> GenerationOutput:
         timings = Timings(
             self.group.arrived,
             self.scheduled,
             self.first_token,
-            self._finished if told.is_last else None,
+            self._finished if chunk.is_last else None,
             self.num_preemptions,
             self.compute_s,
             self.block_s,
@@ -236,19 +237,19 @@ class Sequence:
         prompt_logprobs, self._prompt_logprobs = self._prompt_logprobs, ()
         return GenerationOutput(
             choice_index=self.choice_index,
-            token_ids=told.token_ids,
-            token_times=told.times,
-            text=told.text,
+            token_ids=chunk.token_ids,
+            token_times=chunk.times,
+            text=chunk.text,
             timings=timings,
             batch_size=self._batch_size,
-            text_ends=told.text_ends,
-            logprobs=told.logprobs,
+            text_ends=chunk.text_ends,
+            logprobs=chunk.logprobs,
             prompt_logprobs=prompt_logprobs,
-            finish_reason=self.finish_reason if told.is_last else None,
-            stop_sequence=self._detokenizer.stop_sequence if told.is_last else None,
+            finish_reason=self.finish_reason if chunk.is_last else None,
+            stop_sequence=self._detokenizer.stop_sequence if chunk.is_last else None,
             num_cached_tokens=self.group.num_cached_tokens,
             request_index=self.group.request_index,
-            is_whole=told.is_whole,
+            is_whole=chunk.is_whole,
         )
 
     @property

@@ -1,6 +1,6 @@
 """Progress lines in the log while bytes are transferred: how many of how many, and how fast.
 
-Whoever waits for a start takes such a line as a sign that it goes on (`runner.startup_timeout`).
+`runner.startup_timeout` takes such a line as a sign that the start makes progress.
 """
 
 from __future__ import annotations

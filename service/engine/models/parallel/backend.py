@@ -35,7 +35,7 @@ class ParallelBackend:
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
         """Make every rank's part of the cache."""
-        self._others.tell(Allocate(num_blocks, block_size))
+        self._others.send(Allocate(num_blocks, block_size))
         self._own.allocate(num_blocks, block_size)
 
     def put_adapter(self, place: int, adapter: Adapter) -> None:
@@ -48,13 +48,13 @@ class ParallelBackend:
 
     def prepare_thread(self, num_threads: int | None) -> None:
         """Set what the computing thread of each rank needs; `num_threads` is of each."""
-        self._others.tell(PrepareThread(num_threads))
+        self._others.send(PrepareThread(num_threads))
         self._own.prepare_thread(num_threads)
 
     def forward(self, batch: Batch) -> Tensor:
         """Have all ranks compute the batch; the logits, float32 [output rows, vocabulary]. Raises RankDied."""
         try:
-            self._others.tell(batch)
+            self._others.send(batch)
             return self._own.forward(batch)
         except (RuntimeError, OSError) as error:
             verdict = self._others.verdict(error)
@@ -89,7 +89,7 @@ def load_parallel(spec: ModelSpec) -> ParallelBackend:
         processes.until_ready()
         with tempfile.TemporaryDirectory(prefix="sluice-ranks-") as meeting:  # nobody else's to read or write
             place = Path(meeting) / "ranks"
-            processes.tell(Join(place))
+            processes.send(Join(place))
             join(share, rank_device(spec.device, 0), place)
     except (RankDied, OSError) as error:
         processes.close()

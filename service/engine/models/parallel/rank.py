@@ -94,7 +94,7 @@ class RankCore:
         """0: there are no outputs."""
         return 0.0
 
-    def open(self, tell: Emit) -> None:
+    def open(self, emit: Emit) -> None:
         """Nothing is done beside the orders."""
 
     def receive(self, command: Command) -> None:

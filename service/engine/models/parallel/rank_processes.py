@@ -46,7 +46,7 @@ class RankProcesses:
         for rank, worker in enumerate(self._workers, 1):
             threading.Thread(target=self._listen, args=(rank, worker), name=f"rank {rank}", daemon=True).start()
 
-    def tell(self, work: object) -> None:
+    def send(self, work: object) -> None:
         """Give all of them an order."""
         data = wire.pack(RankCommand(work))
         for worker in self._workers:

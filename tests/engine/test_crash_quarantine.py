@@ -1,4 +1,4 @@
-"""Requests that end their engine's process: they are found out, refused, and nobody else with them."""
+"""Requests that end their engine's process: they are identified and refused; requests that ran with them are served."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ async def test_a_constraint_that_kills_is_refused_at_the_fourth_time(tmp_path: P
 def test_suspicion_ends() -> None:
     """Ten minutes after the last death."""
     clock = Clock()
-    suspects = CrashQuarantine(clock=clock)
+    quarantine = CrashQuarantine(clock=clock)
     for _ in range(3):
-        suspects.note("work")
+        quarantine.note("work")
     with pytest.raises(InvalidRequest, match="which it takes again in 600 s"):
-        suspects.check("work", "prompt")
+        quarantine.check("work", "prompt")
     clock.now = 600
-    assert not suspects
-    suspects.check("work", "prompt")
+    assert not quarantine
+    quarantine.check("work", "prompt")
