@@ -77,30 +77,30 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A request whose body says what to call: `tell` gives the JSON of what the service answers."""
+    """A request whose body says what to call: `serialize` returns the JSON of the service's reply."""
 
     parse: Callable[[HttpRequest], Parsed]
-    tell: Callable[[Any], bytes]
+    serialize: Callable[[Any], bytes]
 
     def endpoint(self, upstream: Upstream, refuse: Refuse, settings: Settings) -> ASGIApp:
         """The application."""
 
         async def answer(arrival: HttpRequest, caller: Caller) -> bytes:
-            _, told = await _asked(self.parse, upstream, arrival, caller)
-            return self.tell(told)
+            _, reply = await _call(self.parse, upstream, arrival, caller)
+            return self.serialize(reply)
 
         return LookupEndpoint(answer, refuse, settings, credential_first(upstream.client))
 
 
 class Question(Parsed, Protocol):
-    """What came of a body that decides how the answer is told, too."""
+    """A parsed body that also decides how the reply is serialized."""
 
-    def tell(self, answer: Any) -> bytes: ...
+    def serialize(self, answer: Any) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """A request whose body says what to call, and how to tell what the service answers, which may be long."""
+    """A request whose body says what to call, and how to serialize the service's reply, which may be long."""
 
     parse: Callable[[HttpRequest], Question]
 
@@ -108,16 +108,16 @@ class Inquiry:
         """The application."""
 
         async def answer(arrival: HttpRequest, caller: Caller) -> bytes:
-            question, told = await _asked(self.parse, upstream, arrival, caller)
-            return await offload(told.ByteSize(), partial(question.tell, told))
+            question, reply = await _call(self.parse, upstream, arrival, caller)
+            return await offload(reply.ByteSize(), partial(question.serialize, reply))
 
         return LookupEndpoint(answer, refuse, settings, credential_first(upstream.client))
 
 
-async def _asked(
+async def _call(
     parse: Callable[[HttpRequest], ParsedT], upstream: Upstream, arrival: HttpRequest, caller: Caller
 ) -> tuple[ParsedT, Any]:
-    """What came of a body, and what the service answers. Raises Failure with the caller's names."""
+    """Return the parsed body and the service's reply. Raises Failure with the caller's names."""
     try:
         parsed = await offload(len(arrival.body), partial(parse, arrival))
     except Failure as failure:

@@ -27,10 +27,10 @@ class WithResponseHeaders:
     headers: SendHeaders
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def tell(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = self.headers(scope["state"]["request_id"], current_rate_limits())
                 message["headers"] = [*message.get("headers", ()), *own]
             await send(message)
 
-        await self.app(scope, receive, tell)
+        await self.app(scope, receive, send_with_headers)

@@ -64,7 +64,7 @@ def _parse_config(arrival: HttpRequest) -> _ParsedChange:
     return _ParsedChange(request, body.caller_name)
 
 
-def _tell(answer: Any) -> bytes:
+def _serialize(answer: Any) -> bytes:
     return to_endpoint(answer.endpoint)
 
 
@@ -82,12 +82,12 @@ async def _delete(upstream: Upstream, arrival: HttpRequest, caller: Caller) -> b
 
 
 def _create(route: str) -> Operation:
-    return Operation("POST", route, "Creates an endpoint.", Change(_parse_new, _tell), [_NEW_BODY])
+    return Operation("POST", route, "Creates an endpoint.", Change(_parse_new, _serialize), [_NEW_BODY])
 
 
 def _update(route: str) -> Operation:
     return Operation(
-        "PUT", route, "Updates the models of an endpoint.", Change(_parse_config, _tell), [_CONFIG_BODY],
+        "PUT", route, "Updates the models of an endpoint.", Change(_parse_config, _serialize), [_CONFIG_BODY],
         parameters=[_MADE, _IF_MATCH], is_closed=True,
     )  # fmt: skip
 

@@ -164,7 +164,7 @@ class OpenAITranslator(OpenAIErrors):
         return ParsedRequest(
             request=request,
             stream=bool(body.stream),
-            encoder=OpenAIEncoder(usage=usage, has_logprobs=bool(body.logprobs), beside=body.extra_fields()),
+            encoder=OpenAIEncoder(usage=usage, has_logprobs=bool(body.logprobs), extra_fields=body.extra_fields()),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )

@@ -91,7 +91,7 @@ class OpenAICompletionTranslator(OpenAIErrors):
             request=request,
             stream=bool(body.stream),
             encoder=OpenAICompletionEncoder(
-                usage=usage, has_logprobs=body.logprobs is not None, beside=body.extra_fields()
+                usage=usage, has_logprobs=body.logprobs is not None, extra_fields=body.extra_fields()
             ),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",

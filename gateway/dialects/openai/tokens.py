@@ -111,7 +111,7 @@ class ParsedTokens:
 
     request: Message
     caller_name: Callable[[str], str]
-    tell: Callable[[Any], bytes]
+    serialize: Callable[[Any], bytes]
 
 
 _TOKENIZE: Final = msgspec.json.Decoder(TokenizeBody)

@@ -49,12 +49,12 @@ class ChatEncoder:
         *,
         usage: StreamedUsage = StreamedUsage.NONE,
         has_logprobs: bool = False,
-        beside: ExtraFields = _NOTHING,
+        extra_fields: ExtraFields = _NOTHING,
     ) -> None:
         self._usage = usage
         self._has_logprobs = has_logprobs
-        self._beside = beside
-        self._tokens = StreamedTokens(usage, with_ids=beside.token_ids)
+        self._extra_fields = extra_fields
+        self._tokens = StreamedTokens(usage, with_ids=extra_fields.token_ids)
         self._head = b""  # up to the list of choices
         self._prompt_token_ids: list[int] | None = None  # until the first chunk has told them
         self._text_heads: dict[int, bytes] = {}  # up to a text delta's text, by choice; a choice is in it once begun
@@ -69,7 +69,7 @@ class ChatEncoder:
             return self._content(event.content_delta)
         if kind == "reasoning_delta":
             reasoning = event.reasoning_delta
-            told = dict.fromkeys(self._beside.reasoning_names, reasoning.text)
+            told = dict.fromkeys(self._extra_fields.reasoning_names, reasoning.text)
             return self._begun_delta(reasoning.choice_index, told) if told else b""
         if kind == "tool_call_delta":
             call = event.tool_call_delta
@@ -91,20 +91,20 @@ class ChatEncoder:
             "choices": [orjson.Fragment(orjson.dumps(self._choice(choice))) for choice in response.choices],
             "usage": to_usage(response.usage),
         }
-        if self._beside.prompt_logprobs:
+        if self._extra_fields.prompt_logprobs:
             answer["prompt_logprobs"] = to_prompt_logprobs(response.prompt_logprobs)
-        if self._beside.token_ids:
+        if self._extra_fields.token_ids:
             answer["prompt_token_ids"] = list(response.prompt_token_ids)
         return orjson.dumps(answer)
 
     def _choice(self, choice: ChatChoice) -> dict[str, Any]:
         told = {
             "index": choice.index,
-            "message": _to_message(choice.message, self._beside),
+            "message": _to_message(choice.message, self._extra_fields),
             "logprobs": to_logprobs(choice.logprobs) if self._has_logprobs else None,
             "finish_reason": FINISH_REASONS[choice.finish_reason],
         }
-        return told | {"token_ids": list(choice.token_ids)} if self._beside.token_ids else told
+        return told | {"token_ids": list(choice.token_ids)} if self._extra_fields.token_ids else told
 
     def _mark(self, event: StreamChatResponse, kind: str | None) -> bytes:
         """What goes out for an event that belongs to no choice."""
@@ -133,7 +133,7 @@ class ChatEncoder:
         )
         self._head = b"data: " + head[:-1] + b',"choices":['
         self._tokens.start([started.prompt_tokens])
-        if self._beside.token_ids:
+        if self._extra_fields.token_ids:
             self._prompt_token_ids = list(started.prompt_token_ids)
 
     def _content(self, delta: ContentDelta) -> bytes:
@@ -162,7 +162,7 @@ class ChatEncoder:
     def _begin(self, index: int, content: str | None) -> bytes:
         """The role, and what all callers ask for comes with it: the echo, and once the prompt's tokens."""
         self._text_heads[index] = b'%b{"index":%d,"delta":{"content":' % (self._head, index)
-        delta = {"role": "assistant", "content": self._beside.echo or content, "refusal": None}
+        delta = {"role": "assistant", "content": self._extra_fields.echo or content, "refusal": None}
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
         tail = self._tokens.tail(index)
         if self._prompt_token_ids is not None:
@@ -179,17 +179,17 @@ def _to_tool_call_delta(call: ToolCallDelta) -> dict[str, Any]:
     return {"index": call.tool_call_index, "id": call.id, "type": "function", "function": function}
 
 
-def _to_message(message: Message, beside: ExtraFields) -> dict[str, Any]:
+def _to_message(message: Message, extra_fields: ExtraFields) -> dict[str, Any]:
     texts = [part.text for part in message.content]
-    if beside.echo:
-        texts.insert(0, beside.echo)
+    if extra_fields.echo:
+        texts.insert(0, extra_fields.echo)
     told: dict[str, Any] = {
         "role": "assistant",
         "content": "".join(texts) if texts or not message.tool_calls else None,
         "refusal": None,
     }
     if message.HasField("reasoning"):
-        told |= dict.fromkeys(beside.reasoning_names, message.reasoning)
+        told |= dict.fromkeys(extra_fields.reasoning_names, message.reasoning)
     if message.tool_calls:
         told["tool_calls"] = [
             {

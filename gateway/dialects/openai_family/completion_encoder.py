@@ -46,12 +46,12 @@ class CompletionEncoder:
         usage: StreamedUsage = StreamedUsage.NONE,
         has_logprobs: bool = False,
         index_by_prompt: bool = False,
-        beside: ExtraFields = _NOTHING,
+        extra_fields: ExtraFields = _NOTHING,
     ) -> None:
         self._usage = usage
         self._has_logprobs = has_logprobs
-        self._beside = beside
-        self._tokens = StreamedTokens(usage, with_ids=beside.token_ids)
+        self._extra_fields = extra_fields
+        self._tokens = StreamedTokens(usage, with_ids=extra_fields.token_ids)
         self._prompt_token_ids: dict[int, list[int]] = {}  # by choice, until its first chunk has told them
         self._index_by_prompt = index_by_prompt
         self._num_choices = 1  # of one prompt
@@ -103,7 +103,7 @@ class CompletionEncoder:
         )
         self._head = b"data: " + head[:-1] + b',"choices":['
         self._tokens.start(started.prompt_tokens, self._num_choices)
-        if self._beside.token_ids:
+        if self._extra_fields.token_ids:
             prompts = [list(prompt.ids) for prompt in started.prompt_token_ids for _ in range(self._num_choices)]
             self._prompt_token_ids = dict(enumerate(prompts))
 
@@ -119,7 +119,7 @@ class CompletionEncoder:
         if self._index_by_prompt:
             place = b'%d,"choice_index":%d' % (index // self._num_choices, index)
         choice = b'{"index":%b,"text":%b,"logprobs":%b,"finish_reason":%b' % (place, text, logprobs, finish_reason)
-        if self._beside.token_ids:
+        if self._extra_fields.token_ids:
             told = self._tokens.take_ids(index)
             if (prompt := self._prompt_token_ids.pop(index, None)) is not None:
                 told["prompt_token_ids"] = prompt
@@ -134,14 +134,14 @@ class CompletionEncoder:
             "logprobs": self._whole_logprobs(choice),
             "finish_reason": FINISH_REASONS[choice.finish_reason],
         }
-        if self._beside.prompt_logprobs:
+        if self._extra_fields.prompt_logprobs:
             told["prompt_logprobs"] = to_prompt_logprobs(choice.prompt_logprobs)
-        if self._beside.token_ids:
+        if self._extra_fields.token_ids:
             told |= {"token_ids": list(choice.token_ids), "prompt_token_ids": list(choice.prompt_token_ids)}
         return told
 
     def _whole_logprobs(self, choice: CompletionChoice) -> dict[str, Any] | None:
         if not self._has_logprobs:
             return None
-        prompt = () if self._beside.prompt_logprobs else choice.prompt_logprobs
+        prompt = () if self._extra_fields.prompt_logprobs else choice.prompt_logprobs
         return LogprobWriter().write(prompt, choice.logprobs, choice.text)

@@ -119,9 +119,9 @@ def test_refusals_come_back_by_the_caller_s_name(parse: Any, fields: dict[str, A
 def test_token_s_texts_are_told_only_if_asked_for() -> None:
     """What is no character by itself is shown as such."""
     plain = {"count": 2, "max_model_len": 9, "tokens": [5, 6], "token_strs": None}
-    assert json.loads(asked(tokens.parse_tokenize, prompt="a").tell(TOLD)) == plain
+    assert json.loads(asked(tokens.parse_tokenize, prompt="a").serialize(TOLD)) == plain
     strung = asked(tokens.parse_tokenize, prompt="a", return_token_strs=True)
-    assert json.loads(strung.tell(TOLD)) == plain | {"token_strs": ["hi", "\ufffd"]}
+    assert json.loads(strung.serialize(TOLD)) == plain | {"token_strs": ["hi", "\ufffd"]}
 
 
 def test_text_and_count_are_told() -> None:
@@ -129,6 +129,6 @@ def test_text_and_count_are_told() -> None:
     joined = asked(tokens.parse_detokenize, tokens=[1], skip_special_tokens=True)
     assert isinstance(joined.request, token_pb2.DetokenizeTextRequest)
     assert joined.request.skip_special_tokens
-    assert json.loads(joined.tell(token_pb2.DetokenizeTextResponse(text="ä"))) == {"prompt": "ä"}
+    assert json.loads(joined.serialize(token_pb2.DetokenizeTextResponse(text="ä"))) == {"prompt": "ä"}
     counted = asked(tokens.parse_input_tokens, input="a")
-    assert json.loads(counted.tell(TOLD)) == {"object": "response.input_tokens", "input_tokens": 2}
+    assert json.loads(counted.serialize(TOLD)) == {"object": "response.input_tokens", "input_tokens": 2}
