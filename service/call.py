@@ -51,7 +51,7 @@ class Call:
     def _reported_cost(self) -> tuple[tuple[str, str], ...]:
         return ((COST, self.cost),) if self.wants_cost and self.cost else ()
 
-    def tell(self, facts: Mapping[str, str | float]) -> None:
+    def add_log_fields(self, facts: Mapping[str, str | float]) -> None:
         """Add `facts` to the call's log line. They must not hold anything that a caller wrote but a model's name."""
         self.fields.update(facts)
 

@@ -17,14 +17,14 @@ from service.quota.quota import TOKENS, Quota
 async def admitted(quota: Quota, model: str, uses: Collection[Measure] = TOKENS) -> AsyncIterator[Charge]:
     """Let the current call use `model` for as long as the block runs. Raises as `Quota.admit` does."""
     try:
-        async with quota.admit(current_caller(), model, _tell, uses) as charge:
+        async with quota.admit(current_caller(), model, _report_limits, uses) as charge:
             yield charge
     except (LimitReached, LimitExceeded) as refusal:
         if (call := current_call()) is not None:
-            call.tell({"limit": refusal.limit.measure.value, "limited": refusal.limit.subject})
+            call.add_log_fields({"limit": refusal.limit.measure.value, "limited": refusal.limit.subject})
         raise
 
 
-def _tell(statuses: Sequence[LimitStatus]) -> None:
+def _report_limits(statuses: Sequence[LimitStatus]) -> None:
     if (call := current_call()) is not None:
         call.rate_limits = tuple(rate_limit_headers(statuses))

@@ -65,7 +65,9 @@ class Operation:
             self._name, attributes={**self._attributes, **self._route, KEY: self._key}
         )
         if (call := current_call()) is not None:
-            call.tell({"model": self._model, "endpoint": self._route[ENDPOINT], "entity": self._route[ENTITY]})
+            call.add_log_fields(
+                {"model": self._model, "endpoint": self._route[ENDPOINT], "entity": self._route[ENTITY]}
+            )
         return self
 
     @property
@@ -88,7 +90,7 @@ class Operation:
         attributes = {**self._attributes, "gen_ai.token.type": kind}
         self._telemetry.instruments.token_usage.record(num_tokens, attributes)
         if (call := current_call()) is not None:
-            call.tell({"prompt_tokens" if kind == "input" else "completion_tokens": num_tokens})
+            call.add_log_fields({"prompt_tokens" if kind == "input" else "completion_tokens": num_tokens})
 
     def cost(self, compute_s: float, block_s: float = 0.0, cached_tokens: int = 0) -> None:
         """Tell what the call has cost so far: on the span, in the metrics, on the log line, and to a caller who asks.
@@ -101,7 +103,9 @@ class Operation:
         self._telemetry.instruments.compute_time.add(compute_s, attributes)
         self._telemetry.instruments.block_time.add(block_s, attributes)
         if (call := current_call()) is not None:
-            call.tell({"compute_s": round(compute_s, 6), "block_s": round(block_s, 6), "cached_tokens": cached_tokens})
+            call.add_log_fields(
+                {"compute_s": round(compute_s, 6), "block_s": round(block_s, 6), "cached_tokens": cached_tokens}
+            )
             call.cost = f"compute_s={compute_s:.6f}, block_s={block_s:.6f}, cached_tokens={cached_tokens}"
 
     def staged(self, stages: Iterable[Stage]) -> None:

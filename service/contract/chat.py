@@ -97,13 +97,13 @@ class ChatRenderer:
 
     def _add_tokens(self, tokens: Tokens, messages: list[chat_pb2.StreamChatResponse]) -> None:
         """Tell the tokens of an output with its first message that is of the choice."""
-        if (told := self._emitter.of_output(tokens)) is None:
+        if (emitted := self._emitter.of_output(tokens)) is None:
             return
         first = next((message for message in messages if not message.HasField("prompt_logprobs")), None)
         if first is None:
             first = _Event(content_delta=chat_pb2.ContentDelta(choice_index=tokens.choice_index))
             messages.append(first)
-        first.tokens.CopyFrom(told)
+        first.tokens.CopyFrom(emitted)
 
     def _render(self, event: Event) -> Iterator[chat_pb2.StreamChatResponse]:
         match event:

@@ -80,10 +80,10 @@ class CompletionRenderer:
         """The messages that the events of one output, or one of the others, become."""
         if events and isinstance(events[0], Tokens):
             messages = self._render_output(events[0].choice_index, events[1:])
-            if (told := self._emitter.of_output(events[0])) is not None and not self._prompt_only:
+            if (emitted := self._emitter.of_output(events[0])) is not None and not self._prompt_only:
                 if not messages:
                     messages = [_Event(delta=completion_pb2.CompletionDelta(choice_index=events[0].choice_index))]
-                messages[0].tokens.CopyFrom(told)
+                messages[0].tokens.CopyFrom(emitted)
             return messages
         return [message for event in events for message in self._render_other(event)]
 
@@ -113,8 +113,8 @@ class CompletionRenderer:
             case Started():
                 yield self._started(event)
             case Usage():
-                told = Usage(event.prompt_tokens, cached_tokens=event.cached_tokens) if self._prompt_only else event
-                yield _Event(usage=usage_message(told))
+                emitted = Usage(event.prompt_tokens, cached_tokens=event.cached_tokens) if self._prompt_only else event
+                yield _Event(usage=usage_message(emitted))
             case Completed():
                 yield _Event(completed=completion_pb2.CompletionCompleted())
 

@@ -120,7 +120,7 @@ def _of(caller: Caller, handler: Handler) -> Handler:
     async def behaviour(request: Any, context: Context) -> Any:
         if (call := current_call()) is not None:
             call.caller = caller
-            call.tell({"key": caller.id})
+            call.add_log_fields({"key": caller.id})
         return await proceed(request, context)
 
     return with_behaviour(handler, behaviour)

@@ -28,7 +28,7 @@ class AnswerReader:
         self._tokenizer = tokenizer
         self._n = requests[0].n
         self._num_cached_tokens = [0] * len(requests)
-        self._reported_cached: set[int] = set()  # prompts whose cached tokens were told before
+        self._reported_cached: set[int] = set()  # prompts whose cached tokens were reported before
         self._has_prompt_logprobs = [request.prompt_logprobs is None for request in requests]
         self._choices = [
             ChoiceReader(

@@ -39,13 +39,13 @@ class Charge:
         self,
         store: Store,
         limits: Sequence[Limit],
-        tells: Callable[[Sequence[LimitStatus]], None],
+        on_status: Callable[[Sequence[LimitStatus]], None],
         expected_output_tokens: int,
     ) -> None:
-        """`tells` is told where the caller stands, whenever that is known."""
+        """`on_status` takes the caller's limits whenever they are known."""
         self._store = store
         self._limits = limits
-        self._tells = tells
+        self._on_status = on_status
         self._expected_output_tokens = expected_output_tokens
         self._drawn: list[_Drawn] = []
         self._statuses: dict[Limit, LimitStatus] = {}
@@ -132,7 +132,7 @@ class Charge:
             if draws or drawn.demand.places:
                 drawn.give_back(replace(drawn.demand, draws=draws))
         if self._statuses:
-            self._tells(list(self._statuses.values()))
+            self._on_status(list(self._statuses.values()))
         return used
 
     async def _take(self, limits: Sequence[Limit], draws: Sequence[Draw], places: Sequence[Limit] = ()) -> None:
@@ -144,7 +144,7 @@ class Charge:
             self._statuses[limit] = LimitStatus(limit, behind_s)
         if reading.is_granted:
             self._drawn.append(_Drawn(limits, demand, reading.give_back))
-        self._tells(list(self._statuses.values()))
+        self._on_status(list(self._statuses.values()))
         if not reading.is_granted:
             raise _refusal(limits, places, demand, reading)
 

@@ -50,7 +50,7 @@ class Quota:
         self,
         caller: Caller,
         model: str,
-        tells: Callable[[Sequence[LimitStatus]], None],
+        on_status: Callable[[Sequence[LimitStatus]], None],
         uses: Collection[Measure] = TOKENS,
     ) -> AsyncIterator[Charge]:
         """Let a request in, for as long as the block runs.
@@ -59,7 +59,7 @@ class Quota:
         LimitExceeded or QuotaUnavailable.
         """
         limits = limits_of(caller, model, self._limits_by_model)
-        charge = Charge(self._store, limits, tells, self._expected_output_tokens)
+        charge = Charge(self._store, limits, on_status, self._expected_output_tokens)
         error: BaseException | None = None
         try:
             await charge.open(uses)

@@ -45,7 +45,7 @@ def killable() -> Iterator[Stack]:
 
 
 @dataclass
-class Told:
+class StreamedAnswer:
     """A chat's SSE stream, put together."""
 
     names: set[tuple[str, int]] = field(default_factory=set)  # id and time
@@ -85,9 +85,9 @@ class Told:
         for name in ("content", "reasoning_content"):
             self.texts[index, name] = self.texts.get((index, name), "") + (delta.get(name) or "")
         for call in delta.get("tool_calls", ()):
-            told = self.calls.setdefault((index, call["index"]), [])
-            told += [call["id"], call["function"]["name"]] if "id" in call else []
-            told.append(call["function"]["arguments"])
+            parts = self.calls.setdefault((index, call["index"]), [])
+            parts += [call["id"], call["function"]["name"]] if "id" in call else []
+            parts.append(call["function"]["arguments"])
         self.logprobs += [(index, each) for each in (choice["logprobs"] or {}).get("content") or []]
         self.ends += [(index, choice["finish_reason"])] if choice["finish_reason"] else []
 
@@ -121,25 +121,25 @@ def random_body(draw: random.Random) -> dict[str, Any]:
 
 
 async def read_sse(
-    http: httpx.AsyncClient, body: dict[str, Any], told: Told, path: str = "/v1/chat/completions"
-) -> Told:
+    http: httpx.AsyncClient, body: dict[str, Any], stream: StreamedAnswer, path: str = "/v1/chat/completions"
+) -> StreamedAnswer:
     """Read a chat to its end, and take it up again by the last id whenever the connection breaks."""
-    while not told.is_done:
-        headers = {"x-sluice-event-ids": "true"} | ({"last-event-id": told.last_id} if told.last_id else {})
-        told.event = {}
+    while not stream.is_done:
+        headers = {"x-sluice-event-ids": "true"} | ({"last-event-id": stream.last_id} if stream.last_id else {})
+        stream.event = {}
         try:
             async with http.stream("POST", "/v1/chat/completions", json=body, headers=headers) as answer:
                 if answer.status_code in {502, 503}:
-                    told.breaks.append(f"{answer.status_code}: {await answer.aread()!r}")
+                    stream.breaks.append(f"{answer.status_code}: {await answer.aread()!r}")
                     await asyncio.sleep(0.2)
                     continue
                 assert answer.status_code == 200, await answer.aread()
                 async for line in answer.aiter_lines():
-                    told.take(line)
+                    stream.take(line)
         except httpx.TransportError as error:
-            told.breaks.append(repr(error))
+            stream.breaks.append(repr(error))
             await asyncio.sleep(0.1)
-    return told
+    return stream
 
 
 async def read_grpc(kind: CutKind, channel: grpc.aio.Channel, request: Any, events: list[Any]) -> list[Any]:
@@ -158,9 +158,9 @@ async def read_grpc(kind: CutKind, channel: grpc.aio.Channel, request: Any, even
     return events
 
 
-def progress(told: Iterable[Told], lists: Iterable[list[Any]]) -> int:
+def progress(streams: Iterable[StreamedAnswer], lists: Iterable[list[Any]]) -> int:
     """How much all streams have brought: characters over REST, events over gRPC."""
-    return sum(len(text) for each in told for text in each.texts.values()) + sum(map(len, lists))
+    return sum(len(text) for each in streams for text in each.texts.values()) + sum(map(len, lists))
 
 
 async def kill(stack: Stack, victim: str) -> None:
@@ -206,29 +206,29 @@ async def test_200_streams_outlast_the_death_of_their_service(killable: Stack, h
     bodies = [random_body(draw) for _ in range(NUM_REST)]
     asked = grpc_kinds(draw)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{killable.ports['envoy']}") as channel:
-        whole = await asyncio.gather(*(read_sse(http, body, Told()) for body in bodies))
-        told: list[Told] = [Told() for _ in bodies]
+        whole = await asyncio.gather(*(read_sse(http, body, StreamedAnswer()) for body in bodies))
+        streams: list[StreamedAnswer] = [StreamedAnswer() for _ in bodies]
         lists: list[list[Any]] = [[] for _ in asked]
-        reading = [asyncio.create_task(read_sse(http, body, each)) for body, each in zip(bodies, told, strict=True)]
+        reading = [asyncio.create_task(read_sse(http, body, each)) for body, each in zip(bodies, streams, strict=True)]
         reading += [
             asyncio.create_task(read_grpc(kind, channel, request, events))  # type: ignore[arg-type]
             for (kind, request), events in zip(asked, lists, strict=True)
         ]
-        while not (all(each.names for each in told) and all(lists)):  # noqa: ASYNC110  readers' beginnings have no event
+        while not (all(each.names for each in streams) and all(lists)):  # noqa: ASYNC110  readers' beginnings have no event
             await asyncio.sleep(0.01)
         num_cut = 0
         for victim in ("service", "engine", "service", "service"):  # one answer outlasts four deaths
             if num_cut >= NUM_CUT:
                 break
-            goal = progress(told, lists) + draw.randrange(500, 4_000)
-            while progress(told, lists) < goal:  # noqa: ASYNC110  a reader's progress has no event
+            goal = progress(streams, lists) + draw.randrange(500, 4_000)
+            while progress(streams, lists) < goal:  # noqa: ASYNC110  a reader's progress has no event
                 await asyncio.sleep(0.01)
             num_cut += sum(not task.done() for task in reading)
             await kill(killable, victim)
             await until_served(http)
         await asyncio.gather(*reading)
         assert num_cut >= NUM_CUT
-        for expected, joined in zip(whole, told, strict=True):
+        for expected, joined in zip(whole, streams, strict=True):
             assert not joined.breaks
             assert len(joined.names) == 1
             assert joined.answer() == expected.answer()
@@ -244,15 +244,15 @@ async def test_streams_outlast_the_death_of_their_gateway(killable: Stack, http:
     await until_served(http)
     draw = random.Random(13)
     bodies = [random_body(draw) for _ in range(12)]
-    whole = await asyncio.gather(*(read_sse(http, body, Told()) for body in bodies))
-    told = [Told() for _ in bodies]
-    reading = [asyncio.create_task(read_sse(http, body, each)) for body, each in zip(bodies, told, strict=True)]
-    while not any(each.texts for each in told):  # noqa: ASYNC110  a reader's first word has no event
+    whole = await asyncio.gather(*(read_sse(http, body, StreamedAnswer()) for body in bodies))
+    streams = [StreamedAnswer() for _ in bodies]
+    reading = [asyncio.create_task(read_sse(http, body, each)) for body, each in zip(bodies, streams, strict=True)]
+    while not any(each.texts for each in streams):  # noqa: ASYNC110  a reader's first word has no event
         await asyncio.sleep(0.01)
     os.kill(killable.children()["gateway"], signal.SIGKILL)
     await asyncio.gather(*reading)
-    assert any(each.breaks for each in told)
-    for expected, joined in zip(whole, told, strict=True):
+    assert any(each.breaks for each in streams)
+    for expected, joined in zip(whole, streams, strict=True):
         assert len(joined.names) == 1
         assert joined.answer() == expected.answer()
 

@@ -186,7 +186,11 @@ def without_added_tokens(backend: Any) -> Any:
     return tokenizers.Tokenizer.from_str(json.dumps(json.loads(backend.to_str()) | {"added_tokens": []}))
 
 
-@pytest.mark.parametrize("form", [str, lambda mark: json.dumps(mark)[1:-1]], ids=["plain", "escaped"])
+@pytest.mark.parametrize(
+    "form",
+    [str, lambda mark: json.dumps(mark)[1:-1], lambda mark: repr(mark)[1:-1]],
+    ids=["plain", "json", "python"],
+)
 def test_text_that_has_every_mark_is_refused(form: Any) -> None:
     """A caller who writes all characters that could be marks is told so; one who writes many of them is served."""
     plane = [form(chr(code)) for code in range(0xF0000, 0xF0000 + 4096)]

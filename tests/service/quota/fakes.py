@@ -63,7 +63,7 @@ class Desk:
         """What a caller last saw."""
         return dict(rate_limit_headers(self.statuses))
 
-    def _tell(self, statuses: Sequence[LimitStatus]) -> None:
+    def _on_status(self, statuses: Sequence[LimitStatus]) -> None:
         self.statuses = statuses
 
     @asynccontextmanager
@@ -71,7 +71,7 @@ class Desk:
         self, caller: Caller, num_input: int = 1, max_tokens: int | None = 1, *, n: int = 1
     ) -> AsyncIterator[Charge]:
         """One request that is admitted for the block, and took its tokens."""
-        async with self.quota.admit(caller, MODEL, self._tell) as charge:
+        async with self.quota.admit(caller, MODEL, self._on_status) as charge:
             asked = charge.bound(ask(max_tokens, n))
             await charge.take_for(asked_as(max_tokens, asked), prompts(num_input, asked.stopping.max_tokens, n))
             yield charge
@@ -83,7 +83,7 @@ class Desk:
 
     async def read(self, caller: Caller, num_tokens: int) -> None:
         """One request that only reads."""
-        async with self.quota.admit(caller, MODEL, self._tell, (Measure.INPUT_TOKENS,)) as charge:
+        async with self.quota.admit(caller, MODEL, self._on_status, (Measure.INPUT_TOKENS,)) as charge:
             await charge.take_input(num_tokens, "inputs")
             charge.count(lambda: Usage(num_tokens))
 
