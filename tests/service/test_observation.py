@@ -156,9 +156,15 @@ async def test_a_trial_is_told_from_its_stable_twin() -> None:
 
 @pytest.mark.slow
 async def test_ends_and_phases_are_counted() -> None:
-    """A choice's finish reason; one wait, one prefill, and the gaps between its tokens."""
+    """A choice's finish reason; one wait, one prefill, and the gaps between chunks of tokens."""
+    asked = request("tulip", n=2, stopping=sampling_pb2.StopParams(max_tokens=4))
     async with running(ScriptedRunner("hello", "you")) as run:
-        await run.chat.Chat(request("tulip", n=2, stopping=sampling_pb2.StopParams(max_tokens=4)))
+        with run.runner.paused(after=1):  # the first tokens leave in a chunk of their own
+            call = run.chat.StreamChat(asked)
+            while not (await call.read()).HasField("content_delta"):
+                pass
+        async for _ in call:
+            pass
         ends = {
             dict(labels)["gen_ai_response_finish_reason"]: value
             for labels, value in samples(run, "sluice_server_choices_total").items()
