@@ -10,7 +10,7 @@ from sluice.v1 import sampling_pb2, serving_pb2
 
 from service.observability.telemetry import Bounded, MetricsPage
 from tests.engine.fakes import until
-from tests.service.fakes import MODEL, Running, ScriptedRunner, refused, request, running
+from tests.service.fakes import MODEL, Running, ScriptedRunner, refused, request, rest_of, running
 from tests.waiting import GUARD_S
 
 CHAT = f"chat {MODEL}"
@@ -163,8 +163,7 @@ async def test_ends_and_phases_are_counted() -> None:
             call = run.chat.StreamChat(asked)
             while not (await call.read()).HasField("content_delta"):
                 pass
-        async for _ in call:
-            pass
+        assert [event async for event in rest_of(call)]
         ends = {
             dict(labels)["gen_ai_response_finish_reason"]: value
             for labels, value in samples(run, "sluice_server_choices_total").items()
