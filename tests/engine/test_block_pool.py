@@ -36,8 +36,8 @@ def test_pool_counts_a_begun_block_as_a_block(num_tokens: int, num_blocks: int) 
 def test_pool_allocates_neighbours() -> None:
     """A sequence's blocks ascend without a gap while there is space behind them, as much as it asked for or more."""
     pool = BlockPool(16, BLOCK_SIZE)
-    first = pool.allocate(3, room=16)
-    second = pool.allocate(2, room=4)
+    first = pool.allocate(3, num_expected=16)
+    second = pool.allocate(2, num_expected=4)
     assert first == [0, 1, 2]
     assert second == [12, 13]
     assert pool.allocate(1, after=2) == [3]
@@ -143,13 +143,13 @@ def test_pool_finds_neighbours_in_a_cache_that_is_full() -> None:
     for letter in "abcdefgh":
         pool.release(fill(pool, letter * 32))
     assert pool.num_cached_blocks == 64
-    block_ids = pool.allocate(1, room=4)
+    block_ids = pool.allocate(1, num_expected=4)
     assert block_ids is not None
     for _ in range(3):
         block_ids += pool.allocate(1, after=block_ids[-1]) or []
     assert block_ids == list(range(block_ids[0], block_ids[0] + 4))
     assert pool.num_cached_blocks == 64 - 1 - 4
-    assert pool.allocate(1, room=1000) is not None
+    assert pool.allocate(1, num_expected=1000) is not None
     assert pool.num_cached_blocks == 64 - 4 - 16
 
 

@@ -49,13 +49,13 @@ def test_free_runs_spare_long_runs() -> None:
     assert runs.take(None, 1) in (1, 3)
 
 
-@pytest.mark.parametrize(("room", "has_room"), [(1, True), (4, True), (5, False), (9, False)])
-def test_free_runs_tell_whether_there_is_room(room: int, has_room: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(("num_blocks", "has_run"), [(1, True), (4, True), (5, False), (9, False)])
+def test_free_runs_know_whether_there_is_a_run(num_blocks: int, has_run: bool) -> None:  # noqa: FBT001
     """A run counts as long enough by the class it is filed under; the id after the given one always does."""
     runs = FreeRuns(8)
     first = runs.take(None, 8)  # a run of 7 is left
-    assert runs.has_room(None, room) == has_room
-    assert runs.has_room(first, room)
+    assert runs.has_run(None, num_blocks) == has_run
+    assert runs.has_run(first, num_blocks)
 
 
 def test_free_runs_join_neighbours() -> None:

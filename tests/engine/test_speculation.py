@@ -199,7 +199,7 @@ def test_looking_in_vain_takes_little_time() -> None:
         speculation = Speculation(drafter, clock)
         sequence = group_of(request("abcdefgh", max_tokens=500)).sequences[0]
         for _ in range(160):
-            if not speculation.rests():
+            if not speculation.is_paused():
                 speculation.drafts([sequence], 1000, lambda sequence: 100)
             speculation.record_step_time(1, 0, step_s)
         looks[step_s] = drafter.num_looks
@@ -275,7 +275,7 @@ def test_each_sequence_has_drafts_by_its_own_luck() -> None:
         drafts = speculation.drafts([lucky, luckless], 1000, lambda sequence: 100)
         counts.append([len(drafts.get(sequence, [])) for sequence in (lucky, luckless)])
         for sequence, draft in drafts.items():
-            speculation.note(sequence, len(draft), len(draft) if sequence is lucky else 0)
+            speculation.record(sequence, len(draft), len(draft) if sequence is lucky else 0)
     assert min(count for count, _ in counts[5:]) >= 8
     assert sum(count > 0 for _, count in counts[5:]) <= 5
 

@@ -1,6 +1,6 @@
 """Threads that compile constraints while the engine computes steps.
 
-How long a compilation may take, and who waits for it, is the front's affair: it aborts what it no longer wants.
+The client limits the duration of a compilation: it aborts those that take too long or are no longer needed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.generation.constraint import Constraint
 from service.generation.errors import EngineError, UnsupportedConstraint
 
 _NUM_THREADS = 3
-_MAX_OF_CALLER = 2  # so that there is a thread for the others, however slowly one's constraints compile
+_MAX_OF_CALLER = 2  # threads per API key, so that one key's slow constraints leave a thread to the others
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ CompileConstraint: TypeAlias = abc.Callable[[Constraint], ConstraintState]  # ra
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A constraint of a caller, and what is to be made of it."""
+    """A constraint to compile, and the future of its result."""
 
     serial: int
     constraint: Constraint
@@ -37,47 +37,47 @@ class _Job:
 
 
 class Compilations:
-    """Constraints that are being compiled, or are and may be asked for. Only the engine's thread calls it."""
+    """The constraints that are queued, being compiled or compiled. Only the engine's thread calls it."""
 
     def __init__(self, compile_constraint: CompileConstraint | None) -> None:
         self._compile_constraint = compile_constraint or _refuse
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="constraint")
         self._futures: dict[int, Future[tuple[ConstraintState, Compiled]]] = {}
-        self._lock = threading.Lock()  # for what follows, which threads look at when they have done something
-        self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()  # by caller, whose turn it is first
+        self._lock = threading.Lock()  # guards the fields below, which threads read when they have finished a job
+        self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()  # by caller, in the order of their turns
         self._running: Counter[str] = Counter()
 
     def open(self, emit: Emit) -> None:
-        """`emit` takes a report when a compilation has begun and when it is done."""
+        """Set the receiver of reports: one when a compilation starts and one when it ends."""
         self._emit = emit
 
     def begin(self, serial: int, constraint: Constraint, caller_id: str) -> None:
-        """Have it compiled as soon as a thread is free: in turns, if several callers wait."""
+        """Enqueue a constraint. Callers with queued constraints take turns."""
         job = _Job(serial, constraint, caller_id)
         self._futures[serial] = job.future
-        job.future.add_done_callback(partial(self._tell_end, serial))
+        job.future.add_done_callback(partial(self._report_end, serial))
         with self._lock:
             self._waiting.setdefault(caller_id, deque()).append(job)
             self._start()
 
     def state(self, serial: int) -> ConstraintState:
-        """Return a compiled constraint's first state, once it was reported done; sequences must follow copies of it."""
+        """Return the initial state of a constraint that was reported as compiled; sequences must use copies of it."""
         state, _ = self._futures[serial].result(timeout=0)
         return state
 
     def forget(self, serial: int) -> None:
-        """Drop what `serial` names; no thread takes it up any more. Does nothing if there is none."""
+        """Drop a constraint; if it is still queued, it is not compiled. Does nothing for an unknown serial."""
         if future := self._futures.pop(serial, None):
             future.cancel()
 
     def close(self) -> None:
-        """End the threads; one that compiles is left to itself."""
+        """Drop the queue and end the threads, without waiting for running compilations."""
         with self._lock:
             self._waiting.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _start(self) -> None:
-        """Give free threads to those whose turn it is."""
+        """Start queued jobs on free threads."""
         while self._running.total() < _NUM_THREADS:
             caller_id = next((each for each in self._waiting if self._running[each] < _MAX_OF_CALLER), None)
             if caller_id is None:
@@ -85,7 +85,7 @@ class Compilations:
             jobs = self._waiting.pop(caller_id)
             job = jobs.popleft()
             if jobs:
-                self._waiting[caller_id] = jobs  # behind the others
+                self._waiting[caller_id] = jobs  # after the other callers
             if job.future.set_running_or_notify_cancel():
                 self._running[caller_id] += 1
                 self._threads.submit(self._run, job)
@@ -93,7 +93,7 @@ class Compilations:
     def _run(self, job: _Job) -> None:
         try:
             job.future.set_result(self._compile(job.serial, job.constraint))
-        except BaseException as error:  # noqa: BLE001  it is the future's
+        except BaseException as error:  # noqa: BLE001  it becomes the future's exception
             job.future.set_exception(error)
         finally:
             with self._lock:
@@ -111,7 +111,7 @@ class Compilations:
             _log.exception("a constraint could not be compiled")
             raise UnsupportedConstraint(_field(constraint), "the constraint can't be compiled") from error
 
-    def _tell_end(self, serial: int, future: Future[tuple[ConstraintState, Compiled]]) -> None:
+    def _report_end(self, serial: int, future: Future[tuple[ConstraintState, Compiled]]) -> None:
         try:
             _, compiled = future.result()
         except CancelledError:
