@@ -162,8 +162,13 @@ STREAMS: dict[str, tuple[type, Message]] = {
 TWINS = {"CreateResponse": "StreamResponse"}
 
 
+def num_choices(request: Any) -> int:
+    """Return the number of choices of a request of any method."""
+    return max(getattr(request, "n", 1), 1) * max(len(getattr(request, "prompts", ())), 1)
+
+
 def is_text(event: Any) -> bool:
-    """Whether a stream's event has something that the model wrote."""
+    """Return whether a stream's event has text of the model."""
     return str(event.WhichOneof("event")).endswith("delta")
 
 
@@ -174,7 +179,8 @@ def is_text(event: Any) -> bool:
 def test_grpc_cancel_frees_everything(stack: Stack, method: str, door: str, moment: str, *, streamed: bool) -> None:
     """gRPC: a cancelled call of every generating method, at once and after the first token, there and through Envoy."""
     kind, request = STREAMS[method]
-    with left_early(stack) as before, grpc.insecure_channel(f"127.0.0.1:{stack.ports[door]}") as channel:
+    target = f"127.0.0.1:{stack.ports[door]}"
+    with left_early(stack, num_choices(request)) as before, grpc.insecure_channel(target) as channel:
         if streamed:
             events = getattr(kind(channel), TWINS.get(method, f"Stream{method}"))(request)
             if moment == "after":
