@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 
@@ -16,11 +17,12 @@ from tests.waiting import GUARD_S
 class Hall:
     """Compilations that begin at once and end when they may."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_compile_s: float = math.inf) -> None:
+        self.thread_time_s = 0.0  # of every thread
         self.begun: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
         self._may_end = threading.Semaphore(0)
-        self.compilations = Compilations(self._compile)
+        self.compilations = Compilations(self._compile, max_compile_s, lambda _: self.thread_time_s)
         self.compilations.open(self.reports.put)
         self._serials = iter(range(100))
 
@@ -99,3 +101,27 @@ def test_what_waits_at_the_close_is_not_compiled() -> None:
     reports = [hall.reports.get(timeout=GUARD_S) for _ in range(4)]
     assert sum(len(each.errors) for each in reports) == 2
     assert hall.begun.empty()
+
+
+def test_a_constraint_fails_by_its_threads_time() -> None:
+    """It fails once, while its thread goes on; a constraint within the limit is compiled as ever."""
+    hall = Hall(max_compile_s=5)
+    hall.thread_time_s = 100  # used before
+    (serial,) = hall.begin("a", "a1")
+    hall.next()
+    assert hall.reports.get(timeout=GUARD_S).started == [serial]
+    hall.thread_time_s = 105.5
+    ((failed, error),) = hall.reports.get(timeout=GUARD_S).errors
+    assert failed == serial
+    assert isinstance(error, UnsupportedConstraint)
+    assert "longer than 5 s of processor time" in str(error)
+    hall.end()
+    (other,) = hall.begin("a", "a2")
+    hall.next()
+    hall.thread_time_s += 4.5
+    hall.end()
+    assert hall.reports.get(timeout=GUARD_S).started == [other]
+    ((refused, error),) = hall.reports.get(timeout=GUARD_S).errors
+    assert refused == other
+    assert "it is a test" in str(error)
+    hall.compilations.close()

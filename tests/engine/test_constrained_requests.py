@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 
 import pytest
 
@@ -78,19 +77,28 @@ async def test_requests_together_wait_for_all_their_constraints(start: Starter) 
         assert len(script.steps()) == num_steps
 
 
-async def test_compilation_that_takes_too_long_is_refused_by_its_field(start: Starter) -> None:
-    """The limit is told."""
+async def test_compilation_that_computes_too_long_is_refused_by_its_field(start: Starter) -> None:
+    """The limit is of processor time, and the error states it."""
     async with start.started(max_compile_s=0.05) as (engine, script):
         script.compile_slowly()
-        with pytest.raises(UnsupportedConstraint, match=r"took longer than 0\.05 s to compile") as refusal:
-            await generate(engine, request(constraint=constraint("ab")))
+        with pytest.raises(UnsupportedConstraint, match=r"took longer than 0\.05 s of processor time") as refusal:
+            await generate(engine, request(constraint=constraint("computes")))
         assert refusal.value.field == "output.schema"
+
+
+async def test_compilation_that_other_work_delays_may_be_tried_again(start: Starter) -> None:
+    """Elapsed time without processor time is no fault of the constraint."""
+    async with start.started("ab", max_compile_s=0.05, max_compile_wait_s=0.05) as (engine, script):
+        script.compile_slowly()
+        with pytest.raises(EngineOverloaded, match=r"not compiled within 0\.3 s|busy with others"):
+            await generate(engine, request(constraint=constraint("ab")))
+        script.compile_again()
 
 
 @pytest.mark.slow
 async def test_slow_compilations_of_one_caller_leave_a_thread_to_others(start: Starter) -> None:
     """Whatever the one asks for: two of its constraints are compiled at a time, and one of another's beside."""
-    async with start.started("abab", max_compile_s=0.5) as (engine, script):
+    async with start.started("abab", max_compile_wait_s=0.5) as (engine, script):
         script.compile_slowly()
         flood = [
             asyncio.create_task(generate(engine, request(constraint=constraint(t), caller_id="a"))) for t in "cdef"
@@ -99,7 +107,7 @@ async def test_slow_compilations_of_one_caller_leave_a_thread_to_others(start: S
         other = asyncio.create_task(generate(engine, request(constraint=constraint("ab"), caller_id="b")))
         await until(lambda: script.num_compiling() == 3)
         results = await asyncio.gather(*flood, other, return_exceptions=True)
-        assert Counter(type(each) for each in results) == {UnsupportedConstraint: 3, EngineOverloaded: 2}
+        assert {type(each) for each in results} == {EngineOverloaded}
         script.compile_again()
         await generate(engine, request(constraint=constraint("ab"), caller_id="a", max_tokens=4))
 
@@ -107,7 +115,7 @@ async def test_slow_compilations_of_one_caller_leave_a_thread_to_others(start: S
 @pytest.mark.slow
 async def test_compilation_that_finds_no_thread_is_not_the_requests_fault(start: Starter) -> None:
     """While two are compiled the next one of the same caller waits for a thread, and not for ever."""
-    async with start.started(max_compile_s=0.2) as (engine, script):
+    async with start.started(max_compile_wait_s=0.2) as (engine, script):
         script.compile_slowly()
         compiling = [asyncio.create_task(generate(engine, request(constraint=constraint(text)))) for text in ("a", "b")]
         await until(lambda: script.num_compiling() == 2)
@@ -125,7 +133,7 @@ async def test_deadline_that_is_nearer_than_the_limit_is_what_passes(
 ) -> None:
     """The deadline is blamed, by a clock that stands still too: neither the constraint nor the threads are."""
     clock = Clock()
-    async with start_thread.started(clock=clock, max_compile_s=5) as (engine, script):
+    async with start_thread.started(clock=clock, max_compile_wait_s=5) as (engine, script):
         script.compile_slowly()
         others = [asyncio.create_task(generate(engine, request(constraint=constraint(t)))) for t in "ab"[:num_before]]
         await until(lambda: script.num_compiling() == num_before)

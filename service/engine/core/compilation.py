@@ -1,12 +1,14 @@
 """Threads that compile constraints while the engine computes steps.
 
-The client limits the duration of a compilation: it aborts those that take too long or are no longer needed.
+A compilation is limited by the processor time that it uses, so that a busy machine doesn't make a constraint invalid.
+The client aborts compilations that are no longer needed, and those that other work delays for too long.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter, OrderedDict, abc, deque
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,12 +20,23 @@ from service.engine.messages import Compiled, Emit, Report
 from service.generation.constraint import Constraint
 from service.generation.errors import EngineError, UnsupportedConstraint
 
+MAX_COMPILE_S = 5.0  # of processor time, per constraint
+
+_CHECK_S = 0.1  # interval at which the processor time of running compilations is checked
 _NUM_THREADS = 3
 _MAX_OF_CALLER = 2  # threads per API key, so that one key's slow constraints leave a thread to the others
 
 _log = logging.getLogger(__name__)
 
 CompileConstraint: TypeAlias = abc.Callable[[Constraint], ConstraintState]  # raises UnsupportedConstraint
+ThreadTime: TypeAlias = abc.Callable[[int], float]  # the processor time in seconds of a thread, by its identifier
+
+
+def thread_time_s(thread_id: int) -> float:
+    """Return the processor time that a thread has used, in seconds; elapsed time on systems that don't report it."""
+    if hasattr(time, "pthread_getcpuclockid"):
+        return time.clock_gettime(time.pthread_getcpuclockid(thread_id))
+    return time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +52,28 @@ class _Job:
 class Compilations:
     """The constraints that are queued, being compiled or compiled. Only the engine's thread calls it."""
 
-    def __init__(self, compile_constraint: CompileConstraint | None) -> None:
+    def __init__(
+        self,
+        compile_constraint: CompileConstraint | None,
+        max_compile_s: float = MAX_COMPILE_S,
+        thread_time: ThreadTime = thread_time_s,
+    ) -> None:
+        """A constraint that takes more than `max_compile_s` of processor time is reported as unsupported."""
         self._compile_constraint = compile_constraint or _refuse
+        self._max_compile_s = max_compile_s
+        self._thread_time = thread_time
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="constraint")
         self._futures: dict[int, Future[tuple[ConstraintState, Compiled]]] = {}
-        self._lock = threading.Lock()  # guards the fields below, which threads read when they have finished a job
+        self._lock = threading.Condition()  # guards the fields below, which the threads use; notified of changes
+        self._limits: dict[int, tuple[_Job, float]] = {}  # by thread: its job, and the thread's time at its limit
+        self._is_closed = False
         self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()  # by caller, in the order of their turns
         self._running: Counter[str] = Counter()
 
     def open(self, emit: Emit) -> None:
         """Set the receiver of reports: one when a compilation starts and one when it ends."""
         self._emit = emit
+        threading.Thread(target=self._watch, name="constraint-limits", daemon=True).start()
 
     def begin(self, serial: int, constraint: Constraint, caller_id: str) -> None:
         """Enqueue a constraint. Callers with queued constraints take turns."""
@@ -74,6 +98,8 @@ class Compilations:
         """Drop the queue and end the threads, without waiting for running compilations."""
         with self._lock:
             self._waiting.clear()
+            self._is_closed = True
+            self._lock.notify_all()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _start(self) -> None:
@@ -91,14 +117,37 @@ class Compilations:
                 self._threads.submit(self._run, job)
 
     def _run(self, job: _Job) -> None:
+        thread_id = threading.get_ident()
+        with self._lock:
+            self._limits[thread_id] = job, self._thread_time(thread_id) + self._max_compile_s
+            self._lock.notify_all()
+        result: Future[tuple[ConstraintState, Compiled]] = Future()
         try:
-            job.future.set_result(self._compile(job.serial, job.constraint))
+            result.set_result(self._compile(job.serial, job.constraint))
         except BaseException as error:  # noqa: BLE001  it becomes the future's exception
+            result.set_exception(error)
+        with self._lock:
+            was_within_limit = self._limits.pop(thread_id, None) is not None
+            self._running -= Counter([job.caller_id])
+            self._start()
+        if not was_within_limit:
+            return  # the job has failed already
+        if error := result.exception():
             job.future.set_exception(error)
-        finally:
+        else:
+            job.future.set_result(result.result())
+
+    def _watch(self) -> None:
+        """Fail the jobs whose threads have used more processor time than allowed."""
+        while not self._is_closed:
             with self._lock:
-                self._running -= Counter([job.caller_id])
-                self._start()
+                self._lock.wait(_CHECK_S if self._limits else None)
+                used_s = {thread_id: self._thread_time(thread_id) for thread_id in self._limits}
+                exceeded = [each for each, (_, limit_s) in self._limits.items() if used_s[each] > limit_s]
+                jobs = [self._limits.pop(thread_id)[0] for thread_id in exceeded]
+            message = f"the constraint took longer than {self._max_compile_s:g} s of processor time to compile"
+            for job in jobs:
+                job.future.set_exception(UnsupportedConstraint(_field(job.constraint), message))
 
     def _compile(self, serial: int, constraint: Constraint) -> tuple[ConstraintState, Compiled]:
         self._emit(Report(started=[serial]))

@@ -10,7 +10,7 @@ from collections import abc
 from service.engine.config import EngineConfig
 from service.engine.core.adapter_table import AdapterTable
 from service.engine.core.blocks.block_pool import BlockPool
-from service.engine.core.compilation import Compilations, CompileConstraint
+from service.engine.core.compilation import MAX_COMPILE_S, Compilations, CompileConstraint
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.engine_core import EngineCore, Runner
 from service.engine.core.scheduler import Scheduler
@@ -49,6 +49,7 @@ class GeneratorCore:
         *,
         eos_token_ids: abc.Collection[int],
         compile_constraint: CompileConstraint | None = None,
+        max_compile_s: float = MAX_COMPILE_S,
         speculation: Speculation | None = None,
         adapters: AdapterTable | None = None,
         shares_blocks: bool = True,
@@ -56,7 +57,8 @@ class GeneratorCore:
     ) -> None:
         """`config` must have its `num_blocks` and `max_model_len`; ValueError otherwise.
 
-        `compile_constraint` is called on other threads; None if no constraint can be compiled for the model.
+        `compile_constraint` is called on other threads; None if no constraint can be compiled for the model; each may
+        take `max_compile_s` of processor time.
         `speculation` requires a runner whose tokens do not depend on the rest of the batch. `shares_blocks` requires a
         runner whose whole state of a prefix is in its blocks. `adapters` is None for a runner without adapters.
         """
@@ -68,7 +70,7 @@ class GeneratorCore:
         self._prefix_caching = config.prefix_caching
         self._output_interval_s = config.output_interval_s or 0.0
         self._eos_token_ids = frozenset(eos_token_ids)
-        self._compilations = Compilations(compile_constraint)
+        self._compilations = Compilations(compile_constraint, max_compile_s)
         self._adapters = adapters
 
     @property
