@@ -17,7 +17,7 @@ from gateway.dialects.openai.error import OpenAIErrors
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
-from gateway.routes.generation_endpoint import GenerationEndpoint
+from gateway.routes.handling.generation_endpoint import GenerationEndpoint
 from gateway.upstream.client import Caller
 
 TEXT = "x" * 100_000

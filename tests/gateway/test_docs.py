@@ -34,7 +34,7 @@ from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
 from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
 from gateway.dialects.openai.response import OpenAIResponseTranslator
-from gateway.dialects.openai_family.response_body import ResponseBody
+from gateway.dialects.openai_family.responses.body import ResponseBody
 from gateway.dialects.rank.body import RerankBody, ScoreBody
 from gateway.dialects.rank.rerank import RerankTranslator, ScoreTranslator
 from gateway.dialects.seam.encoder import WholeEncoder

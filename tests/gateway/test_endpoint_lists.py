@@ -8,7 +8,7 @@ import pytest
 from sluice.v1 import endpoint_pb2, model_pb2
 
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.routes.endpoint_lists import EndpointLists
+from gateway.routes.upstream.endpoint_lists import EndpointLists
 from gateway.upstream.client import Caller
 
 

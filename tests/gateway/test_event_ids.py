@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from sluice.v1 import chat_pb2, usage_pb2
 
-from gateway.dialects.openai_family.chat_encoder import ChatEncoder
-from gateway.dialects.openai_family.stream_options import StreamedUsage
+from gateway.dialects.openai_family.chat.encoder import ChatEncoder
+from gateway.dialects.openai_family.parameters.stream_options import StreamedUsage
 from gateway.dialects.seam.failure import Failure
 from gateway.http.event_id import EventId, EventMarks
 from tests.gateway import fakes

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from gateway.dialects.anthropic.answer import MessageEvent
 from gateway.dialects.mindie.answer import GenerationChunk
-from gateway.dialects.openai_family.chunk import ChatChunk, CompletionChunk, ResponseEvent
+from gateway.dialects.openai_family.answers.chunk import ChatChunk, CompletionChunk, ResponseEvent
 from gateway.openapi.document import build_document
 from gateway.openapi.schema import follow
 from gateway.routes.operation import Body, Operation
