@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 from cli.bench.prompts import WORDS
-from runner.envoy_config import connection_manager
+from runner.proxy.envoy_config import connection_manager
 from tests.e2e.replicas import Replicas
 
 MODEL = "sluice-demo"

@@ -159,7 +159,7 @@ def running(tree: Path, folder: Path) -> Iterator[Product]:
         until_ready(ports["envoy"], process)
         found = {_module(pid): pid for pid in _children(process.pid)}
         workers = _children(found["service"])
-        (envoy,) = _children(found["runner.front_door"])
+        (envoy,) = _children(found["runner.proxy.front_door"])
         yield Product(ports, found["service"], found["gateway"], envoy, workers[0] if workers else None)
     except BaseException:
         log.seek(0)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from runner.certificates import MAX_DAYS, make_certificates
+from runner.tls.certificates import MAX_DAYS, make_certificates
 
 APP = typer.Typer(help="Certificates for TLS.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -36,7 +36,7 @@ def config(context: typer.Context) -> None:
 
 def envoy(context: typer.Context) -> None:
     """Make Envoy's configuration before several gateways and services, of a file that says where they are."""
-    _become("runner.production", context.args)
+    _become("runner.proxy.production", context.args)
 
 
 def ray(context: typer.Context) -> None:

@@ -13,7 +13,7 @@ generated() {  # generated/ is what `make generate` makes, and nothing else
 }
 envoy_configs() {  # Envoy reads its file, and what is made of it for a fleet
     local file fleet status=0; fleet=$(mktemp --suffix=.yaml)
-    python -m runner.production envoy/fleet.yaml >"$fleet" || status=1
+    python -m runner.proxy.production envoy/fleet.yaml >"$fleet" || status=1
     for file in envoy/envoy.yaml "$fleet"; do envoy --mode validate -l warning -c "$file" || status=1; done
     rm "$fleet"; return $status
 }

@@ -27,8 +27,8 @@ from bench.fleet.paced_service import FIRST_TOKEN, NUM_TOKENS, STRIDE
 from bench.fleet.replica import Sizes
 from bench.fleet.simulation import Jobs, Outcome
 from bench.fleet.step_model import StepTable
-from runner.fleet import Fleet
-from runner.production import production_config
+from runner.proxy.fleet import Fleet
+from runner.proxy.production import production_config
 from service.settings.config import DEMO_FOLDER
 
 MODEL = "paced"

@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from sluice.v1 import chat_pb2_grpc
 
-from runner.envoy_config import connection_manager
+from runner.proxy.envoy_config import connection_manager
 from tests.e2e.crowd import SlowUpstream, connections, door_with, full_backlog, health, is_closed, serves
 from tests.e2e.door import Door, http_filter
 from tests.e2e.stack import Stack, free_ports

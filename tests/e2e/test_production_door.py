@@ -16,10 +16,10 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as aio_health
 
-from runner.development_tls import DevelopmentTls
-from runner.eds import Host, write_hosts
-from runner.fleet import Fleet
-from runner.production import production_config, write_first_hosts
+from runner.proxy.eds import Host, write_hosts
+from runner.proxy.fleet import Fleet
+from runner.proxy.production import production_config, write_first_hosts
+from runner.tls.development_tls import DevelopmentTls
 from service.interceptors.load_report import as_binary, as_text
 from tests.e2e.door import Door
 from tests.e2e.stack import ROOT, free_ports

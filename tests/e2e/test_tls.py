@@ -17,9 +17,9 @@ import sluice_client
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from sluice.v1 import model_pb2, model_pb2_grpc
 
-from runner.certificates import make_certificates
-from runner.development_tls import DevelopmentTls
-from runner.envoy_tls import EnvoyTls
+from runner.proxy.envoy_tls import EnvoyTls
+from runner.tls.certificates import make_certificates
+from runner.tls.development_tls import DevelopmentTls
 from tests.e2e.door import Door
 from tests.e2e.stack import Stack, free_ports
 from tests.waiting import GUARD_S

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from process.tls import TargetTlsSettings, TlsError, TlsSettings, server_files, target_files
-from runner.certificates import make_certificates
+from runner.tls.certificates import make_certificates
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """End a child process when its parent ends, however that ends.
 
-As a program (`python -m runner.lifeline PARENT COMMAND…`) it ties itself to the process PARENT and becomes COMMAND.
+As a program (`python -m runner.processes.lifeline PARENT COMMAND…`) it ties itself to the process PARENT and becomes
+COMMAND.
 """
 
 import ctypes
@@ -30,7 +31,7 @@ def dying_command(command: Sequence[str]) -> list[str]:
 
     As with `dying_with_parent`, the thread that starts it must live as long as this process.
     """
-    return [sys.executable, "-m", "runner.lifeline", str(os.getpid()), *command]
+    return [sys.executable, "-m", "runner.processes.lifeline", str(os.getpid()), *command]
 
 
 def _tie(parent: int) -> None:

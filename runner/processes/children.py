@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from runner.lifeline import dying_with_parent
+from runner.processes.lifeline import dying_with_parent
 
 _MAX_LINE = 1 << 20  # bytes of a log line
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from runner.envoy_tls import EnvoyTls
+from runner.proxy.envoy_tls import EnvoyTls
 
-_HERE = Path(__file__).resolve().parent
+_HERE = Path(__file__).resolve().parents[1]
 # In a wheel it is the package's own; beside the sources it is one folder up.
 FILE = next(path for path in (_HERE / "envoy" / "envoy.yaml", _HERE.parent / "envoy" / "envoy.yaml") if path.is_file())
 

@@ -17,10 +17,10 @@ from urllib.parse import quote
 
 import yaml
 
-from runner.eds import Host, assignment, hosts_file, write_hosts
-from runner.envoy_config import FILE, AddressError, Addresses, connection_manager, envoy_config
-from runner.envoy_tls import EnvoyTls
-from runner.fleet import DEFAULT, GATEWAYS, Fleet, FleetError, Pool, read_fleet
+from runner.proxy.eds import Host, assignment, hosts_file, write_hosts
+from runner.proxy.envoy_config import FILE, AddressError, Addresses, connection_manager, envoy_config
+from runner.proxy.envoy_tls import EnvoyTls
+from runner.proxy.fleet import DEFAULT, GATEWAYS, Fleet, FleetError, Pool, read_fleet
 
 PRODUCTION = FILE.with_name("production.yaml")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self, TypeAlias
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from runner.eds import Host
+from runner.proxy.eds import Host
 
 GATEWAYS = "gateway"  # their pool's name
 DEFAULT = "service"  # the name of the pool that has what no other has

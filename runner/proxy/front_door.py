@@ -1,4 +1,4 @@
-"""Runs Envoy so that SIGTERM loses no request: `python -m runner.front_door ADMIN [OPTIONS] -- envoy -c …`.
+"""Runs Envoy so that SIGTERM loses no request: `python -m runner.proxy.front_door ADMIN [OPTIONS] -- envoy -c …`.
 
 At SIGTERM Envoy's health checks begin to say no and its answers tell clients to connect elsewhere, while it goes on
 accepting for `drain_time_s`; then it listens no more, and ends when the running requests have ended, at the latest
@@ -20,8 +20,8 @@ import urllib.request
 from collections.abc import Sequence
 from http.client import HTTPResponse
 
-from runner.closing import listeners_of, num_waiting, turn_away
-from runner.lifeline import dying_with_parent
+from runner.processes.lifeline import dying_with_parent
+from runner.proxy.closing import listeners_of, num_waiting, turn_away
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _POLL_S = 0.1

@@ -6,7 +6,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.certificates import make_certificates
+from runner.tls.certificates import make_certificates
 
 _NAMES = ("localhost", "127.0.0.1", "::1")
 _DAYS = 30
