@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.change import Urls, as_plain, change_all, no_options_before
-from cli.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, say
-from cli.rpc import ask
+from cli.calls.change import Urls, as_plain, change_all, no_options_before
+from cli.calls.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, say
+from cli.calls.rpc import ask
 
 APP = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 

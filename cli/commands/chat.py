@@ -10,10 +10,22 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.answer import Answer, read_answer
-from cli.image import read_image
-from cli.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, connected, fail, named_value, print_json, say
-from cli.server import Server, ServerError
+from cli.calls.answer import Answer, read_answer
+from cli.calls.image import read_image
+from cli.calls.options import (
+    DEFAULT,
+    AsJson,
+    CaFile,
+    Key,
+    ModelName,
+    Url,
+    connected,
+    fail,
+    named_value,
+    print_json,
+    say,
+)
+from cli.calls.server import Server, ServerError
 from process.terminal import plain
 
 _HELP = """\

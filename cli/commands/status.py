@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final
 import httpx
 import typer
 
-from cli.options import DEFAULT, AsJson, CaFile, Key, connected, fail, print_json, print_table, say
-from cli.server import Server, ServerError
+from cli.calls.options import DEFAULT, AsJson, CaFile, Key, connected, fail, print_json, print_table, say
+from cli.calls.server import Server, ServerError
 
 _HEADS: Final = ("SERVER", "STATE", "VERSION", "MODEL", "RUNNING", "WAITING", "CACHE IN USE", "TOKENS/S")
 _LOAD: Final = "/status.json"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cli.server import Server
+from cli.calls.server import Server
 
 
 @dataclass(slots=True)

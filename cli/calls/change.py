@@ -7,8 +7,8 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from cli.options import fail, print_json, say
-from cli.server import ServerError
+from cli.calls.options import fail, print_json, say
+from cli.calls.server import ServerError
 
 Urls: TypeAlias = Annotated[
     list[str],

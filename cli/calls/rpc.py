@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from cli.server import KEY_HINT, ServerError
+from cli.calls.server import KEY_HINT, ServerError
 
 Answer = TypeVar("Answer", bound="_Message")
 

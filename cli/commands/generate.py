@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, connected, fail, print_json, say
+from cli.calls.options import DEFAULT, AsJson, CaFile, Key, ModelName, Url, connected, fail, print_json, say
 
 
 def complete(

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
-from cli.options import AsJson, fail, print_json, print_table, say
+from cli.calls.options import AsJson, fail, print_json, print_table, say
 from service.auth.key import digest, new_id, new_key
 from service.auth.key_entry import KeyEntry, KeysError, to_entry, to_plain
 from service.auth.key_place import change_keys, keys_at

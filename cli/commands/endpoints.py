@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, print_table
+from cli.calls.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, print_table
 
 
 def endpoints(as_json: AsJson = False, url: Url = DEFAULT, key: Key = "", ca_file: CaFile = "") -> None:

@@ -6,9 +6,9 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from cli.change import Urls, as_plain, change_all, no_options_before
-from cli.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, print_table
-from cli.rpc import ask
+from cli.calls.change import Urls, as_plain, change_all, no_options_before
+from cli.calls.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, print_table
+from cli.calls.rpc import ask
 
 APP = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
