@@ -28,7 +28,7 @@ from gateway.app import build_app
 from gateway.config import Settings
 from gateway.telemetry import Telemetry
 from gateway.upstream.client import Caller, ServiceClient
-from process.settings import read_settings
+from process.settings.process_settings import read_settings
 
 LIMIT_US = 15.0  # of the gateway's own work, a message
 STARTED = chat_pb2.ChatStarted(id="1", created=Timestamp(seconds=1), model="m", system_fingerprint="fp")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cluster.deployment import DeploymentError, read_deployment
 from cluster.keeper import TICK_S, Keeper
-from process.lines import Lines
+from process.logs.lines import Lines
 from runner.proxy.production import write_first_hosts
 
 

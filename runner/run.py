@@ -21,8 +21,8 @@ import yaml
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
-from process.lines import Lines
-from process.scheduling import let_others_finish
+from process.lifetime.scheduling import let_others_finish
+from process.logs.lines import Lines
 from runner.processes.children import Children, DiedTooOften
 from runner.processes.readable import Readable
 from runner.proxy.envoy_config import AddressError, envoy_config

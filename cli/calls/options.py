@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 import typer
 
 from cli.calls.server import DEFAULT_URL, Server, ServerError
-from process.terminal import plain, spelled
+from process.logs.terminal import plain, spelled
 
 Url: TypeAlias = Annotated[str, typer.Option(envvar="SLUICE_URL", help="The server's base URL.", show_envvar=True)]
 Key: TypeAlias = Annotated[

@@ -26,7 +26,7 @@ from cli.calls.options import (
     say,
 )
 from cli.calls.server import Server, ServerError
-from process.terminal import plain
+from process.logs.terminal import plain
 
 _HELP = """\
   /system TEXT      what the model is told first; without TEXT, nothing

@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from typing import Any, Final
 
-from process.terminal import plain, spelled
+from process.logs.terminal import plain, spelled
 
 _DIM, _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
 _COLOURS: Final = {"warning": _YELLOW, "error": _RED, "critical": _RED}

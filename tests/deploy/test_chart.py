@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gateway.config import Settings as GatewaySettings
-from process.settings import read_settings
+from process.settings.process_settings import read_settings
 from runner.proxy.fleet import read_fleet
 from runner.proxy.production import production_config
 from service.settings.config import Settings as ServiceSettings

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from gateway.config import Settings as GatewaySettings
-from process.environment import RUNNER
-from process.names import paths
+from process.settings.environment import RUNNER
+from process.settings.names import paths
 from runner.proxy.fleet import read_fleet
 from service.settings.config import Settings as ServiceSettings
 from tests.deploy.image_build import ROOT, stages

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from process.settings import read_settings
+from process.settings.process_settings import read_settings
 from service.settings.config import Settings
 from tests.e2e.stack import ROOT, Stack
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from gateway.config import Settings
-from process.errors import ConfigError
-from process.settings import read_settings
+from process.settings.errors import ConfigError
+from process.settings.process_settings import read_settings
 from tests.e2e.stack import free_ports
 from tests.waiting import GUARD_S
 

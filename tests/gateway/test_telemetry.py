@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
-from process.logs import JsonFormatter
+from process.logs.logs import JsonFormatter
 from tests.gateway.conftest import Gateway, chat_body, until
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from process.tls import TargetTlsSettings, TlsError, TlsSettings, server_files, target_files
+from process.network.tls import TargetTlsSettings, TlsError, TlsSettings, server_files, target_files
 from runner.tls.certificates import make_certificates
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from process.errors import ConfigError
-from process.settings import read_settings
+from process.settings.errors import ConfigError
+from process.settings.process_settings import read_settings
 from service.auth.settings import AuthSettings
 from service.settings.config import DEMO_FOLDER, DEMO_NAME, EMBEDDING_NAME, Settings, embedding_folder
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gateway.config import Settings as GatewaySettings
-from process.environment import COMMAND, RUNNER
-from process.names import paths
+from process.settings.environment import COMMAND, RUNNER
+from process.settings.names import paths
 from runner.settings import Settings as RunnerSettings
 from service.settings.config import Settings as ServiceSettings
 from tools.settings_reference import PAGE, reference, undescribed

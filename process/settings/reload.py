@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, Generic
 
-from process.errors import ConfigError
-from process.settings import AnySettings
+from process.settings.errors import ConfigError
+from process.settings.process_settings import AnySettings
 
 _LOOK_S: Final = 1.0  # how often the file is looked at
 

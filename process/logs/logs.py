@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from opentelemetry import trace
 
-from process.lines import Lines
+from process.logs.lines import Lines
 
 Context: TypeAlias = Callable[[], Mapping[str, object]]
 

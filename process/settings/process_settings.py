@@ -22,10 +22,10 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from process.environment import Environment
-from process.errors import ConfigError
-from process.names import names_at, paths, suggestion
-from process.tls import TlsSettings
+from process.network.tls import TlsSettings
+from process.settings.environment import Environment
+from process.settings.errors import ConfigError
+from process.settings.names import names_at, paths, suggestion
 
 Port: TypeAlias = Annotated[int, Field(ge=0, le=65535)]
 

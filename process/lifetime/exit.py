@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-from process.lines import Lines
+from process.logs.lines import Lines
 
 
 def exit_with(program: str, problem: object, code: int) -> NoReturn:

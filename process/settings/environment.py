@@ -12,8 +12,8 @@ from typing import Any
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
-from process.errors import ConfigError
-from process.names import mappings, paths, suggestion
+from process.settings.errors import ConfigError
+from process.settings.names import mappings, paths, suggestion
 
 FAMILY = "SLUICE_"
 PREFIXES = ("SLUICE_SERVICE_", "SLUICE_GATEWAY_")

@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias
 from pydantic import BaseModel
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from process.errors import ConfigError
-from process.exit import exit_with
-from process.names import is_secret
-from process.settings import STANDARD_VARIABLE, ProcessSettings, read_settings
+from process.lifetime.exit import exit_with
+from process.settings.errors import ConfigError
+from process.settings.names import is_secret
+from process.settings.process_settings import STANDARD_VARIABLE, ProcessSettings, read_settings
 
 Place: TypeAlias = tuple[str | int, ...]
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from process.loopback import is_loopback
+from process.network.loopback import is_loopback
 
 MAX_ADDRESSES: Final = 256  # later ones are not told: whoever reads the log knows by then
 CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key"})

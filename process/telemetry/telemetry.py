@@ -27,8 +27,8 @@ from opentelemetry.trace import Tracer
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.metrics_core import Metric
 
-from process.unrecorded_tracer import UnrecordedTracer
-from process.usage import ProcessUsage
+from process.telemetry.unrecorded_tracer import UnrecordedTracer
+from process.telemetry.usage import ProcessUsage
 
 DISTRIBUTION: Final = "sluice"
 EXPORT_TIMEOUT_S: Final = 5  # a stop waits that long for a collector that doesn't answer
