@@ -12,7 +12,7 @@ import pytest
 
 from gateway.page.routes import SITE
 from tests.e2e.stack import ROOT, Stack
-from tools.docs_site import pages
+from tools.docs.docs_site import pages
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.stack import ROOT, Stack
 from tests.e2e.test_chat import rest_body
-from tools.typescript_client import MODULES, PLAIN, SOURCE, build
+from tools.contract.typescript_client import MODULES, PLAIN, SOURCE, build
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 BOTH = pytest.mark.parametrize("at", [0, 1], ids=["grpc-web", "grpc"])

@@ -1,6 +1,6 @@
 """Builds the TypeScript client's package into a folder: its generated messages, then JavaScript and its types.
 
-    python -m tools.typescript_client FOLDER
+    python -m tools.contract.typescript_client FOLDER
 
 Nothing that is generated for it is checked in. npm's packages are those of tools/package.json.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import google.rpc.error_details_pb2
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "clients" / "typescript"
 MODULES = ROOT / ".cache" / "npm" / "node_modules"
 PLAIN = ROOT / "generated" / "proto"

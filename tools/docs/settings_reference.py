@@ -23,8 +23,8 @@ PAGE: Final = ROOT / "docs" / "settings.md"
 _HEADER: Final = """\
 # Settings
 
-Made from the code by `python -m tools.settings_reference`; a test keeps it so. `sluice config` prints the values in
-effect and where each came from, `--help` of each program the same words as here.
+Made from the code by `python -m tools.docs.settings_reference`; a test keeps it so. `sluice config` prints the values
+in effect and where each came from, `--help` of each program the same words as here.
 
 **Where a setting can stand.** A setting of the service or the gateway is a flag, a variable, or a key of the YAML or
 TOML file that `--config` names; flags win over variables, variables over the file. In the file, dots are levels:

@@ -14,8 +14,8 @@ import time
 import zipfile
 from pathlib import Path
 
-from tools.dist import DIST, version
-from tools.typescript_client import MODULES
+from tools.contract.typescript_client import MODULES
+from tools.release.dist import DIST, version
 
 _LANGUAGES = ("cpp", "csharp", "java", "kotlin", "objc", "php", "python", "ruby")
 _ASK = """

@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from google.protobuf.message import Message
 from grpc_tools import protoc
 
-SOURCE = Path(__file__).resolve().parent.parent / "proto"
+SOURCE = Path(__file__).resolve().parents[2] / "proto"
 RULES = "buf/validate/validate.proto"
 
 _NAMESPACE = "(buf.validate."

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Whether proto/ breaks the contract of the last release (proto/released/), or that of the branch $BASE. Tells both.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 export PATH="$PWD/.cache/npm/node_modules/.bin:$PATH"
 BASE=${BASE:-main}
 old=$(mktemp -d)

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 
 Navigation: TypeAlias = Mapping[str, Sequence[str]]
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
 SITE: Final = ROOT / "gateway" / "page" / "site"
 GENERATOR: Final = ROOT / ".venvs" / "tool-docs" / "bin" / "zensical"

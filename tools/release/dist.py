@@ -8,7 +8,8 @@
     sluice-VERSION.cdx.json          what the server is made of: an SBOM in CycloneDX's format
     SHA256SUMS                       of all of these
 
-A wheel is built from the source archive, so that the archive is known to be whole. tools/dist_check.py tries all.
+A wheel is built from the source archive, so that the archive is known to be whole. tools/release/dist_check.py tries
+all.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from typing import Any
 
 from grpc_tools import protoc
 
-from tools import docs_site, typescript_client
+from tools.contract import typescript_client
+from tools.docs import docs_site
 from tools.pins import needed
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"
 CLIENT = ROOT / "clients" / "python"
 NATIVE = ROOT / "native"

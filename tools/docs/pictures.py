@@ -1,7 +1,8 @@
 """Makes the README's pictures anew: a terminal from start to conversation, as SVG that plays, and the page to chat on.
 
-Usage: make pictures, or python -m tools.pictures [FOLDER], docs/assets otherwise. What is shown is what the product
-wrote into a pseudo-terminal, when it did, on its usual ports, which must be free; the page is what Chromium draws.
+Usage: make pictures, or python -m tools.docs.pictures [FOLDER], docs/assets otherwise. What is shown is what the
+product wrote into a pseudo-terminal, when it did, on its usual ports, which must be free; the page is what Chromium
+draws.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from typing import Final
 
 from rich.text import Text
 
-from tools.recording import Line, lines_of, played
+from tools.docs.recording import Line, lines_of, played
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+ROOT: Final = Path(__file__).resolve().parents[2]
 COLUMNS: Final = 112
 TIMEOUT_S: Final = 60
 READING_S: Final = 1.4  # before each question, as somebody would who reads the answers

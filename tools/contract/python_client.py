@@ -20,7 +20,7 @@ from pathlib import Path
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from grpc_tools import protoc
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PROTO = ROOT / "generated/proto"
 PACKAGE = ROOT / "clients/python/src/sluice_client/v1"
 _GOOGLE = Path(protoc.__file__).parent / "_proto"

@@ -19,7 +19,7 @@ from grpc_tools import protoc
 
 from service.interceptors.auth import SCOPES
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PROTO = ROOT / "generated" / "proto"
 PAGE = ROOT / "docs" / "grpc_reference.md"
 PACKAGE = "sluice.v1"
