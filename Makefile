@@ -25,7 +25,7 @@ test-cluster:  ## replace every process of a fleet under load: three services, t
 test-ray:  ## scale, replace and heal replicas on the nodes of a Ray cluster, under load
 	@tools/install.sh dev native ray && .venvs/ray/bin/python -m pytest -m "ray or not ray" tests/cluster
 test-examples:  ## try every example of README.md and docs/ 40 times (EXAMPLE_TRIES) against the product
-	@tools/install.sh dev native npm clients && EXAMPLE_TRIES=$(or $(EXAMPLE_TRIES),40) $(PY) -m pytest --timeout 1200 tests/e2e/test_examples.py
+	@tools/install.sh dev native npm clients && EXAMPLE_TRIES=$(or $(EXAMPLE_TRIES),40) $(PY) -m pytest --timeout 1200 tests/e2e/clients/test_examples.py
 test-languages:  ## install the toolchains of examples/, run all of them, and count the languages that do all they should
 	@tools/install.sh dev native npm clients examples languages && $(PY) -m tests.languages && $(MAKE) -s -C examples/csharp
 test-clients:  ## run the tests of all clients, those too large for `make test` too: benchmarks, lm-eval, frameworks
@@ -37,7 +37,7 @@ models:  ## try every architecture that transformers has, and write docs/models.
 soak:  ## run mixed load for MINUTES (30), and the faults that take long to show; fails if anything leaks or is lost
 	@tools/install.sh dev native && $(PY) -m pytest -m soak tests/e2e && $(PY) -m tests.soak $(MINUTES)
 fuzz:  ## try random bodies and messages against the whole product, EXAMPLES (300) of each kind
-	@tools/install.sh dev native && FUZZ_EXAMPLES=$(or $(EXAMPLES),300) $(PY) -m pytest tests/e2e/test_fuzz.py
+	@tools/install.sh dev native && FUZZ_EXAMPLES=$(or $(EXAMPLES),300) $(PY) -m pytest tests/e2e/hostile/test_fuzz.py
 check:  ## lint, types, import contracts, protobuf contract, generated code, Envoy's configuration, scripts
 	@tools/install.sh dev npm validate shell && BASE=$(BASE) tools/check.sh
 docs:  ## build the documentation's pages, which the gateway then serves at /docs/

@@ -83,7 +83,7 @@ def main() -> None:
         (folder / "terminal.svg").write_text(played([*started, *talked], COLUMNS))
         page = [
             "node",
-            "tests/e2e/chat_page.mjs",
+            "tests/e2e/pages/chat_page.mjs",
             "http://127.0.0.1:8080/",
             str(shutil.which("chromium-headless-shell")),
         ]
