@@ -6,7 +6,7 @@
 #   llama     llama.cpp's server, for the benches, which takes a C++ compiler and about ten minutes
 #   native    the native step of native/, which takes a C++ compiler: the system's or, with NATIVE_COMPILER=zig, PyPI's
 #   native-host  the same, with the instruction sets of this CPU only, in half the time
-#   dist      a release, into dist/ (tools/dist.py), and what builds it
+#   dist      a release, into dist/ (tools/release/dist.py), and what builds it
 #   cmake     a C++ compiler, CMake and ninja, to build native/ without Python
 #   npm       buf, clients of the tests (grpc-js, openai, @anthropic-ai/sdk, playwright), what builds the TypeScript client
 #   validate  protovalidate's .proto file, for buf
@@ -147,7 +147,7 @@ dist_part() {
     native_compiler "${NATIVE_COMPILER:-c++}"
     tool_part dist
     say "building a release into dist/; about two minutes"
-    .venv/bin/python -m tools.dist && .venv/bin/python -m tools.dist_check
+    .venv/bin/python -m tools.release.dist && .venv/bin/python -m tools.release.dist_check
 }
 
 cmake_part() {
