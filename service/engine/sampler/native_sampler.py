@@ -19,7 +19,7 @@ from service.engine.sampler.token_counts import TokenCountsTable, has_penalty
 from service.engine.watermark import Watermark
 from service.generation.errors import ConstraintFailed, SequenceError
 from service.generation.output import TokenLogprob
-from service.generation.parameters import LogprobsOptions
+from service.generation.parameters import LogprobsOptions, Trait, values_with
 
 _LOGITS_A_THREAD = 1 << 17  # with fewer a thread takes longer to wake than it saves
 
@@ -27,7 +27,7 @@ _LOGITS_A_THREAD = 1 << 17  # with fewer a thread takes longer to wake than it s
 class _Rule(NamedTuple):
     """What a sequence asks for, as it is from its first token to its last."""
 
-    drawn_by: tuple[float, int, float, float, float]  # temperature, top-k (0: all), top-p, min-p, typical-p
+    draw: sluice_native.DrawParams
     is_plain: bool  # it asks for nothing else
 
 
@@ -130,14 +130,14 @@ class NativeSampler:
         return sluice_native.sample(
             logits,
             rows,
-            [rule.drawn_by for rule in rules],
+            [rule.draw for rule in rules],
             sluice_native.uniforms([each.seed for each in sequences], indices),
             min(self._num_threads(), 1 + len(rows) * logits.shape[1] // _LOGITS_A_THREAD),
         )
 
     def _rule(self, sequence: Sequence) -> _Rule:
         request, params = sequence.request, sequence.request.sampling
-        drawn_by = (params.temperature, params.top_k or 0, params.top_p, params.min_p, params.typical_p)
+        draw = sluice_native.DrawParams(**values_with(Trait.DRAW, params))
         is_plain = not (
             sequence.constraint is not None
             or request.logprobs is not None
@@ -146,7 +146,7 @@ class NativeSampler:
             or params.logit_bias
             or params.watermark
         )
-        rule = self._rules[sequence] = _Rule(drawn_by, is_plain)
+        rule = self._rules[sequence] = _Rule(draw, is_plain)
         return rule
 
     def _change(self, row: NDArray[np.float32], sequence: Sequence) -> None:
