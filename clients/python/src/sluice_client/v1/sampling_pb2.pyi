@@ -22,8 +22,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class SamplingParams(_message.Message):
     """How the next token is drawn. The defaults told here leave the model's own distribution as it is; where the model comes
     with a generation_config.json, what that says of a field counts instead, unless the server is set not to read it. A
-    stream's first event tells what held. Draw parameters decide how a token is drawn from the logits that the
-    other fields have changed.
+    stream's first event tells what held. A "draw parameter" decides how a token is drawn from the logits that the other
+    fields have changed.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
