@@ -1,9 +1,8 @@
 """Count the hand-written files that name a sampling parameter, and fail above the limits.
 
-Run as `python -m tools.parameter_counts`. A parameter that only needs its declaration, its values and its effect is cheap
-to add and to change, so the number of files that name it is limited, outside of the places where each API of REST
-documents it on its own: the request bodies of the dialects, one file per dialect, and the chat page. Those are counted
-apart.
+Run as `python -m tools.parameter_counts`. A parameter that needs its declaration, its value and its effect only is
+cheap to add and to change, so the number of files that name it is limited. The request bodies of the dialects, which
+document parameters by their own names, types and ranges, and the chat page are counted apart: one file per dialect.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ def limits() -> dict[str, int]:
 def count_of(name: str, limit: int) -> Count:
     """Count the files that name a parameter as a whole word."""
     paths = ["service", "gateway", "native", "proto", ":!proto/released"]
-    found = subprocess.run(  # noqa: S603
-        ["git", "grep", "-lw", name, "--", *paths],  # noqa: S607
+    found = subprocess.run(
+        ["git", "grep", "-lw", name, "--", *paths],
         cwd=ROOT,
         capture_output=True,
         text=True,
