@@ -45,7 +45,8 @@ def test_a_parameter_that_is_no_draws_is_used_by_one_effect(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_EFFECT))
 def test_a_draws_own_parameter_uses_no_effect(name: str) -> None:
-    sequence = sequence_of(SamplingParams(**{name: 0.5}))
+    given: dict[str, Any] = {name: 0.5}
+    sequence = sequence_of(SamplingParams(**given))
     assert not any(effect.is_used_by(sequence) for effect in effects(Watermark()))
 
 
