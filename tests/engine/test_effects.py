@@ -24,8 +24,8 @@ EFFECTIVE = [each.name for each in fields(SamplingParams) if each.name not in WI
 def changed(name: str) -> SamplingParams:
     """Parameters of which one is not at its default."""
     default = getattr(SamplingParams(), name)
-    other: Any = {5: 2.0} if isinstance(default, dict) else True if isinstance(default, bool) else default + 0.5
-    return SamplingParams(**{name: other})
+    others: dict[type, Any] = {dict: {5: 2.0}, bool: True, int: 2, float: 1.5}
+    return SamplingParams(**{name: others[type(default)]})
 
 
 def users() -> dict[str, Sequence]:
