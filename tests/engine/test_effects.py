@@ -30,7 +30,7 @@ def changed(name: str) -> SamplingParams:
 
 def users() -> dict[str, Sequence]:
     """A sequence that uses an effect, for each way to use one."""
-    kinds = {name: sequence_of(changed(name), prompt=(5, 6), generated=(6, 7)) for name in EFFECTIVE}
+    kinds = {name: sequence_of(changed(name), prompt=(5, 6), generated=(6, 5)) for name in EFFECTIVE}
     kinds["min_tokens"] = sequence_of(SamplingParams(), stopping=StopParams(min_tokens=3), eos_token_ids=(8,))
     kinds["constraint"] = sequence_of(SamplingParams(), constraint=Only(1, 2))
     return kinds
