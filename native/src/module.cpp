@@ -171,7 +171,9 @@ void construct_draw(DrawParams* self, const nb::kwargs& given) {
   });
   if (num_known != given.size()) {
     std::string names;
-    for_each_field([&](const char* name, auto, double, double) { names += (names.empty() ? "" : ", ") + std::string(name); });
+    for_each_field([&](const char* name, auto, double, double) {
+      names += (names.empty() ? "" : ", ") + std::string(name);
+    });
     throw nb::type_error(("the fields of DrawParams are " + names).c_str());
   }
   new (self) DrawParams(params);

@@ -36,8 +36,8 @@ struct SamplingScratch {
   std::vector<int> candidates;
 };
 
-// The token at `uniform`, in [0, 1), of the sum of weights in the order of token ids; -1 for a row whose largest logit is
-// not finite.
+// The token at `uniform`, in [0, 1), of the sum of weights in the order of token ids; -1 for a row whose largest logit
+// is not finite.
 int sample_row(const InstructionSet& set, const float* logits, int vocab_size, const DrawParams& params, double uniform,
                SamplingScratch& scratch);
 
