@@ -155,10 +155,15 @@ struct RandomBatch {
 void sample_all(const Model& model, const RandomBatch& random, SamplingScratch& scratch) {
   const int vocab_size = model.options().shape.vocab_size;
   for (int row = 0; row < random.batch.num_rows; ++row) {
-    const Rule rule{one_in(3) ? 0.0f : 0.01f * between(0, 300), between(0, 100), 0.01 * between(0, 100),
-                    0.01 * between(0, 100), 0.01 * between(0, 100), 0.001 * between(0, 999)};
+    DrawParams params;
+    for_each_field([&](const char*, auto member, double, double most) {
+      auto& field = params.*member;
+      const int percent = one_in(3) ? 0 : between(0, most <= 1 ? 100 : 300);
+      field = std::is_integral_v<std::remove_reference_t<decltype(field)>> ? percent : 0.01 * percent;
+    });
+    const double uniform = 0.001 * between(0, 999);
     const int token =
-        sample_row(*model.options().set, random.batch.logits + row * vocab_size, vocab_size, rule, scratch);
+        sample_row(*model.options().set, random.batch.logits + row * vocab_size, vocab_size, params, uniform, scratch);
     if (token < -1 || token >= vocab_size) std::abort();
   }
 }

@@ -1,5 +1,5 @@
 """The step of a Llama-like decoder on CPUs."""
 
-from sluice_native._native import Model, instruction_sets, sample, uniforms
+from sluice_native._native import DrawParams, Model, instruction_sets, sample, uniforms
 
-__all__ = ["Model", "instruction_sets", "sample", "uniforms"]
+__all__ = ["DrawParams", "Model", "instruction_sets", "sample", "uniforms"]

@@ -130,20 +130,32 @@ class Model:
 def instruction_sets() -> list[str]:
     """The instruction sets that can run here, best first."""
 
+class DrawParams:
+    """How a row's token is drawn. The fields, their ranges and defaults are those of `src/sampling.h`; immutable."""
+
+    def __init__(self, **params: float) -> None:
+        """Set fields by name; those that are not given draw from the logits as they are.
+
+        Raises TypeError for a name that is no field, and ValueError for a value out of the field's range.
+        """
+
+    def __getattr__(self, name: str) -> float:
+        """Return the value of a field."""
+
 def sample(
     logits: NDArray[np.float32],
     rows: Sequence[int],
-    rules: Sequence[tuple[float, int, float, float, float]],
+    params: Sequence[DrawParams],
     uniforms: Sequence[float],
     num_threads: int = 1,
     instruction_set: str = "auto",
 ) -> list[int]:
     """Choose a token for each of the `rows` of `logits` [any, vocabulary], which stay as they are.
 
-    A rule is temperature, top-k (0: all), top-p (1: all), min-p (0: all) and typical-p (1: all). Temperature 0 takes
-    the largest logit; otherwise the token at its `uniforms` part of the sum of weights, in the order of the token ids,
-    among those that the filters leave, in this order; tokens of equal logits are kept or dropped together. -1 for a
-    row whose largest logit is not finite. A token depends on nothing but its row, rule, number and instruction set.
+    A greedy row takes its largest logit; otherwise the token at the row's `uniforms` part of the sum of weights, in the
+    order of the token ids, among those that the filters of `params` leave; tokens of equal logits are kept or dropped
+    together. -1 for a row whose largest logit is not finite. A token depends on nothing but its row, parameters, number
+    and instruction set.
     """
 
 def uniforms(seeds: Sequence[int], indices: Sequence[int]) -> list[float]:

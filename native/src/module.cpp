@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <optional>
+#include <sstream>
 
 #include "model.h"
 #include "sampling.h"
@@ -141,34 +142,56 @@ int checked(int value, const char* name, int most) {
   return value;
 }
 
-// Temperature, top-k, top-p, min-p, typical-p.
-using Rules = std::vector<std::tuple<double, int64_t, double, double, double>>;
-
-Rule checked_rule(const Rules::value_type& values, double uniform, const std::string& at) {
-  const auto [temperature, top_k, top_p, min_p, typical_p] = values;
-  if (!(temperature >= 0)) throw BadArgument("rules" + at + ": temperature must be at least 0");
-  if (top_k < 0) throw BadArgument("rules" + at + ": top-k must be at least 0");
-  if (!(top_p >= 0 && top_p <= 1)) throw BadArgument("rules" + at + ": top-p must be 0 to 1");
-  if (!(min_p >= 0 && min_p <= 1)) throw BadArgument("rules" + at + ": min-p must be 0 to 1");
-  if (!(typical_p >= 0 && typical_p <= 1)) throw BadArgument("rules" + at + ": typical-p must be 0 to 1");
-  if (!(uniform >= 0 && uniform < 1)) throw BadArgument("uniforms" + at + " must be at least 0 and below 1");
-  return {static_cast<float>(temperature), top_k, top_p, min_p, typical_p, uniform};
+std::string shown(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
 }
 
-std::vector<int> sample(const Array& logits, const std::vector<int64_t>& rows, const Rules& rules,
+// Set a field from a Python number, if it is in the field's range.
+template <class Value>
+void set_field(Value& field, const char* name, const nb::handle& given, double least, double most) {
+  using Number = std::conditional_t<std::is_integral_v<Value>, Value, double>;
+  Number value;
+  if (!nb::try_cast(given, value)) throw BadArgument(std::string(name) + " must be a number that fits");
+  const double number = static_cast<double>(value);
+  if (!(number >= least && number <= most))
+    throw BadArgument(std::string(name) + " must be " +
+                      (std::isinf(most) ? "at least " + shown(least) : shown(least) + " to " + shown(most)));
+  field = static_cast<Value>(value);
+}
+
+void construct_draw(DrawParams* self, const nb::kwargs& given) {
+  DrawParams params;
+  size_t num_known = 0;
+  for_each_field([&](const char* name, auto member, double least, double most) {
+    if (!given.contains(name)) return;
+    ++num_known;
+    set_field(params.*member, name, given[name], least, most);
+  });
+  if (num_known != given.size()) {
+    std::string names;
+    for_each_field([&](const char* name, auto, double, double) {
+      names += (names.empty() ? "" : ", ") + std::string(name);
+    });
+    throw nb::type_error(("the fields of DrawParams are " + names).c_str());
+  }
+  new (self) DrawParams(params);
+}
+
+std::vector<int> sample(const Array& logits, const std::vector<int64_t>& rows, const std::vector<DrawParams>& params,
                         const std::vector<double>& uniforms, int num_threads, const std::string& instruction_set) {
   if (logits.dtype() != nb::dtype<float>()) throw BadArgument("logits must be float32");
   if (logits.ndim() != 2 || logits.shape(1) < 1 || logits.shape(1) > INT32_MAX || !is_contiguous(logits))
     throw BadArgument("logits must be contiguous and have the shape [rows, vocabulary]");
   const size_t count = rows.size();
-  if (rules.size() != count) throw BadArgument("rules must be as many as rows");
+  if (params.size() != count) throw BadArgument("params must be as many as rows");
   if (uniforms.size() != count) throw BadArgument("uniforms must be as many as rows");
-  std::vector<Rule> known;
   for (size_t i = 0; i < count; ++i) {
     const std::string at = "[" + std::to_string(i) + "]";
     if (rows[i] < 0 || rows[i] >= static_cast<int64_t>(logits.shape(0)))
       throw BadArgument("rows" + at + " must be 0 to " + std::to_string(logits.shape(0)) + ", without it");
-    known.push_back(checked_rule(rules[i], uniforms[i], at));
+    if (!(uniforms[i] >= 0 && uniforms[i] < 1)) throw BadArgument("uniforms" + at + " must be at least 0 and below 1");
   }
   const InstructionSet* set = find_set(instruction_set);
   if (set == nullptr) throw BadArgument("instruction_set " + instruction_set + " can't run here");
@@ -181,7 +204,7 @@ std::vector<int> sample(const Array& logits, const std::vector<int64_t>& rows, c
   Pool::shared().run(num_threads, [&](int) {
     static thread_local SamplingScratch scratch;
     for (size_t i; (i = next.fetch_add(1)) < count;)
-      tokens[i] = sample_row(*set, data + rows[i] * vocab_size, vocab_size, known[i], scratch);
+      tokens[i] = sample_row(*set, data + rows[i] * vocab_size, vocab_size, params[i], uniforms[i], scratch);
   });
   return tokens;
 }
@@ -288,7 +311,10 @@ NB_MODULE(_native, module) {
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("adapter_bytes", &Model::adapter_bytes, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("instruction_set", [](const Model& model) { return std::string(model.options().set->name); });
-  module.def("sample", &sample, "logits"_a, "rows"_a, "rules"_a, "uniforms"_a, "num_threads"_a = 1,
+  nb::class_<DrawParams> draw_params(module, "DrawParams");
+  draw_params.def("__init__", &construct_draw);
+  for_each_field([&](const char* name, auto member, double, double) { draw_params.def_ro(name, member); });
+  module.def("sample", &sample, "logits"_a, "rows"_a, "params"_a, "uniforms"_a, "num_threads"_a = 1,
              "instruction_set"_a = "auto");
   module.def("uniforms", &uniforms, "seeds"_a, "indices"_a);
   module.def("instruction_sets", [] {

@@ -97,22 +97,22 @@ class Distribution {
 
 // Below which logit tokens are dropped. These filters keep what lies at or above some logit, so one border does for
 // all; tokens of equal logits are kept or dropped together.
-float border_of(const InstructionSet& set, int vocab_size, const Rule& rule, SamplingScratch& scratch) {
+float border_of(const InstructionSet& set, int vocab_size, const DrawParams& params, SamplingScratch& scratch) {
   Distribution distribution(set, vocab_size, scratch);
   float border = -INFINITY;
   double total = sum_of(scratch.block_sums);
-  if (rule.top_k > 0 && rule.top_k < vocab_size) {
-    border = distribution.border([&](const Part& part) { return part.count >= rule.top_k; });
+  if (params.top_k > 0 && params.top_k < vocab_size) {
+    border = distribution.border([&](const Part& part) { return part.count >= params.top_k; });
     if (border > -INFINITY) {
       const Part better = distribution.above(std::nextafter(border, INFINITY));
-      total = better.weight + (rule.top_k - better.count) * std::exp(static_cast<double>(border));
+      total = better.weight + (params.top_k - better.count) * std::exp(static_cast<double>(border));
     }
   }
-  if (rule.top_p < 1) {
-    const double target = rule.top_p * total;
+  if (params.top_p < 1) {
+    const double target = params.top_p * total;
     border = std::max(border, distribution.border([&](const Part& part) { return part.weight >= target; }));
   }
-  if (rule.min_p > 0) border = std::max(border, static_cast<float>(std::log(rule.min_p)));
+  if (params.min_p > 0) border = std::max(border, static_cast<float>(std::log(params.min_p)));
   return border;
 }
 
@@ -158,23 +158,23 @@ uint64_t mix(uint64_t z) {
 
 }  // namespace
 
-int sample_row(const InstructionSet& set, const float* logits, int vocab_size, const Rule& rule,
+int sample_row(const InstructionSet& set, const float* logits, int vocab_size, const DrawParams& params, double uniform,
                SamplingScratch& scratch) {
   const Largest largest = set.largest(logits, vocab_size);
   if (!std::isfinite(largest.logit)) return -1;
-  if (rule.temperature <= 0) return largest.index;
+  if (params.temperature <= 0) return largest.index;
   scratch.scaled.resize(vocab_size);
   scratch.weights.resize(vocab_size);
   scratch.block_sums.resize((vocab_size + kBlock - 1) / kBlock);
-  const float temperature = std::min(std::max(rule.temperature, FLT_MIN), FLT_MAX);
+  const float temperature = std::min(std::max(params.temperature, FLT_MIN), FLT_MAX);
   set.weigh(logits, vocab_size, {largest.logit, temperature}, scratch.scaled.data(), scratch.weights.data(),
             scratch.block_sums.data());
-  const float border = border_of(set, vocab_size, rule, scratch);
+  const float border = border_of(set, vocab_size, params, scratch);
   if (border > -INFINITY)
     set.drop_below(scratch.scaled.data(), vocab_size, border, scratch.weights.data(), scratch.block_sums.data());
-  if (rule.typical_p < 1) drop_untypical(set, vocab_size, rule.typical_p, scratch);
+  if (params.typical_p < 1) drop_untypical(set, vocab_size, params.typical_p, scratch);
   const double total = sum_of(scratch.block_sums);
-  double target = std::min(rule.uniform * total, std::nextafter(total, 0.0));
+  double target = std::min(uniform * total, std::nextafter(total, 0.0));
   const int block = first_above(scratch.block_sums.data(), static_cast<int>(scratch.block_sums.size()), target);
   const int from = block * kBlock, count = std::min(kBlock, vocab_size - from);
   return from + first_above(scratch.weights.data() + from, count, target);

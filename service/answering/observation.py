@@ -16,7 +16,7 @@ from service.answering.finish_reason import finish_reason_name
 from service.answering.operation import Operation, Stage
 from service.generation.events import ChoiceFinished, Event, Started, Tokens, Usage
 from service.generation.output import Timings
-from service.generation.parameters import SamplingParams, StopParams
+from service.generation.parameters import SamplingParams, StopParams, Trait, values_with
 from service.observability.telemetry import FINISH_REASON, Telemetry
 
 _CACHED = "gen_ai.usage.cache_read.input_tokens"
@@ -155,16 +155,5 @@ class Observation:
 
 
 def _request_attributes(sampling: SamplingParams, stopping: StopParams) -> dict[str, AttributeValue]:
-    attributes: dict[str, AttributeValue] = {
-        "gen_ai.request.temperature": sampling.temperature,
-        "gen_ai.request.top_p": sampling.top_p,
-        "gen_ai.request.frequency_penalty": sampling.frequency_penalty,
-        "gen_ai.request.presence_penalty": sampling.presence_penalty,
-    }
-    if sampling.top_k is not None:
-        attributes["gen_ai.request.top_k"] = sampling.top_k
-    if sampling.seed is not None and sampling.seed <= _MAX_INT:
-        attributes["gen_ai.request.seed"] = sampling.seed
-    if stopping.max_tokens is not None:
-        attributes["gen_ai.request.max_tokens"] = stopping.max_tokens
-    return attributes
+    shown = values_with(Trait.SPAN, sampling) | values_with(Trait.SPAN, stopping)
+    return {f"gen_ai.request.{name}": value for name, value in shown.items() if value <= _MAX_INT}

@@ -7,6 +7,7 @@ import time
 import uuid
 from array import array
 from dataclasses import replace
+from typing import Any
 
 from service.generation.errors import CannotResume
 from service.generation.request import GenerationRequest
@@ -61,7 +62,10 @@ def _digest(model: ServedGenerator, prepared: PreparedAnswer) -> bytes:
 
 def _deciding(request: GenerationRequest) -> tuple[object, ...]:
     """What a request's text and logprobs depend on beside its prompt's tokens."""
-    sampling = replace(request.sampling, logit_bias=dict(sorted(request.sampling.logit_bias.items())))
+    in_order: dict[str, Any] = {
+        name: dict(sorted(values.items())) for name, values in request.sampling.token_values().items()
+    }
+    sampling = replace(request.sampling, **in_order)
     return (
         sampling,
         request.stopping,

@@ -16,7 +16,7 @@ from service.contract.resume import to_resume
 from service.generation.answer_request import AnswerRequest
 from service.generation.conversation import RawText
 from service.generation.events import ChoiceFinished, Completed, Event, Started, Text, Tokens, Usage
-from service.generation.parameters import SamplingParams
+from service.generation.parameters import DRAW_PARAMETERS
 
 DEFAULT_MAX_TOKENS: Final = 20  # as inference servers of the Triton kind have it
 
@@ -31,21 +31,12 @@ def to_answer_request(request: text_generation_pb2.GenerateTextRequest) -> Answe
         model_version=request.model_version,
         prompts=(RawText(request.text_input, "text_input"),),
         prompts_field="text_input",
-        sampling=sampling if request.do_sample else _greedy(sampling),
-        given=given_sampling(request.sampling) | (frozenset() if request.do_sample else _OF_A_DRAW),
+        sampling=sampling if request.do_sample else sampling.as_greedy(),
+        given=given_sampling(request.sampling) | (frozenset() if request.do_sample else frozenset(DRAW_PARAMETERS)),
         stopping=replace(stopping, max_tokens=stopping.max_tokens or DEFAULT_MAX_TOKENS),
         resume=to_resume(request),
         **serving_values(request.serving),
     )
-
-
-_OF_A_DRAW = frozenset({"temperature", "top_k", "top_p", "min_p", "typical_p"})
-
-
-def _greedy(given: SamplingParams) -> SamplingParams:
-    """`given` without what only matters to a draw: the most likely token is taken."""
-    off = SamplingParams()
-    return replace(given, **{name: getattr(off, name) for name in _OF_A_DRAW} | {"temperature": 0.0})
 
 
 class TextGenerationRenderer:

@@ -22,8 +22,8 @@ _STEP = np.uint32(0x9E3779B9)  # 2**32 over the golden ratio: neighbouring ids s
 class Watermark:
     """The scheme's parameters. Raises ValueError with the field's name for a value that can't work.
 
-    The defaults are those of the paper's main results. `delta` is added to the logits before they are divided by the
-    temperature. Whoever knows `key` can detect the watermark, and imitate it: the default one is no secret.
+    The defaults are those of the paper's main results. `delta` is added to the logits before a token is drawn from
+    them. Whoever knows `key` can detect the watermark, and imitate it: the default one is no secret.
     """
 
     gamma: float = 0.25  # the green part of the vocabulary, above 0 and below 1

@@ -259,8 +259,9 @@ class Preparation:
 
     def _check_tokens(self, asked: AnswerRequest) -> None:
         """Refuse tokens that the model doesn't have, where parameters name some."""
-        for token_id in asked.sampling.logit_bias:
-            check_token(token_id, f"sampling.logit_bias[{token_id}]", self.tokenizer.vocab_size)
+        for name, values in asked.sampling.token_values().items():
+            for token_id in values:
+                check_token(token_id, f"sampling.{name}[{token_id}]", self.tokenizer.vocab_size)
         for index, token_id in enumerate(asked.stopping.stop_token_ids):
             check_token(token_id, f"stopping.stop_token_ids[{index}]", self.tokenizer.vocab_size)
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from service.generation.errors import ModelLoadError
-from service.generation.parameters import Ranges
+from service.generation.parameters import MODEL_DEFAULTS, Ranges, SamplingParams
 
 _FILE: Final = "generation_config.json"
-_NAMES: Final = ("temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty")
 
 _log = logging.getLogger(__name__)
 
@@ -22,8 +21,8 @@ SamplingDefaults = Mapping[str, float]
 def read_sampling_defaults(folder: Path, ranges: Ranges) -> SamplingDefaults:
     """The sampling parameters that the folder's file gives, by the names that requests have for them.
 
-    One that is out of its range is left out, with a warning; so is a `top_k` of 0, which is off. Raises ModelLoadError
-    for a file that can't be read.
+    One that is out of its range is left out, with a warning; a 0 of a parameter that is off by default is left out
+    without one. Raises ModelLoadError for a file that can't be read.
     """
     path = folder / _FILE
     if not path.is_file():
@@ -35,9 +34,10 @@ def read_sampling_defaults(folder: Path, ranges: Ranges) -> SamplingDefaults:
     if not isinstance(said, dict):
         raise ModelLoadError(f"{path} can't be used: it is no object")
     found = {}
-    for name in _NAMES:
+    off = SamplingParams()
+    for name in MODEL_DEFAULTS:
         value = said.get(name)
-        if value is None or (name == "top_k" and value == 0):
+        if value is None or (value == 0 and getattr(off, name) is None):
             continue
         allowed = ranges[f"sampling.{name}"]
         if isinstance(value, bool) or not isinstance(value, int | float) or value not in allowed:

@@ -51,7 +51,7 @@ class JudgeRanker:
             return GenerationRequest(
                 request_id=request_id,
                 prompt_token_ids=pair.token_ids.tolist(),
-                sampling=SamplingParams(temperature=0, seed=0),
+                sampling=SamplingParams(seed=0).as_greedy(),
                 stopping=StopParams(max_tokens=1),
                 logprobs=self._options,
                 deadline=deadline,

@@ -18,6 +18,7 @@ from process.network.loopback import is_loopback
 from process.settings.process_settings import Port, ProcessSettings
 from service.auth.grant import LimitsEntry
 from service.auth.settings import AuthSettings
+from service.generation.parameters import MODEL_DEFAULTS
 from service.settings.engine_settings import EngineSettings
 from service.settings.image_settings import ImageSettings
 from service.settings.model_settings import (
@@ -178,7 +179,7 @@ class Settings(ProcessSettings):
     generation_config: bool = Field(
         True,
         description="where a request says nothing, draw tokens as the model's generation_config.json says: its "
-        "temperature, top_p, top_k, min_p, typical_p and repetition_penalty",
+        f"{', '.join(MODEL_DEFAULTS[:-1])} and {MODEL_DEFAULTS[-1]}",
     )
     engine: EngineSettings = Field(EngineSettings(), description="sizes of each model's engine")
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from service.engine.sampler import draw
 from service.engine.sampler.truncation import truncate
-from service.generation.parameters import SamplingParams
+from service.generation.parameters import DRAW_PARAMETERS, SamplingParams, Trait, values_with
 
 RULES = st.builds(
     SamplingParams,
@@ -27,8 +27,8 @@ RULES = st.builds(
 
 
 def sample(logits: NDArray[np.float32], rules: list[SamplingParams], uniforms: list[float], **more: Any) -> list[int]:
-    drawn_by = [(each.temperature, each.top_k or 0, each.top_p, each.min_p, each.typical_p) for each in rules]
-    return sluice_native.sample(logits, range(len(logits)), drawn_by, uniforms, **more)
+    params = [sluice_native.DrawParams(**values_with(Trait.DRAW, each)) for each in rules]
+    return sluice_native.sample(logits, range(len(logits)), params, uniforms, **more)
 
 
 def expected(logits: NDArray[np.float32], rule: SamplingParams, uniform: float) -> int:
@@ -103,12 +103,7 @@ def test_a_row_without_a_finite_maximum_has_no_token() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rules": [(-1.0, 0, 1.0, 0.0, 1.0)]}, r"rules\[0\]: temperature"),
-        ({"rules": [(1.0, -1, 1.0, 0.0, 1.0)]}, r"rules\[0\]: top-k"),
-        ({"rules": [(1.0, 0, 1.5, 0.0, 1.0)]}, r"rules\[0\]: top-p"),
-        ({"rules": [(1.0, 0, 1.0, np.nan, 1.0)]}, r"rules\[0\]: min-p"),
-        ({"rules": [(1.0, 0, 1.0, 0.0, -0.1)]}, r"rules\[0\]: typical-p"),
-        ({"rules": []}, "rules must be as many as rows"),
+        ({"params": []}, "params must be as many as rows"),
         ({"uniforms": [1.0]}, r"uniforms\[0\]"),
         ({"uniforms": [0.1, 0.2]}, "uniforms must be as many as rows"),
         ({"rows": [2]}, r"rows\[0\] must be 0 to 2"),
@@ -118,9 +113,36 @@ def test_a_row_without_a_finite_maximum_has_no_token() -> None:
     ],
 )
 def test_a_bad_argument_is_refused_by_its_name(change: dict[str, Any], message: str) -> None:
-    arguments: dict[str, Any] = {"rows": [1], "rules": [(1.0, 0, 1.0, 0.0, 1.0)], "uniforms": [0.5]}
+    arguments: dict[str, Any] = {"rows": [1], "params": [sluice_native.DrawParams()], "uniforms": [0.5]}
     with pytest.raises(ValueError, match=message):
         sluice_native.sample(np.zeros((2, 9), dtype=np.float32), **arguments | change)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"temperature": -1}, "temperature must be at least 0"),
+        ({"top_k": -1}, "top_k must be at least 0"),
+        ({"top_k": 2**70}, "top_k must be a number that fits"),
+        ({"top_p": 1.5}, "top_p must be 0 to 1"),
+        ({"min_p": np.nan}, "min_p must be 0 to 1"),
+        ({"typical_p": -0.1}, "typical_p must be 0 to 1"),
+    ],
+)
+def test_a_draw_parameter_out_of_its_range_is_rejected_by_its_name(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sluice_native.DrawParams(**given)
+
+
+def test_draw_parameters_are_those_of_the_table() -> None:
+    """Each parameter with the trait is a field of the struct, whose default is that of the table; no other is."""
+    off = SamplingParams()
+    native = sluice_native.DrawParams()
+    for name in DRAW_PARAMETERS:
+        assert getattr(native, name) == (getattr(off, name) or 0)
+    assert set(DRAW_PARAMETERS) == {name for name in dir(native) if not name.startswith("_")}
+    with pytest.raises(TypeError, match="the fields of DrawParams are temperature, "):
+        sluice_native.DrawParams(frequency_penalty=1)
 
 
 def test_uniforms_are_those_of_the_torch_sampler() -> None:

@@ -15,6 +15,7 @@ from gateway.dialects.azure.message import AzureMessage, part_name
 from gateway.dialects.azure.request import check_version, deployment, read_body
 from gateway.dialects.openai_family.chat.body import ChatBody
 from gateway.dialects.openai_family.chat.encoder import ChatEncoder
+from gateway.dialects.openai_family.parameters.sampling import OpenAINumbers
 from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, ask_usage
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.contract_limit import check_text
@@ -26,17 +27,14 @@ NAMED: Final = frozenset(
     {
         "model",
         "messages",
-        "frequency_penalty",
-        "presence_penalty",
         "max_tokens",
         "response_format",
         "seed",
         "stop",
         "stream",
-        "temperature",
         "tools",
         "tool_choice",
-        "top_p",
+        *OpenAINumbers.__struct_fields__,
     }
 )
 

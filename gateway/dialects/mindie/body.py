@@ -88,7 +88,7 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`: `sampling.top_k` → `parameters.top_k`."""
+        """The caller's name of the contract's `field`: `serving.priority` → `parameters.priority`."""
         head, _, rest = field.partition(".")
         if field == "stopping.max_tokens":
             name = "max_tokens" if self.given.max_new_tokens is None and self.given.max_tokens else "max_new_tokens"

@@ -38,7 +38,7 @@ class ParsedRequest(Generic[RequestT_co]):
     """A caller's request, read.
 
     The type of `request` decides which RPC answers; those for vectors and ranks don't stream. `caller_name` maps a
-    field path of the contract (`sampling.top_k`, `messages.0.content.0.text`) to the name that the caller used.
+    field path of the contract (`serving.priority`, `messages.0.content.0.text`) to the name that the caller used.
     `affinity` is the caller's prompt cache key, or empty. `timeout_s` is how long the caller waits for the whole
     answer; None is as long as the gateway lets it.
     """

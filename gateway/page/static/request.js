@@ -1,6 +1,8 @@
 // What the settings ask for: a request's body, and the same as code.
 
-const NUMBERS = ["temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "max_tokens", "seed"];
+/** The page's number inputs. Each says in `data-field` which message of the contract has it, and in `data-extension`
+ * whether OpenAI's API lacks it. */
+const numbers = () => [...document.querySelectorAll("#parameters input[type=number]")];
 
 function json(id, what) {
   const text = document.getElementById(id).value.trim();
@@ -16,10 +18,9 @@ function json(id, what) {
 export function parameters() {
   const form = document.getElementById("parameters");
   const body = {};
-  for (const name of NUMBERS) {
-    const field = form.querySelector(`[name=${name}]`);
+  for (const field of numbers()) {
     if (!field.checkValidity()) throw new Error(`${field.labels[0].textContent.trim()}: ${field.validationMessage}`);
-    if (field.value !== "") body[name] = Number(field.value);
+    if (field.value !== "") body[field.name] = Number(field.value);
   }
   const stop = form.querySelector("[name=stop]").value;
   if (stop) body.stop = stop;
@@ -47,7 +48,7 @@ const LANGUAGES = {
   curl: (body) =>
     `curl -N ${location.origin}/v1/chat/completions \\\n  -H 'content-type: application/json' \\\n  -H "authorization: Bearer $SLUICE_API_KEY" \\\n  -d ${quoted(JSON.stringify({ ...body, stream: true }, null, 2))}`,
   python: (body) => {
-    const own = new Set(["top_k", "min_p"]);
+    const own = new Set(numbers().filter((field) => "extension" in field.dataset).map((field) => field.name));
     const known = Object.entries(body).filter(([name]) => !own.has(name));
     const extra = Object.fromEntries(Object.entries(body).filter(([name]) => own.has(name)));
     const value = (each) => `json.loads(r"""${JSON.stringify(each)}""")`;
@@ -56,8 +57,9 @@ const LANGUAGES = {
     return `import json\n\nfrom openai import OpenAI\n\nclient = OpenAI(base_url="${location.origin}/v1", api_key="unused")\nstream = client.chat.completions.create(\n    stream=True,\n${lines.join("\n")}\n)\nfor chunk in stream:\n    print(chunk.choices[0].delta.content or "", end="", flush=True)`;
   },
   grpc: (body) => {
-    const sampling = Object.fromEntries(["temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "seed"].flatMap((name) => (name in body ? [[name, body[name]]] : [])));
-    const stopping = { ...("max_tokens" in body && { max_tokens: body.max_tokens }), ...(body.stop && { stop: [body.stop] }) };
+    const given = (message) => Object.fromEntries(numbers().filter(({ name, dataset }) => dataset.field === message && name in body).map(({ name }) => [name, body[name]]));
+    const sampling = given("sampling");
+    const stopping = { ...given("stopping"), ...(body.stop && { stop: [body.stop] }) };
     const messages = body.messages.map(({ role, content }) => ({ role: `ROLE_${role.toUpperCase()}`, content: partsOf(content) }));
     const message = { model: body.model, messages, ...(Object.keys(sampling).length && { sampling }), ...(Object.keys(stopping).length && { stopping }) };
     return `grpcurl -plaintext -d ${quoted(JSON.stringify(message, null, 2))} \\\n  ${location.host} sluice.v1.ChatService/StreamChat`;

@@ -50,12 +50,12 @@ Largest largest_logit(const float* logits, int count) {
 }
 
 void weigh_logits(const float* logits, int count, Scale scale, float* scaled, float* weights, double* block_sums) {
-  const V largest = set1(scale.largest), temperature = set1(scale.temperature);
+  const V largest = set1(scale.largest), divisor = set1(scale.divisor);
   for (int from = 0; from < count; from += kBlock) {
     Lanes sum = all16(0);
     for (int i = from; i < from + kBlock && i < count; i += 16) {
       const Lanes x = map(load_some(logits, i, count, -__builtin_inff()),
-                          [&](V a) __attribute__((always_inline)) { return (a - largest) / temperature; });
+                          [&](V a) __attribute__((always_inline)) { return (a - largest) / divisor; });
       const Lanes weight = map(x, [](V a) __attribute__((always_inline)) { return exp(a); });
       sum = sum + weight;
       store_some(scaled, i, count, x);

@@ -25,9 +25,9 @@ struct Largest {
 using LargestFunction = Largest (*)(const float* logits, int count);
 
 constexpr int kBlock = 256;  // weights whose sum is told, so that a search need not read them all
-// scaled[i] = (logits[i] - largest) / temperature, weights[i] = e to the power of it; the sums of kBlock at a time.
+// scaled[i] = (logits[i] - largest) / divisor, weights[i] = e to the power of it; the sums of kBlock at a time.
 struct Scale {
-  float largest, temperature;
+  float largest, divisor;
 };
 using WeighFunction = void (*)(const float* logits, int count, Scale scale, float* scaled, float* weights,
                                double* block_sums);

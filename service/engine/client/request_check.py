@@ -27,7 +27,7 @@ def check_request(
         *_range_faults(request, ranges),
         *_choice_faults(request, max_choices),
         *_stopping_faults(request.stopping),
-        *_bias_faults(request, vocab_size),
+        *_token_faults(request, vocab_size),
     )
     for field, message in faults:
         raise InvalidRequest(field, message)
@@ -83,16 +83,17 @@ def _choice_faults(request: GenerationRequest, max_choices: int) -> Iterator[tup
 
 
 def _stopping_faults(stopping: StopParams) -> Iterator[tuple[str, str]]:
-    if stopping.max_tokens is not None and stopping.min_tokens > stopping.max_tokens:
-        yield "stopping.min_tokens", f"min_tokens ({stopping.min_tokens}) exceeds max_tokens ({stopping.max_tokens})"
+    for name, fault in stopping.contradictions():
+        yield f"stopping.{name}", fault
     if "" in stopping.stop:
         yield "stopping.stop", "a stop string is empty"
 
 
-def _bias_faults(request: GenerationRequest, vocab_size: int) -> Iterator[tuple[str, str]]:
-    field = "sampling.logit_bias"
-    for token_id, bias in request.sampling.logit_bias.items():
-        if not 0 <= token_id < vocab_size:
-            yield field, f"token id {token_id} is not below the vocabulary's size, {vocab_size}"
-        if not bias < math.inf:  # minus infinity forbids a token; infinity and NaN would void all others
-            yield field, f"the bias of token id {token_id} is {bias}"
+def _token_faults(request: GenerationRequest, vocab_size: int) -> Iterator[tuple[str, str]]:
+    for name, values in request.sampling.token_values().items():
+        field = f"sampling.{name}"
+        for token_id, value in values.items():
+            if not 0 <= token_id < vocab_size:
+                yield field, f"token id {token_id} is not below the vocabulary's size, {vocab_size}"
+            if not value < math.inf:  # minus infinity forbids a token; infinity and NaN would void all others
+                yield field, f"the value of token id {token_id} is {value}"

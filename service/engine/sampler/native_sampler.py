@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
-from service.engine.sampler import row_changes
-from service.engine.sampler.constraint_mask import no_token, settle
-from service.engine.sampler.named_tokens import NamedTokensTable
+from service.engine.sampler.effect import Effect
+from service.engine.sampler.effects import effects
+from service.engine.sampler.output_constraint import no_token, settle
 from service.engine.sampler.row_logprobs import log_softmax, logprob_of
-from service.engine.sampler.token_counts import TokenCountsTable, has_penalty
 from service.engine.watermark import Watermark
-from service.generation.errors import ConstraintFailed, SequenceError
+from service.generation.errors import SequenceError
 from service.generation.output import TokenLogprob
-from service.generation.parameters import LogprobsOptions
+from service.generation.parameters import LogprobsOptions, Trait, values_with
 
 _LOGITS_A_THREAD = 1 << 17  # with fewer a thread takes longer to wake than it saves
 
 
 class _Rule(NamedTuple):
-    """What a sequence asks for, as it is from its first token to its last."""
+    """What a sequence asks for, the same from its first token to its last."""
 
-    drawn_by: tuple[float, int, float, float, float]  # temperature, top-k (0: all), top-p, min-p, typical-p
-    is_plain: bool  # it asks for nothing else
+    draw: sluice_native.DrawParams
+    effects: tuple[Effect, ...]  # those that it uses, in their order
+    is_plain: bool  # it uses none, and asks for no logprobs
 
 
 class NativeSampler:
@@ -43,10 +43,8 @@ class NativeSampler:
         watermark: Watermark = Watermark(),  # noqa: B008  immutable
         num_threads: abc.Callable[[], int] = lambda: 1,
     ) -> None:
-        self._watermark = watermark
+        self._effects = effects(watermark)
         self._num_threads = num_threads
-        self._counts = TokenCountsTable()
-        self._named_tokens = NamedTokensTable()
         self._rules: dict[Sequence, _Rule] = {}
 
     def sample(
@@ -76,8 +74,9 @@ class NativeSampler:
                 if sequence.request.logprobs is not None:
                     logprobs[index] = log_softmax(row)
                 try:
-                    self._change(row, sequence)
-                except ConstraintFailed as failure:
+                    for effect in rules[index].effects:
+                        effect.change_row(row, sequence)
+                except SequenceError as failure:
                     failures[index] = failure
         token_ids = self._choose(logits, rows, rules, sequences, indices)
         failures |= settle(sequences, token_ids, failures)
@@ -117,7 +116,8 @@ class NativeSampler:
     def release(self, sequence: Sequence) -> None:
         """Forget what is kept for a sequence."""
         self._rules.pop(sequence, None)
-        self._counts.release(sequence)
+        for effect in self._effects:
+            effect.release(sequence)
 
     def _choose(
         self,
@@ -130,32 +130,14 @@ class NativeSampler:
         return sluice_native.sample(
             logits,
             rows,
-            [rule.drawn_by for rule in rules],
+            [rule.draw for rule in rules],
             sluice_native.uniforms([each.seed for each in sequences], indices),
             min(self._num_threads(), 1 + len(rows) * logits.shape[1] // _LOGITS_A_THREAD),
         )
 
     def _rule(self, sequence: Sequence) -> _Rule:
-        request, params = sequence.request, sequence.request.sampling
-        drawn_by = (params.temperature, params.top_k or 0, params.top_p, params.min_p, params.typical_p)
-        is_plain = not (
-            sequence.constraint is not None
-            or request.logprobs is not None
-            or request.stopping.min_tokens
-            or has_penalty(sequence)
-            or params.logit_bias
-            or params.watermark
-        )
-        rule = self._rules[sequence] = _Rule(drawn_by, is_plain)
+        request = sequence.request
+        used = tuple(effect for effect in self._effects if effect.is_used_by(sequence))
+        draw = sluice_native.DrawParams(**values_with(Trait.DRAW, request.sampling))
+        rule = self._rules[sequence] = _Rule(draw, used, not used and request.logprobs is None)
         return rule
-
-    def _change(self, row: NDArray[np.float32], sequence: Sequence) -> None:
-        """Do to a row what its request asks for, in the order of `torch_sampler`. Raises ConstraintFailed."""
-        if has_penalty(sequence):
-            row_changes.apply_penalties(row, sequence, self._counts.of(sequence))
-        named = self._named_tokens.of(sequence, len(row))
-        row_changes.add_bias(row, named)
-        if sequence.request.sampling.watermark:
-            row_changes.add_watermark(row, sequence, self._watermark)
-        row_changes.forbid_early_end(row, sequence, named)
-        row_changes.apply_constraint(row, sequence)

@@ -1,4 +1,4 @@
-"""How often each sequence has used each token, for penalties."""
+"""How often a sequence has used each token, for penalties."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from service.engine.core.sequences.sequence import Sequence
 class TokenCounts:
     """The distinct tokens of one sequence: `ids`, and how often each was generated (0: only in the prompt)."""
 
-    def __init__(self, sequence: Sequence) -> None:
+    def __init__(self, sequence: Sequence, *, with_prompt: bool) -> None:
+        """Count the generated tokens only, unless `with_prompt`."""
         self._place: dict[int, int] = {}
         self._ids = np.empty(64, dtype=np.int64)
         self._counts = np.empty(64, dtype=np.float32)
-        if sequence.request.sampling.repetition_penalty != 1:
+        if with_prompt:
             for token_id in sequence.token_ids[: sequence.num_prompt_tokens]:
                 self._place_of(token_id)
         self._num_counted = sequence.num_prompt_tokens
@@ -45,28 +46,3 @@ class TokenCounts:
             self._ids[place] = token_id
             self._counts[place] = 0
         return place
-
-
-class TokenCountsTable:
-    """The counts of all sequences that have penalties, kept from step to step."""
-
-    def __init__(self) -> None:
-        self._counts: dict[Sequence, TokenCounts] = {}
-
-    def of(self, sequence: Sequence) -> TokenCounts:
-        """The counts up to the sequence's newest token."""
-        counts = self._counts.get(sequence)
-        if counts is None:
-            counts = self._counts[sequence] = TokenCounts(sequence)
-        counts.update(sequence)
-        return counts
-
-    def release(self, sequence: Sequence) -> None:
-        """Forget a sequence's counts; they are made anew if it comes back."""
-        self._counts.pop(sequence, None)
-
-
-def has_penalty(sequence: Sequence) -> bool:
-    """Whether the tokens that the sequence has used have other chances than the model gives them."""
-    sampling = sequence.request.sampling
-    return bool(sampling.repetition_penalty != 1 or sampling.frequency_penalty or sampling.presence_penalty)

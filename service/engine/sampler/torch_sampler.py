@@ -1,9 +1,4 @@
-"""From torch's logits to tokens.
-
-A request's parameters act on its row in this order: logprobs are taken first, then penalties, logit bias, the
-watermark, minimal length and the output constraint change the logits, then temperature and truncation shape what is
-drawn from.
-"""
+"""From torch's logits to tokens, all rows of a step at once."""
 
 from __future__ import annotations
 
@@ -16,13 +11,11 @@ from torch import Tensor
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.device.transfer import to_device, to_host
-from service.engine.sampler.constraint_mask import no_token, settle
 from service.engine.sampler.draw import draw, uniforms
+from service.engine.sampler.effects import effects
 from service.engine.sampler.logprobs import Logprobs, logprobs_of
-from service.engine.sampler.masks import NamedTokenMasks, apply_constraints
-from service.engine.sampler.penalties import Penalties
+from service.engine.sampler.output_constraint import no_token, settle
 from service.engine.sampler.truncation import truncate
-from service.engine.sampler.watermark import add_watermark
 from service.engine.watermark import Watermark
 from service.generation.errors import SequenceError
 from service.generation.output import TokenLogprob
@@ -36,9 +29,7 @@ class TorchSampler:
     """
 
     def __init__(self, watermark: Watermark = Watermark()) -> None:  # noqa: B008  immutable
-        self._penalties = Penalties()
-        self._masks = NamedTokenMasks()
-        self._watermark = watermark
+        self._effects = effects(watermark)
 
     @torch.inference_mode()
     def sample(
@@ -52,13 +43,9 @@ class TorchSampler:
         if rows is not None:
             logits = logits.index_select(0, to_device(np.array(rows), logits.device))
         logprobs = Logprobs(logits, sequences)
-        self._penalties.apply(logits, sequences)
-        self._masks.add_bias(logits, sequences)
-        add_watermark(logits, sequences, self._watermark)
-        self._masks.forbid_early_end(logits, sequences)
-        failures: dict[int, SequenceError] = {**apply_constraints(logits, sequences)}
+        failures = self._change(logits, sequences)
         largest, chosen = logits.max(dim=-1)
-        random = [row for row, sequence in enumerate(sequences) if sequence.request.sampling.temperature > 0]
+        random = [row for row, sequence in enumerate(sequences) if not sequence.request.sampling.is_greedy]
         if random:
             index = to_device(np.array(random), logits.device)
             own = logits if len(random) == len(sequences) else logits.index_select(0, index)
@@ -83,7 +70,17 @@ class TorchSampler:
 
     def release(self, sequence: Sequence) -> None:
         """Forget what is kept for a sequence."""
-        self._penalties.release(sequence)
+        for effect in self._effects:
+            effect.release(sequence)
+
+    def _change(self, logits: Tensor, sequences: abc.Sequence[Sequence]) -> dict[int, SequenceError]:
+        """Apply each effect to the rows that use it, in place; return the rows that failed."""
+        failures: dict[int, SequenceError] = {}
+        for effect in self._effects:
+            rows = [row for row, sequence in enumerate(sequences) if effect.is_used_by(sequence)]
+            if rows:
+                failures |= effect.change_rows(logits, sequences, rows, lambda each: to_device(each, logits.device))
+        return failures
 
 
 def _draw(logits: Tensor, largest: Tensor, sequences: abc.Sequence[Sequence]) -> Tensor:

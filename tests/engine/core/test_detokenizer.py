@@ -91,7 +91,7 @@ def test_detokenizer_honours_stops_after_min_tokens(chunks: list[str], stops: li
             wanted_stop = max(complete, key=len)
             wanted = text[: end - len(wanted_stop)]
             break
-    detokenizer = Detokenizer(ChunkTokenizer(c.encode() for c in chunks), stops, min_tokens=min_tokens)
+    detokenizer = Detokenizer(ChunkTokenizer(c.encode() for c in chunks), stops, num_open_tokens=min_tokens)
     sent = ""
     for index in range(len(chunks)):
         sent += detokenizer.append(index)
@@ -124,8 +124,8 @@ def test_detokenizer_does_not_hold_broken_bytes() -> None:
 
 
 def test_detokenizer_does_not_hold_a_stop_string_that_does_not_count() -> None:
-    """Within min_tokens a complete stop string is sent like other text, at once; only a possible one is held."""
-    detokenizer = Detokenizer(ByteTokenizer(), ["ab"], min_tokens=3)
+    """Within num_open_tokens a complete stop string is sent like other text, at once; only a possible one is held."""
+    detokenizer = Detokenizer(ByteTokenizer(), ["ab"], num_open_tokens=3)
     assert [detokenizer.append(token_id) for token_id in b"aba"] == ["", "ab", ""]
     assert (detokenizer.append(ord("b")), detokenizer.stop_sequence) == ("", "ab")
 

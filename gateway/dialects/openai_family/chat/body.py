@@ -87,7 +87,7 @@ class ChatBody(SamplingBody, kw_only=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`: `sampling.top_k` → `top_k`, `messages[0]` → `messages.0`."""
+        """The caller's name of a field: `serving.priority` → `priority`, `messages[0]` → `messages.0`."""
         path = dotted(field)
         if (text := _CONTENT.match(path)) and self._is_plain_text(int(text[1])):
             return f"messages.{text[1]}.content"

@@ -51,7 +51,7 @@ class CompletionBody(SamplingBody, kw_only=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`: `sampling.top_k` → `top_k`, `prompts[1].text` → `prompt.1`."""
+        """The caller's name of a field: `serving.priority` → `priority`, `prompts[1].text` → `prompt.1`."""
         path = dotted(field)
         if path.partition(".")[0] == "prompts":
             return prompt_name(path, self.prompt, "prompt")

@@ -18,16 +18,21 @@ from gateway.dialects.seam.failure import Failure
 CALLER_NAMES: Final = {"sampling": "", "stopping": "", "serving": ""}  # for `caller_name.renamed`
 
 
-class DrawingBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """How tokens are drawn, and how the request is served."""
+class OpenAINumbers(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The numbers of OpenAI's own APIs: responses echo them, and Azure's API has them too."""
 
     temperature: float | None = None
     top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+
+
+class DrawingBody(OpenAINumbers, kw_only=True):
+    """How tokens are drawn, and how the request is served."""
+
     top_k: int | None = None
     min_p: float | None = None
     typical_p: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
     repetition_penalty: float | None = None
     logit_bias: dict[int, float] | None = None
     seed: int | None = None

@@ -164,7 +164,7 @@ class ResponseBody(DrawingBody, kw_only=True):
         return request
 
     def caller_name(self, field: str) -> str:
-        """The caller's name of the contract's `field`: `sampling.top_p` → `top_p`, `input[0].message` → `input.0`."""
+        """The caller's name of a field: `serving.priority` → `priority`, `input[0].message` → `input.0`."""
         path = dotted(field)
         if (name := item_name(self.input, path)) is not None:
             return name

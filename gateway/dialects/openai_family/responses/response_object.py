@@ -10,6 +10,7 @@ from sluice.v1.usage_pb2 import Usage
 
 from gateway.dialects.openai_family.answers.token_list import to_token_list
 from gateway.dialects.openai_family.chat.body import EFFORT_NAMES
+from gateway.dialects.openai_family.parameters.sampling import OpenAINumbers
 from gateway.dialects.openai_family.responses.body import ResponseBody
 
 _STATUSES: Final = {
@@ -23,7 +24,6 @@ _INCOMPLETE_REASONS: Final = {
 }
 
 
-_NUMBERS: Final = ("temperature", "top_p", "frequency_penalty", "presence_penalty")
 _ABSENT: Final = {  # what clients know of a response, and there is none of here
     "conversation": None,
     "moderation": None,
@@ -43,7 +43,7 @@ class ResponseObject:
     @classmethod
     def of(cls, body: ResponseBody) -> ResponseObject:
         """The writer for a request."""
-        return cls({name: getattr(body, name) for name in _NUMBERS}, body.echo())
+        return cls({name: getattr(body, name) for name in OpenAINumbers.__struct_fields__}, body.echo())
 
     def write(self, response: response_item_pb2.Response) -> dict[str, Any]:
         """The object. Parameters are those in force; a number that was given is told as it was given."""

@@ -19,8 +19,8 @@ class Detokenizer:
     `append` never returns a part of a stop string, unless the text is to include it, however its characters are spread
     over tokens, nor a part of a character. The stop string whose last character comes first wins; of two that end
     there, the longer. So the result does not depend on how the text is cut into tokens. A stop string that is complete
-    within the first `min_tokens` tokens is text like any other. Bytes that are no UTF-8 become U+FFFD as soon as no
-    further byte can mend them.
+    within the first `num_open_tokens` tokens is text like any other. Bytes that are no UTF-8 become U+FFFD as soon as
+    no further byte can mend them.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Detokenizer:
         tokenizer: Tokenizer,
         stop: abc.Sequence[str] = (),
         *,
-        min_tokens: int = 0,
+        num_open_tokens: int = 0,
         skip_special_tokens: bool = True,
         includes_stop: bool = False,
     ) -> None:
@@ -37,7 +37,7 @@ class Detokenizer:
         self.num_characters = 0  # that the tokens make, those held back or cut off included
         self._tokenizer = tokenizer
         self._stop = tuple(stop)
-        self._min_tokens = min_tokens
+        self._num_open_tokens = num_open_tokens
         self._includes_stop = includes_stop
         self._skipped_ids = tokenizer.special_token_ids if skip_special_tokens else frozenset()
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -59,7 +59,7 @@ class Detokenizer:
             return text
         num_held = len(self._held)
         text = self._held + text
-        if self._num_tokens > self._min_tokens and (found := self._find_stop(text, num_held)) is not None:
+        if self._num_tokens > self._num_open_tokens and (found := self._find_stop(text, num_held)) is not None:
             self._held = ""
             start, end = found
             return text[: end if self._includes_stop else start]

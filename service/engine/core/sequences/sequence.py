@@ -99,7 +99,7 @@ class Sequence:
         # Who is served first: by priority, then by arrival, then by the choice's index. No two are equal.
         self.order = (request.priority, group.serial, choice_index)
         self.seed = seed  # 0 ≤ seed < 2**63
-        self.end_token_ids = end_token_ids  # not to be sampled while num_generated_tokens < min_tokens
+        self.end_token_ids = end_token_ids  # not to be sampled while is_too_short
         self.max_tokens = max_tokens
         self._min_tokens = stopping.min_tokens
         self.token_ids = list(request.prompt_token_ids)
@@ -123,7 +123,7 @@ class Sequence:
         self._detokenizer = Detokenizer(
             tokenizer,
             stopping.stop,
-            min_tokens=stopping.min_tokens,
+            num_open_tokens=stopping.min_tokens,
             skip_special_tokens=request.skip_special_tokens,
             includes_stop=stopping.include_stop_str_in_output,
         )
@@ -133,6 +133,11 @@ class Sequence:
     @property
     def num_generated_tokens(self) -> int:
         return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def is_too_short(self) -> bool:
+        """Whether neither an end token nor a stop string may end the choice with the next token."""
+        return self.num_generated_tokens < self._min_tokens
 
     @property
     def num_lacking(self) -> int:

@@ -22,7 +22,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class SamplingParams(_message.Message):
     """How the next token is drawn. The defaults told here leave the model's own distribution as it is; where the model comes
     with a generation_config.json, what that says of a field counts instead, unless the server is set not to read it. A
-    stream's first event tells what held.
+    stream's first event tells what held. A "draw parameter" decides how a token is drawn from the logits that the other
+    fields have changed.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -59,16 +60,16 @@ class SamplingParams(_message.Message):
     LOGIT_BIAS_FIELD_NUMBER: _builtins.int
     WATERMARK_FIELD_NUMBER: _builtins.int
     temperature: _builtins.float
-    """Divides the logits; 0 always takes the most likely token. Range [0, 2]. Default: 1."""
+    """Divides the logits; 0 always takes the most likely token. Range [0, 2]. Default: 1. Draw parameter."""
     top_p: _builtins.float
-    """Keeps the most likely tokens whose probabilities reach this sum. Range (0, 1]. Default: 1, off."""
+    """Keeps the most likely tokens whose probabilities reach this sum. Range (0, 1]. Default: 1, off. Draw parameter."""
     top_k: _builtins.int
-    """Keeps that many of the most likely tokens; 1 makes the output deterministic. At least 1. Default: off."""
+    """Keeps that many of the most likely tokens; 1 makes the output deterministic. At least 1. Default: off. Draw parameter."""
     min_p: _builtins.float
-    """Keeps tokens at least this fraction as likely as the most likely one. Range [0, 1]. Default: 0, off."""
+    """Keeps tokens at least this fraction as likely as the most likely one. Range [0, 1]. Default: 0, off. Draw parameter."""
     typical_p: _builtins.float
     """Keeps the tokens closest to the expected information, up to this sum of probabilities. Range (0, 1].
-    Default: 1, off.
+    Default: 1, off. Draw parameter.
     """
     frequency_penalty: _builtins.float
     """Lowers a token's logit by this much for each time it was generated. Range [-2, 2]. Default: 0."""

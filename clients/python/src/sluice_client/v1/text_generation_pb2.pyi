@@ -46,8 +46,8 @@ class GenerateTextRequest(_message.Message):
     text_input: _builtins.str
     """The prompt, taken as it is, 1 to 524,288 characters. Required."""
     do_sample: _builtins.bool
-    """Whether tokens are drawn; otherwise the most likely one is taken, whatever `sampling` says of temperature, top_k,
-    top_p, min_p and typical_p. Default: false.
+    """Whether tokens are drawn; otherwise the most likely one is taken, and the draw parameters of `sampling`
+    are ignored. Default: false.
     """
     perf_stat: _builtins.bool
     """Whether the last event tells the time of each token. Default: false."""
