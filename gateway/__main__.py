@@ -30,6 +30,7 @@ from gateway.exposure import Exposed, until_exposed
 from gateway.operators.drain import Drain
 from gateway.telemetry import Telemetry
 from gateway.upstream.client import ServiceClient
+from process.address import host_port
 from process.errors import ConfigError
 from process.exit import exit_with
 from process.logs import configure_logs
@@ -94,7 +95,7 @@ async def serve(
             told = {"host": host, "port": port, "target": settings.target, "side": side.value}
             _LOGGER.info("listening", extra={"fields": told})
         stopping = asyncio.create_task(stop.wait())
-        following = asyncio.create_task(reload.follow(lambda _: None, ()))
+        following = asyncio.create_task(reload.follow(lambda _: None))
         exposure = asyncio.create_task(until_exposed(client, settings))
         await asyncio.wait({*serving, stopping, exposure}, return_when=asyncio.FIRST_COMPLETED)
         if stopping.done():
@@ -174,7 +175,7 @@ def listen_all(settings: Settings) -> Mapping[ListenerAudience, socket.socket]:
         try:
             listeners[side] = listen(settings.model_copy(update={"host": host, "port": port}))
         except OSError as error:
-            raise OSError(f"{host}:{port} can't be listened on: {error.strerror or error}") from error
+            raise OSError(f"can't listen on {host_port(host, port)}: {error.strerror or error}") from error
     return listeners
 
 

@@ -4,4 +4,8 @@ from __future__ import annotations
 
 
 class ConfigError(Exception):
-    """A setting is bad; the text is one line that begins with its name: a setting's, a flag's or a variable's."""
+    """Settings are invalid. Each of `problems` is a line that begins with the name of a setting, flag or variable."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems

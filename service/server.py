@@ -51,8 +51,6 @@ from service.storage.shared_file import SharedFileError
 from service.storage.shared_text import SharedTextLost
 from service.stores import authenticator, change_store, endpoint_store
 
-CHANGEABLE = ("endpoints",)  # settings that need no new process; files of keys and certificates are watched in any case
-
 _HEARTBEAT_CHECK_S = 1.0
 _MAX_READING_S = 60.0  # of the longest text that the contract takes, several times what it needs on a small machine
 _LAST_WORDS_S = 2.0  # for statuses on their way out; health watchers would stay for ever
@@ -285,7 +283,7 @@ async def _serve(
             return
         _log.info("serving")
         if reload is not None:
-            following = asyncio.create_task(reload.follow(server.apply, CHANGEABLE))
+            following = asyncio.create_task(reload.follow(server.apply))
         if not await _unless(stopping, server.watch()):
             _log.info("draining")
             await server.drain(stop.delay_s(settings.drain_delay_s))
