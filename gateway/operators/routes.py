@@ -1,4 +1,4 @@
-"""Routes for operators: metrics, the status page and its data, the API's description, the documentation."""
+"""Routes for operators: metrics, the status page and its data, the API reference, the documentation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def operator_routes(
     refuse: Callable[[Scope, Failure], Refusal],
     gate: MetricsGate | None,
 ) -> list[BaseRoute]:
-    """Their routes. `gate` says who may see metrics; None where only operators are."""
+    """Return the routes. `gate` restricts metrics; None on a listener for operators only."""
 
     def refused(request: Request, failure: Failure) -> Response:
         headers = {name.decode(): value.decode() for name, value in challenges(failure)}
@@ -40,9 +40,9 @@ def operator_routes(
         return Response(telemetry.page(), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def status(request: Request) -> Response:
-        sender = request.state.request_id, request.headers
-        body, failure = await reader.read(Caller.of(*sender))
-        if gate is not None and (refusal := await gate.refusal_after(failure, *sender)):
+        client = request.state.request_id, request.headers
+        body, failure = await reader.read(Caller.of(*client))
+        if gate is not None and (refusal := await gate.refusal_after(failure, *client)):
             return refused(request, refusal)
         return Response(body, headers={"cache-control": "no-store"}, media_type="application/json")
 
