@@ -1,4 +1,4 @@
-"""The declaration of a setting in a plain dataclass: its description, unit and range, beside its default.
+"""The declaration of a setting in a plain dataclass: its description, unit and range, next to its default.
 
 pydantic reads this metadata as it reads the arguments of its own `Field`, so a settings class made from such a
 dataclass describes and checks each field without repeating it. No pydantic is needed to read or check the dataclass.
@@ -7,7 +7,6 @@ dataclass describes and checks each field without repeating it. No pydantic is n
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import cache
 from typing import Any, Final, get_args, get_type_hints
 
 UNIT: Final = "x-unit"  # keyword of the JSON Schema of a setting: what its number counts
@@ -25,7 +24,7 @@ def setting(description: str, unit: str | None = None, **bounds: float) -> dict[
 
 def check_ranges(settings: Any) -> None:
     """Raise ValueError, with the field's name, for the first value of a dataclass that its declaration excludes."""
-    hints = _hints(type(settings))
+    hints = get_type_hints(type(settings))
     for each in fields(settings):
         value = getattr(settings, each.name)
         bounds = {name: each.metadata[name] for name in _BOUNDS if name in each.metadata}
@@ -39,11 +38,6 @@ def check_ranges(settings: Any) -> None:
             number = "a whole number of " if is_whole else ""
             text = " and ".join(f"{_BOUNDS[name]} {bound}" for name, bound in bounds.items())
             raise ValueError(f"{each.name} must be {number}{text}, not {value!r}")
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
 
 
 def _is_number(value: object, *, is_whole: bool) -> bool:

@@ -17,12 +17,13 @@ from process.flags import flag_of
 from process.json_schema import json_schema
 from process.names import fields_of
 from process.setting import RELOAD, UNIT
+from process.settings import ProcessSettings
 from runner.settings import ROOT
 from runner.settings import Settings as RunnerSettings
 from service.settings.config import Settings as ServiceSettings
 
 PAGE: Final = ROOT / "docs" / "settings.md"
-SCHEMAS: Final = {
+SCHEMAS: Final[Mapping[Path, type[ProcessSettings]]] = {
     ROOT / "docs" / "service.schema.json": ServiceSettings,
     ROOT / "docs" / "gateway.schema.json": GatewaySettings,
 }

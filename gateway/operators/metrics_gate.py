@@ -19,7 +19,7 @@ class MetricsGate:
         self._client = client
         self._needs_keys = False
 
-    async def refusal(self, request_id: str, headers: Mapping[str, str]) -> Failure | None:
+    async def rejection(self, request_id: str, headers: Mapping[str, str]) -> Failure | None:
         """Return why the client with these headers may not see metrics; None if it may."""
         caller = Caller.of(request_id, headers)
         try:
@@ -28,12 +28,12 @@ class MetricsGate:
             return self._decide(caller, failure)
         return self._decide(caller, None)
 
-    async def refusal_after(
+    async def rejection_after(
         self, failure: Failure | None, request_id: str, headers: Mapping[str, str]
     ) -> Failure | None:
         """Return the same for a client whose call of an RPC that needs the scope has ended with `failure`, or None."""
         if failure is not None and failure.status == HTTPStatus.NOT_IMPLEMENTED:  # by an older service, unchecked
-            return await self.refusal(request_id, headers)
+            return await self.rejection(request_id, headers)
         return self._decide(Caller.of(request_id, headers), failure)
 
     def _decide(self, caller: Caller, failure: Failure | None) -> Failure | None:

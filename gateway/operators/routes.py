@@ -29,21 +29,21 @@ def operator_routes(
 ) -> list[BaseRoute]:
     """Return the routes. `gate` restricts metrics; None on a listener for operators only."""
 
-    def refused(request: Request, failure: Failure) -> Response:
+    def rejected(request: Request, failure: Failure) -> Response:
         headers = {name.decode(): value.decode() for name, value in challenges(failure)}
-        refusal = refuse(request.scope, failure)
-        return Response(refusal.body, refusal.status, headers, "application/json")
+        response = refuse(request.scope, failure)
+        return Response(response.body, response.status, headers, "application/json")
 
     async def metrics(request: Request) -> Response:
-        if gate is not None and (failure := await gate.refusal(request.state.request_id, request.headers)):
-            return refused(request, failure)
+        if gate is not None and (failure := await gate.rejection(request.state.request_id, request.headers)):
+            return rejected(request, failure)
         return Response(telemetry.page(), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def status(request: Request) -> Response:
         client = request.state.request_id, request.headers
         body, failure = await reader.read(Caller.of(*client))
-        if gate is not None and (refusal := await gate.refusal_after(failure, *client)):
-            return refused(request, refusal)
+        if gate is not None and (rejection := await gate.rejection_after(failure, *client)):
+            return rejected(request, rejection)
         return Response(body, headers={"cache-control": "no-store"}, media_type="application/json")
 
     return [
