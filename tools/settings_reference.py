@@ -98,7 +98,7 @@ def reference() -> str:
     return _HEADER + "".join(map(_section, _programs())) + _COMMAND
 
 
-def schema_text(kind: type[ServiceSettings | GatewaySettings]) -> str:
+def schema_text(kind: type[ProcessSettings]) -> str:
     """Return the text of a process's schema."""
     return f"{json.dumps(json_schema(kind), indent=2, ensure_ascii=False)}\n"
 
