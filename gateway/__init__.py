@@ -1,1 +1,1 @@
-"""The REST and SSE side of sluice: JSON dialects in, gRPC out. It knows no model code and no engine."""
+"""The gateway: translates REST and SSE in several JSON dialects to gRPC. Contains no model or engine code."""

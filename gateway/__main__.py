@@ -1,6 +1,6 @@
-"""Starts the gateway: `python -m gateway` or `sluice-gateway`.
+"""Start the gateway: `python -m gateway` or `sluice-gateway`.
 
-A bad setting or an address in use ends it with one line and a non-zero code.
+An invalid setting or an address in use ends it with an error line and a non-zero code.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before anything is served needs no traceback
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before serving prints no traceback
 
 import asyncio
 import contextlib
@@ -26,22 +26,23 @@ from starlette.types import ASGIApp
 
 from gateway.app import ListenerAudience, build_app
 from gateway.config import PROGRAM, Settings
-from gateway.exposure import Exposed, until_exposed
+from gateway.exposure import ExposedError, until_exposed
 from gateway.operators.drain import Drain
 from gateway.telemetry import Telemetry
 from gateway.upstream.client import ServiceClient
+from process.errors import ConfigError
 from process.lifetime.exit import exit_with
 from process.lifetime.stop import StopSignal
 from process.logs.logs import configure_logs
+from process.network.address import host_port
 from process.network.tls import CertificateFiles, TlsError, server_files
-from process.settings.errors import ConfigError
 from process.settings.process_settings import read_settings
 from process.settings.reload import Reload
 
-_LAST_WORDS_S = 2.0
+_FINAL_WRITE_S = 2.0  # for the last bytes of cancelled requests
 
-_PROBE_AFTER_S, _PROBE_INTERVAL_S, _NUM_PROBES = 30, 10, 3  # of a connection that is silent
-_SWITCH_INTERVAL_S = 0.001  # how long the loop waits for its turn while a large body is read beside it
+_PROBE_AFTER_S, _PROBE_INTERVAL_S, _NUM_PROBES = 30, 10, 3  # of an idle connection
+_SWITCH_INTERVAL_S = 0.001  # longest wait of the event loop while another thread parses a large body
 
 _LOGGER = logging.getLogger(PROGRAM)
 
@@ -78,23 +79,24 @@ async def serve(
     telemetry: Telemetry,
     listeners: Mapping[ListenerAudience, socket.socket],
     files: CertificateFiles | None = None,
-) -> Exposed | None:
-    """Serve on `listeners` until told to stop, then until running requests have ended. Returns why it can't go on."""
+) -> ExposedError | None:
+    """Serve on `listeners` until a stop, then until running requests have ended. Return why it can't serve, if so."""
     stop, drain = StopSignal(), Drain()
     reload = Reload(settings, partial(read_settings, Settings, sys.argv[1:]))
     telemetry.watch_loop()
     async with ServiceClient.connect(settings, telemetry) as client:
         servers = [
-            build_server(settings, build_app(settings, client, telemetry, drain, side), files) for side in listeners
+            build_server(settings, build_app(settings, client, telemetry, drain, audience), files)
+            for audience in listeners
         ]
         bound = zip(servers, listeners.values(), strict=True)
         serving = [asyncio.create_task(server.serve([each])) for server, each in bound]
-        for side, listener in listeners.items():
+        for audience, listener in listeners.items():
             host, port = listener.getsockname()[:2]
-            told = {"host": host, "port": port, "target": settings.target, "side": side.value}
-            _LOGGER.info("listening", extra={"fields": told})
+            fields = {"host": host, "port": port, "target": settings.target, "audience": audience.value}
+            _LOGGER.info("listening", extra={"fields": fields})
         stopping = asyncio.create_task(stop.wait())
-        following = asyncio.create_task(reload.follow(lambda _: None, ()))
+        following = asyncio.create_task(reload.follow(lambda _: None))
         exposure = asyncio.create_task(until_exposed(client, settings))
         await asyncio.wait({*serving, stopping, exposure}, return_when=asyncio.FIRST_COMPLETED)
         if stopping.done():
@@ -113,7 +115,7 @@ async def serve(
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which leaves the signals to the process and is told when to stop."""
+    """uvicorn's server, without its signal handlers: the process stops it."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -121,16 +123,16 @@ class Server(uvicorn.Server):
         yield
 
     async def end_requests(self) -> None:
-        """Cancel what still runs, and give it a moment to tell its callers."""
+        """Cancel the running requests, and give them a moment to send their errors."""
         if running := set(self.server_state.tasks):
-            _LOGGER.warning("requests are cut off", extra={"fields": {"num_requests": len(running)}})
+            _LOGGER.warning("running requests are cancelled", extra={"fields": {"num_requests": len(running)}})
             for task in running:
                 task.cancel()
-            await asyncio.wait(running, timeout=_LAST_WORDS_S)
+            await asyncio.wait(running, timeout=_FINAL_WRITE_S)
 
 
 def build_server(settings: Settings, app: ASGIApp, files: CertificateFiles | None = None) -> Server:
-    """The HTTP server around the application."""
+    """Return the HTTP server of the application."""
     config = uvicorn.Config(
         app,
         http="httptools",
@@ -141,13 +143,13 @@ def build_server(settings: Settings, app: ASGIApp, files: CertificateFiles | Non
         server_header=False,
         ssl_context_factory=None if files is None else lambda *_: reloading_context(files),
         timeout_keep_alive=settings.idle_timeout_s,
-        timeout_graceful_shutdown=math.ceil(_LAST_WORDS_S),  # requests have ended before
+        timeout_graceful_shutdown=math.ceil(_FINAL_WRITE_S),  # requests have ended before
     )
     return Server(config)
 
 
 def reloading_context(files: CertificateFiles) -> ssl.SSLContext:
-    """One whose handshakes use the files as they are then."""
+    """Return a context whose handshakes use the current content of the files."""
     newest = files.server_context()
 
     def on_handshake(connection: ssl.SSLObject, _name: str | None, _first: ssl.SSLContext) -> None:
@@ -157,32 +159,32 @@ def reloading_context(files: CertificateFiles) -> ssl.SSLContext:
         connection.context = newest
 
     first = files.server_context()
-    first.sni_callback = on_handshake  # called without a server name, too
+    first.sni_callback = on_handshake  # also called without a server name
     return first
 
 
 def listen_all(settings: Settings) -> Mapping[ListenerAudience, socket.socket]:
-    """The listener of all, or those of callers and of operators. Raises OSError with the address in its text."""
-    places = {ListenerAudience.ALL: (settings.host, settings.port)}
+    """Return the shared listener, or those for clients and operators. Raises OSError that names the address."""
+    addresses = {ListenerAudience.ALL: (settings.host, settings.port)}
     if settings.admin_port is not None:
-        places = {
+        addresses = {
             ListenerAudience.CALLERS: (settings.host, settings.port),
             ListenerAudience.OPERATORS: (settings.admin_host, settings.admin_port),
         }
     listeners = {}
-    for side, (host, port) in places.items():
+    for audience, (host, port) in addresses.items():
         try:
-            listeners[side] = listen(settings.model_copy(update={"host": host, "port": port}))
+            listeners[audience] = listen(settings.model_copy(update={"host": host, "port": port}))
         except OSError as error:
-            raise OSError(f"{host}:{port} can't be listened on: {error.strerror or error}") from error
+            raise OSError(f"can't listen on {host_port(host, port)}: {error.strerror or error}") from error
     return listeners
 
 
 def listen(settings: Settings) -> socket.socket:
-    """A listener whose connections end by themselves when the peer has vanished, or takes nothing for too long.
+    """Return a listener whose connections are closed if the peer has vanished, or reads nothing for too long.
 
-    Linux hands these options on to each connection. Without them a connection whose peer's machine is gone stays for
-    hours, and one whose peer doesn't read can't be closed, since what was written has to be sent before.
+    Linux passes these options on to each connection. Without them a connection whose peer's machine is gone stays open
+    for hours, and one whose peer doesn't read can't be closed, because written data has to be sent first.
     """
     host, port = settings.host, settings.port
     family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -194,7 +196,7 @@ def listen(settings: Settings) -> socket.socket:
         "TCP_KEEPCNT": _NUM_PROBES,
         "TCP_USER_TIMEOUT": math.ceil(settings.send_stall_timeout_s * 1000),
     }.items():
-        if (option := getattr(socket, name, None)) is not None:  # some are Linux's own
+        if (option := getattr(socket, name, None)) is not None:  # some exist on Linux only
             listener.setsockopt(socket.IPPROTO_TCP, option, value)
     return listener
 

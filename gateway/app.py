@@ -1,4 +1,4 @@
-"""The gateway's ASGI application: the dialects' routes, the API's description, and the operators' routes."""
+"""The gateway's ASGI application: routes of the dialects, pages, and routes for operators."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from gateway.upstream.client import ServiceClient
 
 
 class ListenerAudience(enum.Enum):
-    """Whom a listener is for."""
+    """The clients that a listener is for."""
 
-    ALL = "all"  # callers, and operators, who need the scope `metrics`
+    ALL = "all"  # both; metrics need the scope `metrics`
     CALLERS = "callers"
-    OPERATORS = "operators"  # who reaches this one may see metrics; it has everything
+    OPERATORS = "operators"  # all routes; metrics need no scope
 
 
 def build_app(
@@ -44,25 +44,24 @@ def build_app(
     client: ServiceClient,
     telemetry: Telemetry,
     drain: Drain | None = None,
-    side: ListenerAudience = ListenerAudience.ALL,
+    audience: ListenerAudience = ListenerAudience.ALL,
 ) -> Starlette:
-    """The application over an open client. `drain` is how it leaves, if it is to."""
+    """Return the application on top of an open client. `drain` controls its shutdown."""
     upstream = Upstream.of(client)
     drain = drain or Drain()
     refuse = SurfaceMap(SURFACES).refuse
-    gate = MetricsGate(client) if side is ListenerAudience.ALL else None
+    gate = MetricsGate(client) if audience is ListenerAudience.ALL else None
 
-    surfaces = [
-        each.reading() if side is ListenerAudience.CALLERS and each is SERVING_ENDPOINTS else each for each in SURFACES
-    ]
+    is_for_callers = audience is ListenerAudience.CALLERS
+    surfaces = [each.reading() if is_for_callers and each is SERVING_ENDPOINTS else each for each in SURFACES]
 
     async def healthz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        if drain.phase is not GatewayPhase.SERVING:  # Envoy and other balancers shall look elsewhere
+        if drain.phase is not GatewayPhase.SERVING:  # Envoy and other load balancers use other replicas
             return JSONResponse({"status": drain.phase.value}, status_code=503)
         return JSONResponse({"status": "alive"})
 
     async def livez(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        return JSONResponse({"status": "alive"})  # while it leaves, too: who ends it then cuts off what still runs
+        return JSONResponse({"status": "alive"})  # also while draining: a restart would cut off running requests
 
     async def unready_reason() -> str | None:
         leaving = None if drain.phase is GatewayPhase.SERVING else "the server is shutting down"
@@ -83,11 +82,11 @@ def build_app(
         assert isinstance(error, HTTPException)  # noqa: S101  it is registered for nothing else
         reason = Reason.METHOD_NOT_ALLOWED if error.status_code == 405 else Reason.ROUTE_NOT_FOUND
         text = f"{request.method} {request.url.path}: {error.detail.lower()}"
-        refusal = refuse(request.scope, Failure(error.status_code, reason, text))
-        headers = {name.decode(): value.decode() for name, value in refusal.headers}
+        response = refuse(request.scope, Failure(error.status_code, reason, text))
+        headers = {name.decode(): value.decode() for name, value in response.headers}
         if error.status_code == 405:
             headers["allow"] = ", ".join(sorted(_methods(app.routes, request.scope)))
-        return Response(refusal.body, refusal.status, headers, "application/json")
+        return Response(response.body, response.status, headers, "application/json")
 
     app = Starlette(
         routes=[
@@ -95,10 +94,10 @@ def build_app(
             Route("/livez", livez),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
-            *(Route(path, readyz) for path in ("/health", "/ping")),  # where clients of other servers ask
+            *(Route(path, readyz) for path in ("/health", "/ping")),  # paths of other servers
             Route("/version", own_version),
             *page_routes(),
-            *([] if side is ListenerAudience.CALLERS else operator_routes(status, telemetry, refuse, gate)),
+            *([] if is_for_callers else operator_routes(status, telemetry, refuse, gate)),
         ],
         middleware=[
             Middleware(
@@ -112,11 +111,11 @@ def build_app(
         ],
         exception_handlers={HTTPException: unrouted},
     )
-    app.router.redirect_slashes = False  # a redirected POST loses its body in some clients
+    app.router.redirect_slashes = False  # some clients drop the body of a redirected POST
     return app
 
 
 def _methods(routes: Sequence[BaseRoute], scope: Scope) -> set[str]:
-    """What may be asked of the scope's path: the methods of the first route that has it, and of its twins."""
+    """Return the methods of all routes with the path of the first route that matches."""
     matching = [each for each in routes if isinstance(each, Route) and each.matches(scope)[0] is not Match.NONE]
     return {method for each in matching if each.path == matching[0].path for method in each.methods or ()}

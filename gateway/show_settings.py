@@ -1,4 +1,4 @@
-"""`sluice config --gateway`: the gateway's settings and where each came from."""
+"""`sluice config --gateway`: the gateway's settings, with the source of each."""
 
 from __future__ import annotations
 

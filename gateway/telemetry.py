@@ -1,6 +1,6 @@
-"""Traces and metrics: the instruments that the gateway reports with, and the names of its own attributes.
+"""Traces and metrics: the gateway's instruments, and the names of its attributes.
 
-Knows nothing of HTTP and gRPC: who measures takes an instrument from here.
+The code that measures requests and calls takes its instruments from here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from process.telemetry.telemetry import ProcessTelemetry
 SCOPE = "sluice.gateway"
 SERVICE_NAME = "sluice-gateway"
 
-# Attributes, by today's semantic conventions; process.telemetry.attributes has those that the service reports too.
+# Attributes of the semantic conventions; process.attributes has those that the service shares.
 HTTP_METHOD = "http.request.method"
 HTTP_ROUTE = "http.route"
 HTTP_STATUS = "http.response.status_code"
@@ -26,37 +26,37 @@ URL_SCHEME = "url.scheme"
 USER_AGENT = "user_agent.original"
 SERVER_ADDRESS = "server.address"
 
-# Bucket boundaries in seconds: the conventions', and on to the length of long streams.
+# Bucket boundaries in seconds: those of the conventions, extended to the duration of long streams.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 320, 640)
 
 
 class Telemetry(ProcessTelemetry):
-    """The gateway's tracer, instruments and registry, until `shutdown`. Any thread may use them."""
+    """The gateway's tracer, instruments and registry, until `shutdown`. Thread-safe."""
 
     def __init__(self, otlp_endpoint: str | None, span_processors: Sequence[SpanProcessor] = ()) -> None:
-        """`otlp_endpoint` is host:port or a URL; without a scheme the connection is in plain text."""
+        """`otlp_endpoint` is host:port or a URL; a connection without a scheme is in plain text."""
         super().__init__(SERVICE_NAME, SCOPE, otlp_endpoint, span_processors)
         self._propagator = TraceContextTextMapPropagator()
         self.request_duration = self.meter.create_histogram(
-            "http.server.request.duration", "s", "Time of a request.", explicit_bucket_boundaries_advisory=_BUCKETS
+            "http.server.request.duration", "s", "Duration of a request.", explicit_bucket_boundaries_advisory=_BUCKETS
         )
         self.active_requests = self.meter.create_up_down_counter(
-            "http.server.active_requests", "{request}", "Requests that are being answered."
+            "http.server.active_requests", "{request}", "Requests in progress."
         )
         self.call_duration = self.meter.create_histogram(
-            "rpc.client.call.duration", "s", "Time of a call.", explicit_bucket_boundaries_advisory=_BUCKETS
+            "rpc.client.call.duration", "s", "Duration of a call.", explicit_bucket_boundaries_advisory=_BUCKETS
         )
 
     def extract(self, headers: dict[str, str]) -> Context:
-        """The caller's trace, by `traceparent` and `tracestate`."""
+        """Return the client's trace context, from `traceparent` and `tracestate`."""
         return self._propagator.extract(headers)
 
     def inject(self) -> dict[str, str]:
-        """The active span as `traceparent` and `tracestate`."""
+        """Return the active span as `traceparent` and `tracestate`."""
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier)
         return carrier
 
     def page(self) -> bytes:
-        """All metrics in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)

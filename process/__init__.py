@@ -1,1 +1,1 @@
-"""What all processes of the product have in common: settings, logs, telemetry, TLS files. It imports none of them."""
+"""What service, gateway and runner share: sources of settings, logs, telemetry, TLS files. Imports none of them."""

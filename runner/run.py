@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
-from pydantic_settings import SettingsError
 
+from process.errors import ConfigError
 from process.lifetime.scheduling import let_others_finish
 from process.logs.lines import Lines
+from process.settings.process_settings import read_settings
 from runner.processes.children import Children, DiedTooOften
 from runner.processes.readable import Readable
 from runner.proxy.envoy_config import AddressError, envoy_config
@@ -93,8 +93,8 @@ async def run(settings: Settings) -> None:
     stop = StopSignal(children, lines.write)
 
     async def exit_of_any() -> None:
-        name, code = await children.first_exit()
-        raise RunError(f"{name} exited with code {code}; its log is above")
+        name, code, last_line = await children.first_exit()
+        raise RunError(f"{name} exited with code {code}: {last_line or 'its log is empty'}")
 
     async def startup_timed_out() -> None:
         await startup_timeout.end()
@@ -120,15 +120,12 @@ async def run(settings: Settings) -> None:
 
 
 def main() -> int:
-    """Returns the exit code: 0 after Ctrl-C, 1 if the run failed, 2 for an invalid setting."""
+    """Return the exit code: 0 after Ctrl-C, 1 if the run failed, 2 for invalid settings."""
     try:
-        settings = Settings()
-    except ValidationError as error:
-        for problem in error.errors():
-            complain(": ".join(filter(None, (".".join(map(str, problem["loc"])), problem["msg"]))))
-        return 2
-    except SettingsError as error:
-        complain(str(error))
+        settings = read_settings(Settings, sys.argv[1:])
+    except ConfigError as error:
+        for problem in error.problems:
+            complain(problem)
         return 2
     let_others_finish()  # service, gateway and Envoy inherit it
     try:

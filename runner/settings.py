@@ -13,6 +13,9 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import AfterValidator, AliasChoices, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, CliPositionalArg, NoDecode, SettingsConfigDict
 
+from process.network.address import host_port
+from process.settings.quantities import Host, Seconds
+from process.settings.setting import UNIT
 from runner.proxy.envoy_config import Addresses
 from runner.proxy.envoy_tls import EnvoyTls
 from runner.tls.development_tls import DevelopmentTls
@@ -21,21 +24,21 @@ ROOT = Path(__file__).resolve().parent.parent  # where the processes' packages a
 
 
 def state_folder() -> Path:
-    """Where a run keeps what outlives it: beside the sources, or, when installed, in the user's folder for state."""
+    """Return the folder of what outlives a run: in the checkout, or, when installed, the user's folder for state."""
     if (ROOT / "pyproject.toml").is_file():
         return ROOT / ".cache"
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sluice"
 
 
 def is_hub_id(source: str) -> bool:
-    """Whether it may be a model on the hub, ORG/MODEL, and is no folder here."""
+    """Whether `source` is an id on the model hub, ORG/MODEL, and not an existing folder."""
     return source.count("/") == 1 and not source.endswith("/") and source[0] not in "./~" and not Path(source).exists()
 
 
 def _origin(text: str) -> str:
-    """What a browser says where a page is from: without a path, in small letters."""
+    """Return the origin of a page as browsers send it: in lower case, without a path."""
     if text != "*" and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^\s/?#@*]+", text.lower()):
-        raise ValueError(f"{text!r} is no origin; expected SCHEME://HOST or SCHEME://HOST:PORT without a path, or *")
+        raise ValueError(f"{text!r} is not an origin; expected SCHEME://HOST[:PORT] without a path, or *")
     return text.lower()
 
 
@@ -43,7 +46,7 @@ Origin: TypeAlias = Annotated[str, AfterValidator(_origin)]
 
 
 class RunError(Exception):
-    """The run can't go on; the message is one line for the user."""
+    """The run can't continue; the message is one line for the user."""
 
 
 class Settings(BaseSettings):
@@ -51,59 +54,63 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(
         env_prefix="SLUICE_",
-        cli_parse_args=True,
         cli_prog_name="sluice serve",
         cli_kebab_case=True,
         cli_implicit_flags=True,
+        cli_exit_on_error=False,
+        cli_hide_none_type=True,
         extra="ignore",
     )
 
     models: CliPositionalArg[list[str]] = Field(
         [],
-        description="models to serve, each a folder, ORG/MODEL (a hub id), or one of these after NAME=; "
-        "without any, the bundled ones",
+        description="models to serve, each a folder or ORG/MODEL (a hub id), optionally after NAME=; "
+        "empty: the bundled models",
     )
-    host: str = Field("127.0.0.1", description="address that all three processes listen on")
+    host: Host = Field("127.0.0.1", description="address that all three processes listen on")
     envoy_port: int = Field(8080, ge=1, le=65535, description="Envoy's port: REST, gRPC and gRPC-web")
     envoy_admin_port: int = Field(9901, ge=1, le=65535, description="port of Envoy's admin interface")
     gateway_port: int = Field(8000, ge=1, le=65535, description="the gateway's port: REST and /metrics")
     service_port: int = Field(50051, ge=1, le=65535, description="the service's gRPC port")
     service_metrics_port: int = Field(9464, ge=1, le=65535, description="port of the service's /metrics")
     config: Path | None = Field(None, description="YAML or TOML file with settings of the service")
-    model: list[str] = Field([], description="the same as an option, which may come several times")
+    model: list[str] = Field([], description="like the positional arguments, as a flag; repeatable")
     endpoints_file: Path = Field(
         default_factory=lambda: state_folder() / "endpoints.json",
         description="file that stores the endpoints created through the API",
     )
     keys_file: Path | None = Field(
-        None, description="file of the keys that callers need, as `sluice keys` writes it; without it, nobody needs one"
+        None, description="file of API keys, written by `sluice keys`; null: clients need no key"
     )
     allow_anonymous: bool = Field(
-        False, description="without a keys_file: listen on a host that others can reach, and let everybody in"
+        False,
+        description="allow a host that other machines can reach although keys_file is unset: every client is accepted",
     )
     drain_time_s: int = Field(
-        3, ge=1, description="at SIGTERM: time to accept requests while health says no; at Ctrl-C it is left out"
+        3,
+        ge=1,
+        json_schema_extra={UNIT: "seconds"},
+        description="time after SIGTERM during which requests are accepted while health checks fail; Ctrl-C skips it",
     )
-    drain_timeout_s: float = Field(
-        22, ge=0, allow_inf_nan=False, description="at a stop: time for running requests to end, in each process"
-    )
+    drain_timeout_s: Seconds = Field(22, description="time for running requests to end, in each process")
     otlp_endpoint: str | None = Field(
         None,
         validation_alias=AliasChoices("otlp_endpoint", "SLUICE_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
-        description="host:port or URL of an OTLP gRPC collector; without it, nothing is exported",
+        description="host:port or URL of an OTLP gRPC collector; null: no export",
     )
 
     cors_origins: Annotated[tuple[Origin, ...], NoDecode] = Field(
         (),
-        description="origins of web pages that may call, SCHEME://HOST[:PORT], with commas between them; * for all; "
-        "without it, browsers refuse pages of other origins",
+        description="origins of web pages that may send requests, SCHEME://HOST[:PORT], separated by commas; `*`: all; "
+        "empty: browsers reject pages of other origins",
     )
     tls: Literal["off", "server", "mutual"] = Field(
-        "off", description="TLS of all connections, with certificates for development; mutual: callers need one, too"
+        "off",
+        description="TLS of all connections, with development certificates; mutual: clients need a certificate too",
     )
     certs_folder: Path = Field(
         default_factory=lambda: state_folder() / "certs",
-        description="folder of these certificates, made anew at a start",
+        description="folder of these certificates, which are created at every start",
     )
 
     @field_validator("cors_origins", mode="before")
@@ -117,7 +124,7 @@ class Settings(BaseSettings):
         return self
 
     def served(self) -> dict[str, str]:
-        """What is given as models, folder or hub id by name. Raises ValueError for two of one name."""
+        """Return the folder or hub id of each model by its name. Raises ValueError for two models of one name."""
         found: dict[str, str] = {}
         for given in (*self.models, *self.model):
             name, _, source = given.rpartition("=")
@@ -128,37 +135,35 @@ class Settings(BaseSettings):
         return found
 
     def development_tls(self) -> DevelopmentTls | None:
-        """The run's certificates; None without TLS."""
+        """Return the run's certificates; None without TLS."""
         return None if self.tls == "off" else DevelopmentTls(self.certs_folder.resolve(), self.tls == "mutual")
 
     def addresses(self, secrets: Path) -> Addresses:
-        """What Envoy's configuration is made of. `secrets` is a folder of this run."""
+        """Return the addresses of Envoy's configuration. `secrets` is a folder of this run."""
         given = {field.name: getattr(self, field.name) for field in fields(Addresses) if field.name != "tls"}
         if (tls := self.development_tls()) is None:
             return Addresses(**given)
         return Addresses(**given, tls=EnvoyTls(certificates=tls.folder, secrets=secrets, mutual=tls.mutual))
 
     def ports(self) -> dict[str, int]:
-        """Every port with the name of its setting."""
+        """Return every port by the name of its setting."""
         return {name: value for name, value in self.model_dump().items() if name.endswith("_port")}
 
 
 def check(settings: Settings) -> None:
-    """Check ports and model folders before anything starts, and make the folder of the endpoints' file."""
+    """Check ports and model folders before anything starts, and create the folder of the endpoints' file."""
     used: dict[int, str] = {}
     for name, port in settings.ports().items():
         if used.setdefault(port, name) != name:
             raise RunError(f"{used[port]} and {name} are both {port}; each needs a port of its own")
     for name, port in settings.ports().items():
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((settings.host, port))
-            except OSError as error:
-                raise RunError(
-                    f"cannot listen on {settings.host}:{port} ({error.strerror}); "
-                    f"choose another {name} with --{name.replace('_', '-')} or SLUICE_{name.upper()}"
-                ) from error
+        try:
+            _probe(settings.host, port)
+        except OSError as error:
+            raise RunError(
+                f"cannot listen on {host_port(settings.host, port)} ({error.strerror}); "
+                f"choose another {name} with --{name.replace('_', '-')} or SLUICE_{name.upper()}"
+            ) from error
     for name, model in settings.served().items():
         if not is_hub_id(model) and not Path(model, "config.json").is_file():
             raise RunError(
@@ -175,8 +180,16 @@ def check(settings: Settings) -> None:
             raise RunError(f"certs_folder {tls.folder}: {getattr(error, 'strerror', None) or error}") from error
 
 
+def _probe(host: str, port: int) -> None:
+    """Raise OSError if it is impossible to listen there."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+
+
 def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
-    """Each process's command line, in start order."""
+    """Return each process's command line, in start order."""
     service = [sys.executable, "-m", "service", "--host", settings.host, "--port", str(settings.service_port)]
     service += ["--metrics-port", str(settings.service_metrics_port)]
     service += ["--endpoints-file", str(settings.endpoints_file.resolve())]
@@ -185,14 +198,14 @@ def commands(settings: Settings, envoy_yaml: Path) -> dict[str, list[str]]:
     for name, model in settings.served().items():
         service += ["--model", f"{name}={model}"]
     gateway = [sys.executable, "-m", "gateway", "--host", settings.host, "--port", str(settings.gateway_port)]
-    gateway += ["--target", f"{settings.host}:{settings.service_port}"]
+    gateway += ["--target", host_port(settings.host, settings.service_port)]
     service += ["--drain-timeout-s", str(settings.drain_timeout_s)]
     gateway += ["--stop-timeout-s", str(settings.drain_timeout_s)]
     if settings.keys_file is not None:
         service += ["--auth.keys-file", str(settings.keys_file.resolve())]
     if settings.allow_anonymous:
-        service += ["--auth.allow-anonymous", "true"]
-        gateway += ["--auth.allow-anonymous", "true"]
+        service += ["--auth.allow-anonymous"]
+        gateway += ["--auth.allow-anonymous"]
     if settings.otlp_endpoint is not None:
         service += ["--otlp-endpoint", settings.otlp_endpoint]
         gateway += ["--otlp-endpoint", settings.otlp_endpoint]

@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
+from process.network.address import host_port
 from process.network.tls import CertificateFiles, TlsError, server_files
 from service.settings.config import Settings
 
@@ -21,7 +22,7 @@ class StartError(Exception):
 def listen(server: aio.Server, settings: Settings) -> int:
     """Let a server listen where the settings say, and return the port. Raises StartError."""
     host, port = settings.host, settings.port
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = host_port(host, port)
     try:
         files = server_files(settings.tls)
         if files is None:
@@ -30,7 +31,7 @@ def listen(server: aio.Server, settings: Settings) -> int:
     except TlsError as error:
         raise StartError(str(error)) from error
     except RuntimeError as error:
-        raise StartError(f"{host}:{port} can't be listened on") from error
+        raise StartError(f"can't listen on {address}") from error
 
 
 def check_free(host: str, port: int) -> None:
@@ -41,7 +42,7 @@ def check_free(host: str, port: int) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
-        raise StartError(f"{host}:{port} can't be listened on: {error.strerror}") from error
+        raise StartError(f"can't listen on {host_port(host, port)}: {error.strerror}") from error
 
 
 def connection_options(settings: Settings) -> list[tuple[str, int]]:

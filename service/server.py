@@ -13,8 +13,8 @@ from functools import partial
 
 from grpc import aio
 
+from process.errors import ConfigError
 from process.lifetime.stop import StopSignal
-from process.settings.errors import ConfigError
 from process.settings.reload import Reload
 from service.answering.generation import Answering
 from service.deployment.change_store import SharedChanges
@@ -50,8 +50,6 @@ from service.settings.model_settings import ModelSettings
 from service.storage.shared_file import SharedFileError
 from service.storage.shared_text import SharedTextLost
 from service.stores import authenticator, change_store, endpoint_store
-
-CHANGEABLE = ("endpoints",)  # settings that need no new process; files of keys and certificates are watched in any case
 
 _HEARTBEAT_CHECK_S = 1.0
 _MAX_READING_S = 60.0  # of the longest text that the contract takes, several times what it needs on a small machine
@@ -285,7 +283,7 @@ async def _serve(
             return
         _log.info("serving")
         if reload is not None:
-            following = asyncio.create_task(reload.follow(server.apply, CHANGEABLE))
+            following = asyncio.create_task(reload.follow(server.apply))
         if not await _unless(stopping, server.watch()):
             _log.info("draining")
             await server.drain(stop.delay_s(settings.drain_delay_s))

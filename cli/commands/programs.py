@@ -29,7 +29,10 @@ def convert(context: typer.Context) -> None:
 
 
 def config(context: typer.Context) -> None:
-    """Print the service's settings, or with --gateway the gateway's, and where each came from; it takes their flags."""
+    """Print each setting of the service, or with --gateway of the gateway, with its source; takes their flags.
+
+    --json prints a list; --json-schema prints the schema of their file, for editors.
+    """
     words = [word for word in context.args if word != "--gateway"]
     _become("service.commands.show_settings" if words == context.args else "gateway.show_settings", words)
 

@@ -1,1 +1,1 @@
-"""The API's description, made of the types that parse requests and the limits of the contract."""
+"""The OpenAPI document, generated from the types that parse requests and the limits of the contract."""

@@ -1,6 +1,6 @@
-"""The gRPC contract as a descriptor set, from which clients and their code are made without any .proto file.
+"""The gRPC contract as a descriptor set, from which clients are generated without .proto files.
 
-It is the contract without the service's rules: code made of it needs no other code. Reflection tells the rules, too.
+It excludes the validation rules, so that generated code has no dependencies. Reflection includes the rules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RULES: Final = "buf/validate/validate.proto"
 
 
 def descriptor_set() -> FileDescriptorSet:
-    """All files of the contract, each after those that it imports."""
+    """Return all files of the contract, each after those that it imports."""
     names = (f"sluice.v1.{module.name}" for module in pkgutil.iter_modules(sluice.v1.__path__))
     found: dict[str, FileDescriptorProto] = {}
     for name in sorted(names):
@@ -43,7 +43,7 @@ def _with_imports(descriptor: FileDescriptor) -> Iterator[FileDescriptorProto]:
 
 
 def _drop_rules(message: Message) -> None:
-    """Clear options that are not protobuf's own, in the message and all below it, and options that are empty then."""
+    """Clear extension options in the message and those nested in it, and options that are empty without them."""
     for field, value in message.ListFields():
         if field.is_extension:
             message.ClearExtension(field)  # type: ignore[arg-type]  # any extension's

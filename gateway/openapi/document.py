@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of all operations. The schemas of bodies come from the types that parse them."""
+"""The OpenAPI 3.1 document of all operations. The schemas of bodies are those of the types that parse them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gateway.routes.surface import Surface
 
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
-_PHRASES: Final = {499: "Client Closed Request", 529: "Overloaded"}  # of statuses that no standard has
+_PHRASES: Final = {499: "Client Closed Request", 529: "Overloaded"}  # of non-standard statuses
 READ_ERRORS: Final = (400, 401, 403, 404, 405, 500, 503, 504)
 BODY_ERRORS: Final = (*READ_ERRORS, 409, 413, 415, 422, 429, 499, 501)
 
 
 def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
-    """The whole document."""
+    """Return the document."""
     operations = [each for surface in surfaces for each in surface.operations]
     bodies = [(each, body) for each in operations for body in each.bodies]
     types = [body.kind for _, body in bodies] + [kind for each in operations for kind in each.answers]
@@ -86,15 +86,15 @@ def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]
 
 
 def _events(each: Operation, types: Sequence[type], by_type: Mapping[type, Schema]) -> dict[str, Any]:
-    """A stream: the schema of one of its events, in the words of OpenAPI 3.2's `itemSchema`, and whole streams."""
+    """Return the media type of a stream: the schema of one event, as in OpenAPI 3.2's `itemSchema`, and examples."""
     data = {
         "type": "string",
-        "description": "The text of a JSON object; in some dialects `[DONE]` at the end. The last may be an error.",
+        "description": "A JSON object as text; in some dialects the last is `[DONE]`. The last object may be an error.",
         "anyOf": [{"contentMediaType": _JSON, "contentSchema": _any(types, by_type)}, {"const": "[DONE]"}],
     }
     event = {
         "type": "object",
-        "description": "One event of the stream, which the others follow.",
+        "description": "One event of the stream.",
         "properties": {"event": {"type": "string"}, "id": {"type": "string"}, "data": data},
         "required": ["data"],
     }
@@ -102,7 +102,7 @@ def _events(each: Operation, types: Sequence[type], by_type: Mapping[type, Schem
 
 
 def _parameter(parameter: Parameter, bodies: Sequence[Body]) -> dict[str, Any]:
-    """Where bodies need other examples than the parameter's own, each has one of the body's name."""
+    """Return the parameter, with an example for each body if bodies need different ones."""
     described: dict[str, Any] = {
         "name": parameter.name,
         "in": parameter.place,

@@ -1,4 +1,4 @@
-"""The headers of answers, as the API's description has them. None of them is there in every case."""
+"""The response headers in the OpenAPI document. All of them are optional."""
 
 from __future__ import annotations
 
@@ -6,26 +6,30 @@ from typing import Any, Final
 
 _LEFT: Final = {
     f"x-ratelimit-{part}-{kind}": {
-        "description": f"{text}, where the caller has a limit of {kind} a minute.",
+        "description": f"{text}, if the API key has a limit of {kind} per minute.",
         "schema": schema,
     }
     for kind in ("requests", "tokens", "input-tokens", "output-tokens")
     for part, text, schema in (
         ("limit", "The limit", {"type": "integer", "minimum": 1}),
-        ("remaining", "What is left of it", {"type": "integer", "minimum": 0}),
-        ("reset", "The time until all of it is back, such as `1s`, `6m0s` or `20ms`", {"type": "string"}),
+        ("remaining", "The rest of the limit", {"type": "integer", "minimum": 0}),
+        (
+            "reset",
+            "The time until it is the whole limit again, such as `1s`, `6m0s` or `20ms`",
+            {"type": "string"},
+        ),
     )
 }
 _RETRY: Final = {
-    "retry-after": {"description": "Seconds, after which a retry makes sense.", "schema": {"type": "integer"}},
-    "retry-after-ms": {"description": "The same in milliseconds.", "schema": {"type": "integer"}},
+    "retry-after": {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}},
+    "retry-after-ms": {"description": "Milliseconds to wait before a retry.", "schema": {"type": "integer"}},
 }
 _COST: Final = {
     "x-sluice-cost": {
         "description": (
-            "What the answer has cost, for who sends `x-sluice-cost: true`: its share of the engine's time, the cache "
-            "blocks that it held times seconds, and the tokens of its prompt that were cached. A stream tells it in a "
-            "comment at its end."
+            "The cost of the answer, if the request has `x-sluice-cost: true`: its share of the engine's compute time, "
+            "the cache blocks that it held, multiplied by seconds, and the cached tokens of its prompt. In a stream it "
+            "is a comment at the end."
         ),
         "schema": {"type": "string", "example": "compute_s=0.012345, block_s=0.067890, cached_tokens=32"},
     }
@@ -35,7 +39,7 @@ HEADERS: Final = {**_RETRY, **_LEFT, **_COST}
 
 
 def header_references(status: int, *, is_limited: bool) -> dict[str, Any]:
-    """Those of an answer of that status; `is_limited` where something is generated."""
+    """Return references to the headers of a status; `is_limited` is true of operations that generate."""
     names = [
         *(_RETRY if status in {429, 503, 529} else ()),
         *(_LEFT if is_limited and status in {200, 429} else ()),

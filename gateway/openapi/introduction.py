@@ -1,20 +1,20 @@
-"""What the description says before all paths: how to try one, where a key goes, how streams are told."""
+"""The introduction of the OpenAPI document: how to try a path, where a key goes, and how streams work."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 ABOUT: Final = """\
-**To try a path**, open it, press *Try it out*, then *Execute*: each has an example that works.
+**To try a path**, open it, press *Try it out*, then *Execute*: each has a working example.
 
-**Keys:** a server on your own machine needs none. Where one is asked for (401), press *Authorize* and give it once. It
-stays in this page's memory only, and is forgotten when you leave. Any one of the three headers will do.
+**API keys:** a server on your own machine needs none by default. If the server requires one (401), press *Authorize*
+and enter it. This page keeps it in memory until you leave. Any one of the three headers is enough.
 
-**Streams:** with `stream: true` an answer comes as server-sent events, `text/event-stream`. What an event's `data`
-holds is told by `contentSchema` of that media type's schema, and its examples are whole streams. An error before the
-first event is a status, after it the last event.
+**Streams:** with `stream: true` an answer is a stream of server-sent events, `text/event-stream`. The schema of an
+event's `data` is the `contentSchema` in that media type's schema, and its examples are whole streams. An error before
+the first event is a status; a later error is the last event.
 """
-_KEY: Final = "The key that the server's operator gave you, as `sluice keys create` prints it. Sent as"
+_KEY: Final = "The API key from the server's operator, as printed by `sluice keys create`. Sent as"
 KEYS: Final[dict[str, dict[str, Any]]] = {
     "bearer": {
         "type": "http",

@@ -1,6 +1,6 @@
 """The contract's limits as keywords of JSON Schema.
 
-Each dialect knows its own name for every field of the contract, so that a limit is written in the `.proto` alone.
+Each dialect maps the contract's fields to its own, so that limits are defined in the `.proto` files only.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems
 
 
 def add_limits(body: Schema, schemas: Mapping[str, Schema], message: Any, caller_name: Callable[[str], str]) -> None:
-    """Put the limits of `message`, a descriptor, into `body` and into the `schemas` that it refers to.
+    """Add the limits of `message`, a descriptor, to `body` and to the `schemas` that it refers to.
 
-    Where the caller writes several fields of the contract in one place, what holds for all of them is put there.
+    A field that is parsed into several fields of the contract gets the limits that all of them have.
     """
     limits: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for path, kind, keywords in contract_limits(message):
         limits.setdefault((caller_name(path), kind), []).append(keywords)
     for (name, kind), several in limits.items():
-        place = follow(body, name, schemas)
-        for branch in branches(place, schemas) if place is not None else ():
+        found = follow(body, name, schemas)
+        for branch in branches(found, schemas) if found is not None else ():
             if _kind(branch.get("type")) == kind:
-                branch.update({word: value for word, value in _loosest(several).items() if word not in branch})
+                branch.update({keyword: value for keyword, value in _loosest(several).items() if keyword not in branch})
 
 
 def contract_limits(message: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(path, JSON type, keywords) of every field; lists are entered at their index 0."""
+    """Yield (path, JSON type, keywords) of every field; lists are entered at their index 0."""
     for field in message.fields:
         path, rules = f"{prefix}{field.name}", _rules(field)
         kind, keywords = _keywords(field, rules)
@@ -59,14 +59,15 @@ def _kind(json_type: object) -> object:
 
 
 def _loosest(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the keywords that all have, each with its least restrictive value."""
     shared = set.intersection(*(set(keywords) for keywords in several))
     found: dict[str, Any] = {}
-    for word in sorted(shared):
-        values = {keywords[word] for keywords in several}
-        if word != "pattern":
-            found[word] = min(values) if word in _LOWER else max(values)
+    for keyword in sorted(shared):
+        values = {keywords[keyword] for keywords in several}
+        if keyword != "pattern":
+            found[keyword] = min(values) if keyword in _LOWER else max(values)
         elif len(values) == 1:
-            found[word] = values.pop()
+            found[keyword] = values.pop()
     return found
 
 

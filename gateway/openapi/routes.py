@@ -1,4 +1,4 @@
-"""The routes of the API's own description: `/openapi.json`, `/docs` to read it in, and gRPC's `/sluice.binpb`."""
+"""The routes of the API reference: `/openapi.json`, its page `/docs`, and gRPC's `/sluice.binpb`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Schemas of typed models for OpenAPI 3.1, and ways through them by a field's path."""
+"""JSON Schemas of types for OpenAPI 3.1, and their parts by the path of a field."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _REFERENCE = "#/components/schemas/"
 
 
 def to_schemas(types: Iterable[type]) -> tuple[list[Schema], dict[str, Schema]]:
-    """The schema of each type, and those that they refer to, by name."""
+    """Return the schema of each type, and the schemas that they refer to, by name."""
     found, components = msgspec.json.schema_components(types, ref_template=_REFERENCE + "{name}")
     return list(found), components
 
 
 def resolve(schema: Schema, schemas: Mapping[str, Schema]) -> Schema:
-    """What a reference refers to; anything else is itself."""
+    """Return the schema that a reference refers to, or the schema itself if it is none."""
     while "$ref" in schema:
         schema = schemas[schema["$ref"].removeprefix(_REFERENCE)]
     return schema
 
 
 def branches(schema: Schema, schemas: Mapping[str, Schema]) -> Iterator[Schema]:
-    """The alternatives of a schema, references followed; one without alternatives is its only one."""
+    """Yield the alternatives of a schema, with references resolved; a schema without alternatives is its own."""
     schema = resolve(schema, schemas)
     if "anyOf" not in schema:
         yield schema
@@ -36,16 +36,16 @@ def branches(schema: Schema, schemas: Mapping[str, Schema]) -> Iterator[Schema]:
 
 
 def follow(schema: Schema, path: str, schemas: Mapping[str, Schema]) -> Schema | None:
-    """The schema of a field by its dotted path, a number standing for a list's items; None if there is none."""
-    place = schema
+    """Return the schema of a field by its dotted path, with a number for the items of a list; None if there is none."""
+    current = schema
     for part in path.split(".") if path else ():
         key = "items" if part.isdigit() else None
         inner = None
-        for branch in branches(place, schemas):
+        for branch in branches(current, schemas):
             inner = branch.get("items") if key else branch.get("properties", {}).get(part)
             if inner:
                 break
         if not inner:
             return None
-        place = inner
-    return place
+        current = inner
+    return current

@@ -1,4 +1,4 @@
-"""The page that shows the document: Swagger UI, from its package's own files. It loads nothing from other hosts."""
+"""The page of the OpenAPI document: Swagger UI, from the files of its package. It loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ASSETS: Final = {
     "swagger-ui.css": "text/css",
     "swagger-ui-bundle.js": "text/javascript",
 }
-OWN: Final = {"explorer.css": "text/css", "explorer.js": "text/javascript"}  # beside this file
+OWN: Final = {"explorer.css": "text/css", "explorer.js": "text/javascript"}  # in this folder
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -41,7 +41,7 @@ PAGE: Final = b"""<!doctype html>
 
 
 def read_assets() -> dict[str, tuple[bytes, str]]:
-    """(content, media type) of each file that the page loads. Raises FileNotFoundError if the package is not whole."""
+    """Return (content, media type) of each file that the page loads. Raises FileNotFoundError if one is missing."""
     spec = find_spec("swagger_ui")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("the package swagger-ui-py is not installed")

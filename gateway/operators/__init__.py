@@ -1,1 +1,1 @@
-"""What operators reach: status, metrics, drain, and the observer of every request."""
+"""Routes and middleware for operators: status, metrics, drain, and the observer of every request."""

@@ -1,6 +1,6 @@
-"""Drain the gateway: first not ready, then no new requests, then none at all.
+"""Drain the gateway: health checks fail first, then new requests are rejected, until running ones have ended.
 
-`Drain` has the phase and the number of running requests; as a middleware it refuses what comes too late.
+`Drain` has the phase and the number of running requests; the middleware `DrainGate` counts and rejects requests.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ RETRY_AFTER_S: Final = 1.0
 
 
 class GatewayPhase(enum.Enum):
-    """Where the gateway is in its life. It only moves downwards."""
+    """Phases of the gateway, in order; none is entered again."""
 
     SERVING = "serving"
-    LEAVING = "leaving"  # health and readiness say no, so that balancers look elsewhere; requests are still served
-    DRAINING = "draining"  # new requests are refused, running ones go on
+    LEAVING = "leaving"  # health and readiness fail, so that load balancers use other replicas; requests are served
+    DRAINING = "draining"  # new requests are rejected, running ones continue
 
 
 class Drain:
-    """The gateway's phase, and what still runs. Used by one event loop."""
+    """The gateway's phase, and the number of running requests. For one event loop."""
 
     def __init__(self) -> None:
         self.phase = GatewayPhase.SERVING
@@ -39,7 +39,7 @@ class Drain:
         self._idle.set()
 
     async def leave(self, delay_s: float, timeout_s: float) -> None:
-        """Say no to balancers, serve on for `delay_s`, then return when nothing runs, or after `timeout_s`."""
+        """Fail health checks, keep serving for `delay_s`, then return when no request runs, or after `timeout_s`."""
         self.phase = GatewayPhase.LEAVING
         await asyncio.sleep(delay_s)
         self.phase = GatewayPhase.DRAINING
@@ -48,22 +48,22 @@ class Drain:
                 await self._idle.wait()
 
     def begin(self) -> None:
-        """Note that a request runs."""
+        """Count a request that has started."""
         self.num_running += 1
         self._idle.clear()
 
     def end(self) -> None:
-        """Note that it has ended."""
+        """Count a request that has ended."""
         self.num_running -= 1
         if not self.num_running:
             self._idle.set()
 
 
 class DrainGate:
-    """Counts an application's requests; while the gateway leaves, connections end with their next answer."""
+    """Counts an application's requests. Once the gateway leaves, each connection is closed after its next response."""
 
     def __init__(self, app: ASGIApp, drain: Drain, refuse: Callable[[Scope, Failure], Refusal]) -> None:
-        """`refuse` shapes the refusals, by the request."""
+        """`refuse` returns an error in the dialect of the request."""
         self._app = app
         self._drain = drain
         self._refuse = refuse

@@ -1,7 +1,7 @@
 """Observe every request: its id, span, duration and log line.
 
-The request id is in `scope["state"]` and on every response. Exceptions that no endpoint handled are answered here. A
-pure ASGI middleware, so that a caller's disconnect stays visible within.
+The request id is in `scope["state"]` and in every response. Unhandled exceptions become error responses here. It is a
+pure ASGI middleware, so that endpoints still receive a client's disconnect.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from gateway.telemetry import Telemetry
 from process.network.plain_text import PlainTextCredentials
 from process.telemetry.attributes import ERROR_TYPE, REQUEST_ID
 
-CALLER_LEFT_STATUS: Final = 499  # never sent; for the log and the metrics
+CALLER_LEFT_STATUS: Final = 499  # in the log and in metrics only
 
 _LOGGER = logging.getLogger(__name__)
 _QUIET: Final = frozenset(
     {"/livez", "/healthz", "/readyz", "/health", "/ping", "/metrics", "/status.json"}
-)  # asked every second, and worth no trace
+)  # polled every second; not traced
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"})
 _MAX_REQUEST_ID_LENGTH: Final = 128
 
 
 class RequestObserver:
-    """Wraps an application. `refuse` shapes the errors that no endpoint shaped, by the request.
+    """Wraps an application. `refuse` returns an unhandled error in the dialect of the request.
 
-    A reader that takes nothing of its answer for `stall_timeout_s` seconds has left.
+    A client that reads nothing of its response for `stall_timeout_s` seconds is treated as disconnected.
     """
 
     def __init__(
@@ -112,26 +112,26 @@ class RequestObserver:
             exchange.status = CALLER_LEFT_STATUS
         except Exception as error:
             failure = known(error, exchange.request_id)
-            if exchange.is_started:  # nothing can be said any more: the server closes the connection
+            if exchange.is_started:  # too late for an error response: the server closes the connection
                 exchange.status = failure.status
                 raise
             await send_refusal(exchange.send, self._refuse(scope, failure), failure)
 
 
 class _Exchange:
-    """One request's answer as it goes out, with the request's id on it, and where its caller stands with its limits."""
+    """One request's response as it is sent, with headers for the request id, rate limits and cost."""
 
     def __init__(self, send: Send, request_id: str, stall_timeout_s: float) -> None:
         self._send = send
         self._stall_timeout_s = stall_timeout_s
         self.request_id = request_id
-        self.status = 500  # until an answer starts
+        self.status = 500  # until a response starts
         self.is_started = False
         self._rate_limits = collect_rate_limits()
         self._cost = collect_cost()
 
     async def send(self, message: Message) -> None:
-        """Pass on what the application sends. Raises CallerLeft for a reader that takes nothing for too long."""
+        """Send a message of the application. Raises CallerLeft if the client reads nothing for too long."""
         if message["type"] == "http.response.start":
             self.is_started = True
             self.status = message["status"]
@@ -145,7 +145,7 @@ class _Exchange:
 
 
 def _request_id(headers: Mapping[str, str]) -> str:
-    """The caller's or Envoy's id if it is fit for headers and logs, else a new one."""
+    """Return the client's or Envoy's request id if it is valid in headers and logs, otherwise a new one."""
     given = headers.get("x-request-id", "")
     if given and len(given) <= _MAX_REQUEST_ID_LENGTH and given.isascii() and given.isprintable():
         return given

@@ -1,4 +1,4 @@
-"""Routes for operators: metrics, the status page and its data, the API's description, the documentation."""
+"""Routes for operators: metrics, the status page and its data, the API reference, the documentation."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def operator_routes(
     refuse: Callable[[Scope, Failure], Refusal],
     gate: MetricsGate | None,
 ) -> list[BaseRoute]:
-    """Their routes. `gate` says who may see metrics; None where only operators are."""
+    """Return the routes. `gate` restricts metrics; None on a listener for operators only."""
 
-    def refused(request: Request, failure: Failure) -> Response:
+    def rejected(request: Request, failure: Failure) -> Response:
         headers = {name.decode(): value.decode() for name, value in challenges(failure)}
-        refusal = refuse(request.scope, failure)
-        return Response(refusal.body, refusal.status, headers, "application/json")
+        response = refuse(request.scope, failure)
+        return Response(response.body, response.status, headers, "application/json")
 
     async def metrics(request: Request) -> Response:
-        if gate is not None and (failure := await gate.refusal(request.state.request_id, request.headers)):
-            return refused(request, failure)
+        if gate is not None and (failure := await gate.rejection(request.state.request_id, request.headers)):
+            return rejected(request, failure)
         return Response(telemetry.page(), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def status(request: Request) -> Response:
-        sender = request.state.request_id, request.headers
-        body, failure = await reader.read(Caller.of(*sender))
-        if gate is not None and (refusal := await gate.refusal_after(failure, *sender)):
-            return refused(request, refusal)
+        client = request.state.request_id, request.headers
+        body, failure = await reader.read(Caller.of(*client))
+        if gate is not None and (rejection := await gate.rejection_after(failure, *client)):
+            return rejected(request, rejection)
         return Response(body, headers={"cache-control": "no-store"}, media_type="application/json")
 
     return [

@@ -1,4 +1,4 @@
-"""The data of the status page: the gateway's own, and the service's load."""
+"""The data of the status page: the gateway's requests, and the service's load."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gateway.dialects.seam.failure import Failure
 from gateway.telemetry import Telemetry
 from gateway.upstream.client import Caller, ServiceClient
 
-_LOAD_TIMEOUT_S: Final = 2.0  # the page asks again as soon
+_LOAD_TIMEOUT_S: Final = 2.0  # the page's polling interval
 _RESPONSES: Final = "http_server_request_duration_seconds_count"
 _ACTIVE: Final = "http_server_active_requests"
 
 
 class StatusReader:
-    """Reads it all anew for each who asks. `unready_reason` says why the server can't serve now; None if it can."""
+    """Reads the current status. `unready_reason` returns why the server can't serve, or None if it can."""
 
     def __init__(
         self, client: ServiceClient, telemetry: Telemetry, unready_reason: Callable[[], Awaitable[str | None]]
@@ -33,9 +33,9 @@ class StatusReader:
         self._unready_reason = unready_reason
 
     async def read(self, caller: Caller) -> tuple[bytes, Failure | None]:
-        """The status as JSON, and what the service refused it for, if it did, with which it has nothing of the service.
+        """Return the status as JSON, and the failure of the service's call, without whose result `service` is null.
 
-        Counts are those since the start; `time_s` tells readings apart.
+        Counts are totals since the start; rates are their differences over those of `time_s`.
         """
         reason, (load, failure) = await asyncio.gather(self._unready_reason(), self._load(caller))
         status = {
@@ -67,7 +67,7 @@ def _own(telemetry: Telemetry) -> dict[str, Any]:
 
 
 def _plain(message: Message) -> dict[str, Any]:
-    """A message as JSON for scripts: names as the contract has them, and numbers as numbers, large ones too."""
+    """Return a message as JSON with the contract's names, and 64-bit integers as numbers."""
     found: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)

@@ -1,1 +1,1 @@
-"""The pages: to chat on at `/`, for operators at `/status`, the documentation at `/docs/`; plain files for browsers."""
+"""The web pages: chat at `/`, status at `/status`, the documentation at `/docs/`. Static files."""

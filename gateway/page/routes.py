@@ -1,4 +1,4 @@
-"""The pages' files as routes: `/` to chat on, `/status` for operators, what they load under `/page/`, and `/docs/`."""
+"""The routes of the web pages: `/` for chat, `/status` for operators, their files under `/page/`, and `/docs/`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
-SITE: Final = Path(__file__).with_name("site")  # the documentation's pages, where `make docs` or a wheel has put them
+SITE: Final = Path(__file__).with_name("site")  # pages of the documentation, written by `make docs`, and in a wheel
 
 _CHAT: Final = Path(__file__).with_name("static")
 _STATUS: Final = Path(__file__).with_name("status")
@@ -27,7 +27,7 @@ _MEDIA_TYPES: Final = {
     ".svg": "image/svg+xml",
     "": "text/plain",  # licences
 }
-# Nothing from elsewhere, nothing written into the page, no frame around it.
+# No other hosts, no inline scripts, no framing.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src {styles}; connect-src 'self'; img-src {images}; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -36,32 +36,32 @@ _HEADERS: Final = {
     "content-security-policy": _POLICY.format(styles="'self'", images="data:"),
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
-    "cache-control": "no-cache",  # asked for again each time, and sent only if it has changed
+    "cache-control": "no-cache",  # revalidated on each use
 }
-# Its pictures are files, and its search is a worker, whose window has one style of the generator's: its hash is the one
-# that a browser's console names when it refuses another version's.
+# The documentation has image files, and its search runs in a worker and has one inline style. After an update of the
+# generator, the new hash is in the error on the browser's console.
 _SEARCH_STYLE: Final = "'sha256-NwSx/R2V/U4jnW0Tq5pQ53Y/rzPVJ4dqE7D6UTA/J1k='"
 _SITE_POLICY: Final = _POLICY.format(styles=f"'self' {_SEARCH_STYLE}", images="'self' data:") + "; worker-src 'self'"
 _SITE_HEADERS: Final = _HEADERS | {"content-security-policy": _SITE_POLICY}
 _NO_PAGE: Final = b"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>No such page</title>
-<p>The documentation has no such page. <a href="/docs/">It begins here.</a></p>
+<p>The documentation has no such page. <a href="/docs/">Go to its start.</a></p>
 </html>
 """
 
 
 def page_routes() -> list[Route]:
-    """A route for each file of the page to chat on."""
+    """Return a route for each file of the chat page."""
     return [_route(path) for path in sorted(_CHAT.iterdir())]
 
 
 def status_page_routes() -> list[Route]:
-    """A route for each file of the operators' page, which has the other's style, too."""
+    """Return a route for each file of the status page, which also uses the chat page's styles."""
     return [_route(path) for path in sorted(_STATUS.iterdir())]
 
 
 def documentation_routes(site: Path = SITE) -> list[Route]:
-    """The documentation under `/docs/`; without its pages, that path leads to the API's description at `/docs`."""
+    """Return the routes of `/docs/`, which redirects to the API reference at `/docs` if there are no pages."""
     files = {path.relative_to(site).as_posix(): path for path in sorted(site.rglob("*")) if path.is_file()}
     pages = {name: _endpoint(path, _SITE_HEADERS) for name, path in files.items() if path.suffix in _MEDIA_TYPES}
 
@@ -81,11 +81,11 @@ def _route(path: Path) -> Route:
     return Route(_PAGES.get(path.name, f"/page/{path.name}"), _endpoint(path, _HEADERS))
 
 
-def _endpoint(path: Path, policy: dict[str, str]) -> Endpoint:
-    """What answers with a file, read once, or with 304 to who has it."""
+def _endpoint(path: Path, common: dict[str, str]) -> Endpoint:
+    """Return an endpoint that sends a file, read once, or 304 if the browser has it."""
     content = path.read_bytes()
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    headers = {**policy, "etag": tag}
+    headers = {**common, "etag": tag}
     media_type = _MEDIA_TYPES[path.suffix]
 
     async def serve(request: Request) -> Response:

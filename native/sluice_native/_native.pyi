@@ -25,10 +25,6 @@ class Model:
         norm_epsilon: float,
         inverse_frequencies: Sequence[float],
         rope_factor: float = 1.0,
-        attention_scale: float | None = None,
-        embedding_scale: float = 1.0,
-        residual_scale: float = 1.0,
-        logits_scale: float = 1.0,
         has_qkv_bias: bool = False,
         has_output_bias: bool = False,
         has_mlp_bias: bool = False,
@@ -43,14 +39,13 @@ class Model:
     ) -> None:
         """Reserve memory for the weights; it is given when they are loaded.
 
-        `inverse_frequencies` and `rope_factor` (on cosine and sine) carry any scaling of rotary positions; with fewer
-        than head_dim / 2 frequencies only the first part of a head turns. `attention_scale` is head_dim ** -0.5 unless
-        given. `windows` tells for each layer how many tokens a token sees, itself included, 0 for all; `has_rope` which
-        layers turn. `weight_type` is float32, bfloat16, int8 (a scale a row, activations rounded a token at a time) or
-        int4 (a scale for 32 columns of a row; the head has eight bits). Norms and biases are float32. `cache_type` is
-        what keys and values are stored in: float32, bfloat16, float16 (what it can't hold becomes its largest number)
-        or auto, which is float32 for float32 weights and bfloat16 for the others. `instruction_set` is one of
-        `instruction_sets()`.
+        `inverse_frequencies` and `rope_factor` (on cosine and sine) include any scaling of rotary positions; fewer than
+        head_dim / 2 frequencies rotate only the first part of a head. `windows` has for each layer the number of tokens
+        that a token attends to, including itself, 0 for all; `has_rope` has which layers rotate. `weight_type` is
+        float32, bfloat16, int8 (a scale per row, activations rounded per token) or int4 (a scale for 32 columns of a
+        row; the head has eight bits). Norms and biases are float32. `cache_type` is the type of cached keys and values:
+        float32, bfloat16, float16 (which saturates at its largest number) or auto, which is float32 for float32 weights
+        and bfloat16 for the others. `instruction_set` is one of `instruction_sets()`.
         """
 
     def tensors(self) -> dict[str, tuple[int, ...]]:

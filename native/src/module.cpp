@@ -234,8 +234,7 @@ Stored cache_type(const std::string& name, Type weights) {
 
 void construct(Model* self, int vocab_size, int hidden_size, int intermediate_size, int num_layers, int num_heads,
                int num_kv_heads, int head_dim, float norm_epsilon, const std::vector<float>& inverse_frequencies,
-               float rope_factor, std::optional<float> attention_scale, float embedding_scale, float residual_scale,
-               float logits_scale, bool has_qkv_bias, bool has_output_bias, bool has_mlp_bias, bool has_head_norm,
+               float rope_factor, bool has_qkv_bias, bool has_output_bias, bool has_mlp_bias, bool has_head_norm,
                bool is_tied, const std::optional<std::vector<int>>& windows,
                const std::optional<std::vector<bool>>& has_rope, const std::string& type,
                const std::string& cached, int num_threads, const std::string& instruction_set) {
@@ -251,10 +250,7 @@ void construct(Model* self, int vocab_size, int hidden_size, int intermediate_si
            static_cast<int>(2 * inverse_frequencies.size()),
            norm_epsilon,
            rope_factor,
-           attention_scale.value_or(1.0f / std::sqrt(static_cast<float>(head_dim))),
-           embedding_scale,
-           residual_scale,
-           logits_scale,
+           1.0f / std::sqrt(static_cast<float>(head_dim)),
            has_qkv_bias,
            has_output_bias,
            has_mlp_bias,
@@ -292,8 +288,7 @@ NB_MODULE(_native, module) {
   nb::class_<Model>(module, "Model")
       .def("__init__", &construct, nb::kw_only(), "vocab_size"_a, "hidden_size"_a, "intermediate_size"_a,
            "num_layers"_a, "num_heads"_a, "num_kv_heads"_a, "head_dim"_a, "norm_epsilon"_a, "inverse_frequencies"_a,
-           "rope_factor"_a = 1.0f, "attention_scale"_a = nb::none(), "embedding_scale"_a = 1.0f,
-           "residual_scale"_a = 1.0f, "logits_scale"_a = 1.0f, "has_qkv_bias"_a = false, "has_output_bias"_a = false,
+           "rope_factor"_a = 1.0f, "has_qkv_bias"_a = false, "has_output_bias"_a = false,
            "has_mlp_bias"_a = false, "has_head_norm"_a = false, "is_tied"_a = false, "windows"_a = nb::none(),
            "has_rope"_a = nb::none(), "weight_type"_a = "float32", "cache_type"_a = "auto", "num_threads"_a = 1,
            "instruction_set"_a = "auto")

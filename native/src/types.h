@@ -57,9 +57,8 @@ struct Shape {
   int vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim;
   int rotary_dim;  // how much of a head turns: twice the number of inverse frequencies
   float norm_epsilon;
-  float rope_factor;                                    // on cosine and sine
-  float attention_scale;                                // on scores
-  float embedding_scale, residual_scale, logits_scale;  // 1 in most families
+  float rope_factor;      // on cosine and sine
+  float attention_scale;  // on scores
   bool has_qkv_bias, has_output_bias, has_mlp_bias, has_head_norm, is_tied;
 
   int padded_head_dim() const { return groups_of(head_dim) * kRows; }

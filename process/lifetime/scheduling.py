@@ -1,9 +1,9 @@
 """The scheduling policy of a process whose threads must not interrupt computation.
 
-The threads that compute a step wait for each other many times in it. Whoever wakes for an event and takes one of them
-its core makes all of them wait, and some hundred microseconds later would have found one free. Linux has a policy for
-those who wake without interrupting others, and get the same share of the cores: `SCHED_BATCH`. Threads and processes
-inherit it from whoever starts them.
+The threads that compute a step wait for each other many times in it. A thread that wakes for an event and preempts one
+of them makes all of them wait, although a core would be free some hundred microseconds later. Linux has a policy for
+threads that don't preempt others when they wake, with the same share of the cores: `SCHED_BATCH`. Threads and processes
+inherit it from their parent.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import os
 
 
 def let_others_finish() -> None:
-    """Let this thread, and what it starts, interrupt nobody when it wakes."""
+    """Stop this thread, and those it starts, from preempting others when they wake."""
     _change("SCHED_OTHER", "SCHED_BATCH")
 
 
 def interrupt_others() -> None:
-    """Take that back, for a thread that computes, and what it starts."""
+    """Undo `let_others_finish`, for a thread that computes and those it starts."""
     _change("SCHED_BATCH", "SCHED_OTHER")
 
 
 def _change(before: str, after: str) -> None:
-    """Another policy was somebody's choice and stays; some systems have none, and some let nobody change it."""
+    """Change the policy `before` only: another one was chosen deliberately. Ignored if the system doesn't allow it."""
     if hasattr(os, after):
         with contextlib.suppress(OSError):
             if os.sched_getscheduler(0) == getattr(os, before):

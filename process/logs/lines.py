@@ -1,4 +1,4 @@
-"""Lines to a descriptor whose reader may be slow, stopped or gone, and whose disk may be full."""
+"""Write lines to a descriptor whose reader may be slow, stopped or gone, or whose disk may be full."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ import os
 import select
 from collections.abc import Callable
 
-_STARTUP_TIMEOUT_S = 0.1  # for a reader that has kept up until now
+_WRITE_TIMEOUT_S = 0.1  # for a reader that has kept up so far
 
 
 class Lines:
-    """Writes lines to a descriptor, and waits for nobody: those for which there is no room are left out and counted.
+    """Writes lines to a descriptor without blocking: lines that don't fit into its buffer are dropped and counted.
 
-    For one thread at a time. The descriptor stays its owner's.
+    Not thread-safe. Does not close the descriptor.
     """
 
     def __init__(self, descriptor: int, notice: Callable[[int], str]) -> None:
-        """`notice` is the line that tells how many were left out, before the first one that has room again."""
+        """`notice` returns the line that reports the number of dropped lines, written before the next one that fits."""
         self._descriptor = descriptor
         self._notice = notice
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
-        self._num_left_out = 0
-        self._is_torn = False  # the last line was left out after its beginning
+        self._num_dropped = 0
+        self._is_torn = False  # the last line was dropped after its beginning
 
     def write(self, line: str) -> None:
-        """Write a line, given without its end, or leave it out."""
-        if self._num_left_out and self._put(self._notice(self._num_left_out)):
-            self._num_left_out = 0
-        if self._num_left_out or not self._put(line):
-            self._num_left_out += 1
+        """Write a line, given without its line feed, or drop it."""
+        if self._num_dropped and self._put(self._notice(self._num_dropped)):
+            self._num_dropped = 0
+        if self._num_dropped or not self._put(line):
+            self._num_dropped += 1
 
     def _put(self, line: str) -> bool:
         data = ("\n" * self._is_torn + line + "\n").encode(errors="replace")
         size = len(data)
         try:
             while data:
-                # What has room takes at least PIPE_BUF bytes without waiting.
-                if not self._poll.poll(0 if self._num_left_out else _STARTUP_TIMEOUT_S * 1000):
+                # A descriptor that polls as writable accepts at least PIPE_BUF bytes without blocking.
+                if not self._poll.poll(0 if self._num_dropped else _WRITE_TIMEOUT_S * 1000):
                     break
                 data = data[os.write(self._descriptor, data[: select.PIPE_BUF]) :]
         except OSError:
-            pass  # nobody reads any more, or the disk is full
+            pass  # the reader is gone, or the disk is full
         self._is_torn = bool(data) and (self._is_torn or len(data) < size)
         return not data

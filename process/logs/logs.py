@@ -1,7 +1,7 @@
-"""Log lines: one JSON object each, on standard error, with the trace and the request they belong to.
+"""Log lines: one JSON object each, on standard error, with their trace and request.
 
-`configure_logs` is called once, at start; the formatter runs in whichever thread logs. Prompts and answers are never
-logged. Nobody waits for who reads the log: lines that it doesn't take are left out, and counted in a later one.
+`configure_logs` is called once, at the start; the formatter runs in the thread that logs. Prompts and answers are never
+logged. Logging never blocks: lines that the reader of the log doesn't accept are dropped, and a later line counts them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from process.logs.lines import Lines
 
 Context: TypeAlias = Callable[[], Mapping[str, object]]
 
-# What JSON lets stand and a terminal obeys: DEL and the controls above it.
+# Control characters that JSON does not escape and terminals interpret: DEL and those above it.
 _ESCAPED = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 _WARNING = {"levelno": logging.WARNING, "levelname": "WARNING"}
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes time, level, logger, message, trace ids, `context()`, and the mapping given as `extra={"fields": …}`."""
+    """Formats time, level, logger, message, trace ids, `context()`, and the mapping given as `extra={"fields": …}`."""
 
     def __init__(self, context: Context = dict) -> None:
-        """`context` tells what every line says of the request being served; it is called in the thread that logs."""
+        """`context` returns the fields of the request being served; it is called in the thread that logs."""
         super().__init__()
         self._context = context
         self._encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
@@ -52,7 +52,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class LineHandler(logging.Handler):
-    """Writes each record as a line to a descriptor, if that takes it."""
+    """Writes each record as a line to a descriptor, without blocking."""
 
     def __init__(self, descriptor: int, formatter: logging.Formatter) -> None:
         super().__init__()
@@ -60,16 +60,16 @@ class LineHandler(logging.Handler):
         self._lines = Lines(descriptor, self._notice)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the record; what can't be formatted is told on standard error by the library's own means."""
+        """Write the record; one that can't be formatted is reported on standard error by the library."""
         try:
             self._lines.write(self.format(record))
-        except Exception:  # noqa: BLE001  a log line harms nobody
+        except Exception:  # noqa: BLE001  logging must not fail its caller
             self.handleError(record)
 
-    def _notice(self, num_left_out: int) -> str:
-        fields = {"fields": {"num_lines": num_left_out}}
+    def _notice(self, num_dropped: int) -> str:
+        fields = {"fields": {"num_lines": num_dropped}}
         return self.format(
-            logging.makeLogRecord({"name": __name__, "msg": "log lines were left out", **_WARNING, **fields})
+            logging.makeLogRecord({"name": __name__, "msg": "log lines were dropped", **_WARNING, **fields})
         )
 
 

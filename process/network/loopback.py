@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host`, an address or a name, is this machine's alone. Of names only `localhost` is."""
+    """Whether only this machine can reach `host`, an address or a name. The only such name is `localhost`."""
     if host.lower().rstrip(".") == "localhost":
         return True
     try:

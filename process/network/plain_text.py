@@ -1,4 +1,4 @@
-"""Credentials that others on the network could read: a warning in the log, once for each address they came from."""
+"""Warn in the log about credentials sent in plain text over the network, once per client address."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from typing import Final
 
 from process.network.loopback import is_loopback
 
-MAX_ADDRESSES: Final = 256  # later ones are not told: whoever reads the log knows by then
+MAX_ADDRESSES: Final = 256  # later addresses are not logged: the warning has been given often enough
 CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key"})
 
 _log = logging.getLogger(__name__)
 
 
 class PlainTextCredentials:
-    """Looks at each request's credential. To be used on one thread."""
+    """Checks each request for a credential in plain text. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def look(self, peer: str, headers: Mapping[str, str], *, is_encrypted: bool) -> None:
-        """Warn if a credential among `headers` (names in lower case) came here in plain text over a network.
+        """Warn if a credential among `headers` (names in lower case) was sent in plain text over a network.
 
-        `peer` is the address of the connection's other end. A proxy there says by `x-forwarded-proto` and
-        `x-forwarded-for` what it has seen.
+        `peer` is the address of the connection's other end. A proxy there reports by `x-forwarded-proto` and
+        `x-forwarded-for` how it was called.
         """
         if CREDENTIALS.isdisjoint(headers):
             return
         address = _exposed(peer, headers, is_encrypted=is_encrypted)
-        if address is None or address in self._told or len(self._told) == MAX_ADDRESSES:
+        if address is None or address in self._warned or len(self._warned) == MAX_ADDRESSES:
             return
-        self._told.add(address)
-        _log.warning("a credential came in plain text over the network", extra={"fields": {"address": address}})
+        self._warned.add(address)
+        _log.warning("a credential was sent in plain text over the network", extra={"fields": {"address": address}})
 
 
 def _exposed(peer: str, headers: Mapping[str, str], *, is_encrypted: bool) -> str | None:
-    """The address that sent something in plain text over a network, if any did."""
+    """Return the address that sent the request in plain text over a network; None if it was not."""
     if not is_encrypted and _is_remote(peer):
         return peer
     if headers.get("x-forwarded-proto") == "http":
@@ -48,7 +48,7 @@ def _exposed(peer: str, headers: Mapping[str, str], *, is_encrypted: bool) -> st
 
 
 def _is_remote(address: str) -> bool:
-    """Whether it is another machine's; no address, as that of a Unix socket, is nobody's."""
+    """Whether the address is another machine's. Unix sockets have no address, and are local."""
     try:
         ipaddress.ip_address(address)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Certificates of both processes: where they are, and what is in the files now.
+"""Certificates of both processes: the settings that name their files, and the files' current content.
 
-Files are read again when they change, so that certificates are rotated without a stop: connections that stand go on,
-and new ones get what is there. What can't be used is told in the log once, and what was used before stays in use.
+Files are read again when they change, so that certificates are rotated without a restart: open connections continue,
+and new ones use the new certificates. Invalid files are logged once, and the previous certificates stay in use.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _log = logging.getLogger(__name__)
 
 
 class TlsError(Exception):
-    """Certificates can't be used; the text is one line with the setting and the file."""
+    """Certificates are invalid; the text is one line with the setting and the file."""
 
 
 class TlsSettings(BaseModel):
-    """A server's own TLS."""
+    """TLS of a server."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cert_file: Path | None = Field(None, description="PEM: the server's certificate chain; unset: no TLS")
-    key_file: Path | None = Field(None, description="PEM: the certificate's private key, without a password")
+    cert_file: Path | None = Field(None, description="PEM file of the server's certificate chain; null: no TLS")
+    key_file: Path | None = Field(None, description="PEM file of the certificate's private key, without a password")
     client_ca_file: Path | None = Field(
-        None, description="PEM: authorities whose certificates clients must show; unset: clients need none"
+        None, description="PEM file of the authorities that clients' certificates must be from; null: clients need none"
     )
 
     @model_validator(mode="after")
@@ -46,18 +46,18 @@ class TlsSettings(BaseModel):
 
 
 class TargetTlsSettings(BaseModel):
-    """A client's side of TLS, towards the one server that it asks."""
+    """TLS of connections to the service."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     ca_file: Path | None = Field(
-        None, description="PEM: authorities that the service's certificate is from; unset: no TLS"
+        None, description="PEM file of the authorities that the service's certificate must be from; null: no TLS"
     )
     cert_file: Path | None = Field(
-        None, description="PEM: the certificate chain to show to the service, if it asks for one"
+        None, description="PEM file of the certificate chain to present to the service, if it requires one"
     )
-    key_file: Path | None = Field(None, description="PEM: the certificate's private key, without a password")
-    server_name: str | None = Field(None, description="name in the service's certificate; unset: the target's own host")
+    key_file: Path | None = Field(None, description="PEM file of the certificate's private key, without a password")
+    server_name: str | None = Field(None, description="name in the service's certificate; null: the target's host")
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -70,7 +70,7 @@ class TargetTlsSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What the files hold, as PEM. `authorities` are those whose certificates the other side must show."""
+    """The content of the files, as PEM. The peer's certificate must be from one of `authorities`."""
 
     chain: bytes | None
     key: bytes | None
@@ -78,10 +78,10 @@ class Certificates:
 
 
 class CertificateFiles:
-    """A certificate, its key and authorities on disk. Threads may share it."""
+    """A certificate, its key and authorities on disk. Thread-safe."""
 
     def __init__(self, setting: str, cert_file: Path | None, key_file: Path | None, ca_file: Path | None) -> None:
-        """Raises TlsError if they can't be used now."""
+        """Read the files. Raises TlsError if they are invalid."""
         self._setting = setting
         self._pair = (cert_file, key_file) if cert_file is not None and key_file is not None else None
         self._ca_file = ca_file
@@ -91,11 +91,11 @@ class CertificateFiles:
 
     @property
     def current(self) -> Certificates:
-        """What was last found good."""
+        """The last valid content."""
         return self._current
 
     def refresh(self) -> bool:
-        """Look whether the files changed. True if `current` is new."""
+        """Read the files if they have changed. Return True if `current` is new."""
         with self._lock:
             stamp = _stamp(self._paths)
             if stamp == self._tried:
@@ -104,13 +104,15 @@ class CertificateFiles:
             try:
                 self._current = self._read()
             except TlsError as error:
-                _log.warning("certificates can't be used; those before stay", extra={"fields": {"reason": str(error)}})
+                _log.warning(
+                    "certificates are invalid; the previous ones stay in use", extra={"fields": {"reason": str(error)}}
+                )
                 return False
-            _log.info("certificates are new", extra={"fields": {"setting": self._setting}})
+            _log.info("certificates were reloaded", extra={"fields": {"setting": self._setting}})
             return True
 
     def server_context(self) -> ssl.SSLContext:
-        """For Python's own TLS: TLS 1.2 or newer, and clients' certificates if there are authorities."""
+        """Return a context of TLS 1.2 or newer. Clients need certificates if there are authorities."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._load(context)
@@ -134,7 +136,7 @@ class CertificateFiles:
             raise TlsError(f"{self._setting}: {path}: {error.strerror}") from error
 
     def _load(self, context: ssl.SSLContext) -> None:
-        """Raise TlsError for what OpenSSL refuses: no certificate, another one's key, a key with a password."""
+        """Raise TlsError for files that OpenSSL rejects: no certificate, a key that doesn't match, an encrypted key."""
         files = ""
         try:
             if self._pair is not None:
@@ -149,21 +151,21 @@ class CertificateFiles:
 
 
 def server_files(settings: TlsSettings) -> CertificateFiles | None:
-    """A server's certificates; None without TLS. Raises TlsError."""
+    """Return a server's certificates; None without TLS. Raises TlsError."""
     if settings.cert_file is None:
         return None
     return CertificateFiles("tls", settings.cert_file, settings.key_file, settings.client_ca_file)
 
 
 def target_files(settings: TargetTlsSettings) -> CertificateFiles | None:
-    """A client's certificates; None without TLS. Raises TlsError."""
+    """Return a client's certificates; None without TLS. Raises TlsError."""
     if settings.ca_file is None:
         return None
     return CertificateFiles("target_tls", settings.cert_file, settings.key_file, settings.ca_file)
 
 
 def _stamp(paths: Iterable[Path]) -> _Stamp:
-    """What changes with the files' content; zeros for a file that isn't there."""
+    """Return a value that changes with the files' content; zeros for a missing file."""
     stamps = []
     for path in paths:
         try:

@@ -1,18 +1,19 @@
 """The `SLUICE_…` variables: a process's own, and those of the rest of the product.
 
-All processes of a machine may share one environment. Each checks every name with its own prefix; it accepts its
-siblings' names by their prefix, and the runner's by name.
+All processes of a machine may share one environment. Each checks every name with its own prefix; it accepts the names
+of the other processes by their prefix, and those of the runner and of `sluice` by name.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
-from process.settings.errors import ConfigError
+from process.errors import ConfigError
 from process.settings.names import mappings, paths, suggestion
 
 FAMILY = "SLUICE_"
@@ -39,16 +40,16 @@ RUNNER = frozenset(
         "SLUICE_CORS_ORIGINS",
     }
 )
-COMMAND = frozenset({"SLUICE_URL", "SLUICE_API_KEY", "SLUICE_CA_FILE"})  # of `sluice chat` and its like
+COMMAND = frozenset({"SLUICE_URL", "SLUICE_API_KEY", "SLUICE_CA_FILE"})  # of commands that call a server
 _DELIMITER = "__"
 
 
 class Environment(EnvSettingsSource):
-    """What the environment says. Reading it raises ConfigError for a name that nobody knows, and for bad JSON."""
+    """The settings in the environment. Reading raises ConfigError for unknown names and for invalid JSON."""
 
     def __call__(self) -> dict[str, Any]:
-        for name in sorted(os.environ):
-            _check(self.settings_cls, self.env_prefix, name)
+        if problems := [*_unknown(self.settings_cls, self.env_prefix)]:
+            raise ConfigError(*problems)
         return super().__call__()
 
     def prepare_field_value(self, field_name: str, field: FieldInfo, value: Any, value_is_complex: bool) -> Any:  # noqa: FBT001  the library's signature
@@ -58,17 +59,17 @@ class Environment(EnvSettingsSource):
             raise ConfigError(f"{field_name}: invalid JSON in the environment: {error}") from error
 
 
-def _check(kind: type[BaseSettings], prefix: str, name: str) -> None:
-    """Raise ConfigError if `name` is of the family and of none of its members."""
-    upper = name.upper()
-    others = tuple(other for other in PREFIXES if other != prefix)
-    if not upper.startswith(FAMILY) or upper in RUNNER | COMMAND or upper.startswith(others):
-        return
+def _unknown(kind: type[BaseSettings], prefix: str) -> Iterator[str]:
+    """Yield a line for each variable with the family's prefix that no program of the product reads."""
     own = [prefix + _DELIMITER.join(path).upper() for path in paths(kind)]
     open_ended = tuple(f"{prefix}{_DELIMITER.join(path)}{_DELIMITER}".upper() for path in mappings(kind))
-    if upper in own or upper.startswith(open_ended):
-        return
-    rest = upper.removeprefix(FAMILY).partition("_")[2]
-    known = [*own, *sorted(RUNNER | COMMAND), *(other + rest for other in others if rest)]
-    start = prefix if upper.startswith(prefix) else FAMILY
-    raise ConfigError(f"{name}: unknown variable{suggestion(upper, known, start)}")
+    others = tuple(other for other in PREFIXES if other != prefix)
+    for name in sorted(os.environ):
+        upper = name.upper()
+        if not upper.startswith(FAMILY) or upper in RUNNER | COMMAND or upper.startswith((*others, *open_ended)):
+            continue
+        if upper not in own:
+            rest = upper.removeprefix(FAMILY).partition("_")[2]
+            known = [*own, *sorted(RUNNER | COMMAND), *(other + rest for other in others if rest)]
+            start = prefix if upper.startswith(prefix) else FAMILY
+            yield f"{name}: unknown variable{suggestion(upper, known, start)}"

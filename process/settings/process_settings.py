@@ -1,19 +1,20 @@
-"""A process's settings: one precedence of sources, and one line for what is wrong.
+"""A process's settings: the precedence of their sources, and the errors about invalid ones.
 
-Flags win over `SLUICE_…` variables, variables over the file that `config` names, the file over OpenTelemetry's own
-variable. Unknown names are refused in the first three. Nothing else reads the environment.
+Flags override `SLUICE_…` variables, variables the file that `config` names, the file OpenTelemetry's own variable.
+Unknown names in the first three are errors. Nothing else reads the environment.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import yaml
 from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -22,22 +23,23 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from process.errors import ConfigError
 from process.network.tls import TlsSettings
 from process.settings.environment import Environment
-from process.settings.errors import ConfigError
-from process.settings.names import names_at, paths, suggestion
-
-Port: TypeAlias = Annotated[int, Field(ge=0, le=65535)]
+from process.settings.flags import flag_of, without_boolean_values
+from process.settings.names import closest, names_at, paths, suggestion
+from process.settings.setting import ON_RELOAD
 
 STANDARD_VARIABLE: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # OpenTelemetry's own
 
 _UNKNOWN = {"extra_forbidden", "unexpected_keyword_argument", "invalid_key"}  # pydantic's error types
+_MISSING = "missing"
 _CLASS_TYPES = {"model_type", "dataclass_type"}
 _NOT_A_MAPPING = "must be a mapping of settings by name"
 
 
 class ProcessSettings(BaseSettings):
-    """What every process can be told. A subclass adds its fields, `env_prefix` and `cli_prog_name`."""
+    """The settings that every process has. A subclass adds its fields, `env_prefix` and `cli_prog_name`."""
 
     model_config = SettingsConfigDict(
         env_nested_delimiter="__",
@@ -50,14 +52,18 @@ class ProcessSettings(BaseSettings):
     )
 
     config: Path | None = Field(None, description="YAML or TOML file with settings; its keys are the settings' names")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe level to log")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="lowest severity that is logged", json_schema_extra=ON_RELOAD
+    )
     otlp_endpoint: str | None = Field(
         None,
-        description="host:port or URL of an OTLP gRPC collector for traces and metrics; "
-        "default: OTEL_EXPORTER_OTLP_ENDPOINT, else no export",
+        description="host:port or URL of an OTLP gRPC collector that receives traces and metrics; "
+        "null: OTEL_EXPORTER_OTLP_ENDPOINT, or no export if that is unset",
     )
 
-    tls: TlsSettings = Field(TlsSettings(), description="the server's certificate; read again when the files change")
+    tls: TlsSettings = Field(
+        TlsSettings(), description="certificates of the server; the files are read again when they change"
+    )
 
     @classmethod
     def settings_customise_sources(
@@ -71,24 +77,24 @@ class ProcessSettings(BaseSettings):
         return init_settings, Environment(settings_cls), FileSource(settings_cls), StandardEnvironment(settings_cls)
 
 
-AnySettings = TypeVar("AnySettings", bound=ProcessSettings)
+AnySettings = TypeVar("AnySettings", bound=BaseSettings)
 
 
 def read_settings(kind: type[AnySettings], arguments: Sequence[str]) -> AnySettings:
-    """The settings by the command line's `arguments`, the environment and the file. Raises ConfigError.
+    """Read the settings from the command line's `arguments`, the environment and the file.
 
-    `--help` prints the flags and raises SystemExit(0).
+    Raises ConfigError with every problem found. `--help` prints the flags and raises SystemExit(0).
     """
     try:
-        return kind(_cli_parse_args=list(arguments))
+        return kind(_cli_parse_args=without_boolean_values(kind, arguments))
     except ValidationError as error:
-        raise ConfigError(_complaint(kind, error)) from error
+        raise ConfigError(*_problems(kind, error)) from error
     except SettingsError as error:
-        raise ConfigError(_flag_complaint(kind, str(error))) from error
+        raise ConfigError(_flag_problem(kind, str(error))) from error
 
 
 class FileSource(InitSettingsSource):
-    """What the file says that a stronger source names as `config`."""
+    """The settings in the file that a stronger source names as `config`."""
 
     def __init__(self, settings_cls: type[BaseSettings]) -> None:
         super().__init__(settings_cls, init_kwargs={})
@@ -99,7 +105,7 @@ class FileSource(InitSettingsSource):
 
 
 class StandardEnvironment(InitSettingsSource):
-    """What OpenTelemetry's own variable says."""
+    """The setting in OpenTelemetry's own variable."""
 
     def __init__(self, settings_cls: type[BaseSettings]) -> None:
         endpoint = os.environ.get(STANDARD_VARIABLE)
@@ -118,10 +124,8 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"config: {path}: {_NOT_A_MAPPING}")
     if "config" in values:
         raise ConfigError(f"config: {path}: a file can't name another file")
-    for name in values:
-        if not isinstance(name, str):
-            raise ConfigError(f"{name}: unknown setting")
-    return values
+    # A source returns names as text; an unknown one, as the text of any other key is, is reported with the rest.
+    return {str(name): value for name, value in values.items()}
 
 
 def _reason(error: Exception) -> str:
@@ -132,20 +136,32 @@ def _reason(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _complaint(kind: type[ProcessSettings], error: ValidationError) -> str:
-    """The first unknown name, which may be why another one is missing; else the first problem that pydantic found."""
-    problems = error.errors(include_url=False)
-    first = next((each for each in problems if each["type"] in _UNKNOWN), problems[0])
-    *place, last = first["loc"] or ("",)
-    name = ".".join(map(str, first["loc"]))
-    if first["type"] in _UNKNOWN:
-        return f"{name}: unknown setting{suggestion(str(last), names_at(kind, place))}"
-    text = _NOT_A_MAPPING if first["type"] in _CLASS_TYPES else first["msg"].removeprefix("Value error, ")
-    return " ".join((f"{name}: {text}" if name else text).split())
+def _problems(kind: type[BaseSettings], error: ValidationError) -> Iterator[str]:
+    """Yield a line for each problem: first the unknown names, then the rest without what an unknown name explains."""
+    found = error.errors(include_url=False)
+    explained = set()
+    for each in found:
+        if each["type"] in _UNKNOWN:
+            *path, last = each["loc"]
+            meant = closest(str(last), names_at(kind, path))
+            explained.add((*path, meant))
+            end = "" if meant is None else f"; did you mean {meant}?"
+            yield f"{'.'.join(map(str, each['loc']))}: unknown setting{end}"
+    for each in found:
+        if each["type"] not in _UNKNOWN and not (each["type"] == _MISSING and each["loc"] in explained):
+            yield from _other_problems(each)
 
 
-def _flag_complaint(kind: type[ProcessSettings], text: str) -> str:
-    """The command line's problem, by the library's text about it."""
+def _other_problems(error: ErrorDetails) -> Iterator[str]:
+    """Yield the line of a problem of one setting; a rule about several may have found several."""
+    name = ".".join(map(str, error["loc"]))
+    text = _NOT_A_MAPPING if error["type"] in _CLASS_TYPES else error["msg"].removeprefix("Value error, ")
+    for line in text.splitlines():
+        yield " ".join((f"{name}: {line}" if name else line).split())
+
+
+def _flag_problem(kind: type[BaseSettings], text: str) -> str:
+    """Return the command line's problem, from the library's text about it."""
     text = " ".join(text.split()).removeprefix("error parsing CLI: ")
     argument = text.removeprefix("unrecognized arguments: ")
     if argument == text:
@@ -153,5 +169,4 @@ def _flag_complaint(kind: type[ProcessSettings], text: str) -> str:
     flag = argument.split()[0].partition("=")[0]
     if not flag.startswith("-"):
         return f"{flag}: unexpected argument"
-    known = ("--" + ".".join(path).replace("_", "-") for path in paths(kind))
-    return f"{flag}: unknown flag{suggestion(flag, known, '--')}"
+    return f"{flag}: unknown flag{suggestion(flag, map(flag_of, paths(kind)), '--')}"

@@ -1,7 +1,7 @@
 """Reload settings while a process runs: on SIGHUP, and when the file named by `config` changes.
 
-What can't be used changes nothing, and is one line in the log. Of the rest, what a process can't change as it runs is
-named there, too, and waits for its next start.
+Invalid settings change nothing and are logged. A changed setting that is not declared as applied on reload is logged,
+and takes effect at the next start.
 """
 
 from __future__ import annotations
@@ -10,59 +10,59 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Generic
+from typing import Final, Generic, TypeVar
 
-from process.settings.errors import ConfigError
-from process.settings.process_settings import AnySettings
+from process.errors import ConfigError
+from process.settings.process_settings import ProcessSettings
+from process.settings.setting import RELOAD
 
-_LOOK_S: Final = 1.0  # how often the file is looked at
+_POLL_S: Final = 1.0  # time between two looks at the file
 
 _log = logging.getLogger(__name__)
 
+ReloadedSettings = TypeVar("ReloadedSettings", bound=ProcessSettings)
 
-class Reload(Generic[AnySettings]):
-    """The wish to read a process's settings again, from the first moment on; `follow` fulfils it."""
 
-    def __init__(self, settings: AnySettings, read: Callable[[], AnySettings]) -> None:
-        """Listen, on the running loop. `settings` are those of now; `read` reads them again, or raises ConfigError."""
+class Reload(Generic[ReloadedSettings]):
+    """Watches for SIGHUP and changes of the file from the start on; `follow` applies them."""
+
+    def __init__(self, settings: ReloadedSettings, read: Callable[[], ReloadedSettings]) -> None:
+        """Watch, on the running loop. `settings` are current; `read` reads them again, or raises ConfigError."""
         self._current = settings
         self._read = read
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self._seen = self._state()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._asked.set)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._requested.set)
 
-    async def follow(self, apply: Callable[[AnySettings], None], changeable: Collection[str]) -> None:
-        """Hand new settings to `apply` until cancelled: it takes all of them or raises ConfigError.
-
-        `changeable` names what of them it heeds, besides `log_level`.
-        """
+    async def follow(self, apply: Callable[[ReloadedSettings], None]) -> None:
+        """Pass new settings to `apply` until cancelled: it applies those declared so, or raises ConfigError."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), _LOOK_S)
+                await asyncio.wait_for(self._requested.wait(), _POLL_S)
             seen = self._state()
-            if self._asked.is_set() or seen != self._seen:
+            if self._requested.is_set() or seen != self._seen:
                 self._seen = seen
-                self._asked.clear()
+                self._requested.clear()
                 try:
-                    self._take(apply, {"log_level", *changeable})
-                except Exception:  # noqa: BLE001  who asks next is heard all the same
-                    _log.exception("the settings could not be read again")
+                    self._reload(apply)
+                except Exception:  # noqa: BLE001  the next request is handled all the same
+                    _log.exception("reading the settings again failed")
 
-    def _take(self, apply: Callable[[AnySettings], None], changeable: Collection[str]) -> None:
+    def _reload(self, apply: Callable[[ReloadedSettings], None]) -> None:
         try:
             new = self._read()
             apply(new)
         except ConfigError as error:
-            _log.error("the settings can't be used; those before stay: %s", error)
+            _log.error("the settings are invalid; the previous ones stay in use: %s", error)
             return
         changed = [name for name in type(new).model_fields if getattr(new, name) != getattr(self._current, name)]
-        waiting = [name for name in changed if name not in changeable]
+        waiting = [name for name in changed if not is_applied_on_reload(type(new), name)]
         kept = {name: getattr(self._current, name) for name in waiting}
         self._current = new.model_copy(update=kept)
         root, level = logging.getLogger(), logging.getLevelNamesMapping()[new.log_level.upper()]
-        root.setLevel(min(root.level, level))  # a level that would hide what follows is set after it
+        root.setLevel(min(root.level, level))  # a level that would hide the following lines is set after them
         _log.info("settings were read again", extra={"fields": {"changed": sorted(set(changed) - set(waiting))}})
         if waiting:
             _log.warning("settings wait for the next start", extra={"fields": {"waiting": waiting}})
@@ -75,3 +75,9 @@ class Reload(Generic[AnySettings]):
         except OSError:
             return None
         return None if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def is_applied_on_reload(kind: type[ProcessSettings], name: str) -> bool:
+    """Whether a running process applies a change of the setting."""
+    extra = kind.model_fields[name].json_schema_extra
+    return isinstance(extra, dict) and bool(extra.get(RELOAD))

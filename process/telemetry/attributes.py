@@ -1,4 +1,4 @@
-"""Names of attributes that both processes report, by OpenTelemetry's semantic conventions for RPC, and our own."""
+"""Names of span and metric attributes of both processes: OpenTelemetry's conventions for RPC, and our own."""
 
 from __future__ import annotations
 

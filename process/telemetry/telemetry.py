@@ -1,8 +1,7 @@
 """Traces and metrics: the providers, the Prometheus registry, and the export to a collector.
 
-The providers are made at start and never set as globals. Without an OTLP endpoint nothing leaves the process but what
-reads the registry, which shows neither spans nor exemplars: they aren't kept then. Spans have their ids all the same,
-so that log lines have them.
+The providers are created at the start and never set as globals. Without an OTLP endpoint spans and exemplars are not
+recorded, because the Prometheus registry, the only output then, shows neither. Spans still have ids, for log lines.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from process.telemetry.unrecorded_tracer import UnrecordedTracer
 from process.telemetry.usage import ProcessUsage
 
 DISTRIBUTION: Final = "sluice"
-EXPORT_TIMEOUT_S: Final = 5  # a stop waits that long for a collector that doesn't answer
+EXPORT_TIMEOUT_S: Final = 5  # the longest wait of a stop for a collector that doesn't respond
 
 
 class ProcessTelemetry:
-    """A process's tracer, meter and registry, until `shutdown`. Any thread may use them."""
+    """A process's tracer, meter and registry, until `shutdown`. Thread-safe."""
 
     def __init__(
         self, service_name: str, scope: str, otlp_endpoint: str | None, span_processors: Sequence[SpanProcessor] = ()
     ) -> None:
-        """`otlp_endpoint` is host:port or a URL; without a scheme the connection is in plain text."""
+        """`otlp_endpoint` is host:port or a URL; a connection without a scheme is in plain text."""
         resource = Resource.create({"service.name": service_name, **_version()})
         self.registry = _Registry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -48,7 +47,7 @@ class ProcessTelemetry:
         processors = list(span_processors)
         readers: list[MetricReader] = [PrometheusMetricReader(scope_info_enabled=False, registry=self.registry)]
         if otlp_endpoint is not None:
-            # Imported late: they are a tenth of a process's start, and most have no collector.
+            # Imported late: they take a tenth of a process's start, and most processes have no collector.
             from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
             from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
 
@@ -63,7 +62,7 @@ class ProcessTelemetry:
             metric_readers=readers,
             resource=resource,
             shutdown_on_exit=False,
-            exemplar_filter=AlwaysOffExemplarFilter() if otlp_endpoint is None else None,  # None: the library's own
+            exemplar_filter=AlwaysOffExemplarFilter() if otlp_endpoint is None else None,  # None: the default
         )
         self.tracer: Tracer = self._tracers.get_tracer(scope) if processors else UnrecordedTracer()
         self.meter: Meter = self._meters.get_meter(scope)
@@ -73,28 +72,30 @@ class ProcessTelemetry:
         )
         build = {"service.name": service_name, "process.runtime.version": platform.python_version(), **_version()}
         self.meter.create_observable_gauge(
-            "sluice.build.info", [lambda _options: [Observation(1, build)]], description="1, with what runs as labels."
+            "sluice.build.info",
+            [lambda _options: [Observation(1, build)]],
+            description="1, with versions as labels.",
         )
         self.meter.create_observable_gauge(
             "sluice.event_loop.tasks", [self._tasks], "{task}", "Tasks of the event loop that have not ended."
         )
 
     def watch_loop(self) -> None:
-        """Show the running loop's tasks from now on."""
+        """Report the running loop's tasks from now on."""
         self._loop = asyncio.get_running_loop()
 
     def _tasks(self, _options: CallbackOptions) -> list[Observation]:
         return [] if self._loop is None else [Observation(len(asyncio.all_tasks(self._loop)))]
 
     def shutdown(self) -> None:
-        """Send what is not yet sent, and end. It may block for seconds: call it off the loop, once, last."""
-        with ThreadPoolExecutor(2) as pool:  # side by side: a collector that is gone costs its time-out only once
+        """Export the rest and shut down. Blocks up to `EXPORT_TIMEOUT_S`: call it off the event loop, once, last."""
+        with ThreadPoolExecutor(2) as pool:  # concurrently: a collector that is gone costs one timeout
             for done in (pool.submit(self._tracers.shutdown), pool.submit(self._meters.shutdown)):
                 done.result()
 
 
 class _Registry(CollectorRegistry):
-    """Read by one thread at a time: of two at once the reader of OpenTelemetry gives one all, and the other nothing."""
+    """A registry that one thread reads at a time: OpenTelemetry's reader returns nothing to a concurrent one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,5 +115,5 @@ def _threads(_options: CallbackOptions) -> list[Observation]:
 def _version() -> dict[str, str]:
     try:
         return {"service.version": metadata.version(DISTRIBUTION)}
-    except metadata.PackageNotFoundError:  # a checkout runs without being installed
+    except metadata.PackageNotFoundError:  # a checkout that is not installed
         return {}

@@ -13,15 +13,15 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags,
 
 
 class UnrecordedTracer(Tracer):
-    """A span's ids are those that a recording tracer would give it: log lines and the calls beneath have them."""
+    """A tracer whose spans have ids, for log lines and outgoing calls, and record nothing."""
 
     def __init__(self) -> None:
         self._ids = RandomIdGenerator()
 
-    def start_span(  # type: ignore[override]  # of the rest of what the API takes nothing is kept
+    def start_span(  # type: ignore[override]  # the other arguments are ignored
         self, _name: str, context: Context | None = None, *_: Any, **_more: Any
     ) -> Span:
-        """A child of the context's span; without one the first of a trace."""
+        """Return a child of the context's span, or the root of a new trace."""
         parent = trace.get_current_span(context).get_span_context()
         return NonRecordingSpan(
             SpanContext(
@@ -34,10 +34,10 @@ class UnrecordedTracer(Tracer):
         )
 
     @contextmanager
-    def start_as_current_span(  # type: ignore[override]  # what the API returns decorates coroutines, too
+    def start_as_current_span(  # type: ignore[override]  # the API's return value also decorates coroutines
         self, name: str, context: Context | None = None, *_: Any, **_more: Any
     ) -> Iterator[Span]:
-        """The span, active within."""
+        """Start a span that is the active one within the block."""
         span = self.start_span(name, context)
         with trace.use_span(span, record_exception=False, set_status_on_exception=False):
             yield span

@@ -1,4 +1,4 @@
-"""Resource usage of a process, from Linux."""
+"""Resource usage of a process, from Linux's /proc."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class ProcessUsage:
-    """One reading."""
+    """Memory, descriptors and threads of a process at one moment."""
 
     resident_bytes: int
     num_descriptors: int
@@ -18,7 +18,7 @@ class ProcessUsage:
 
     @classmethod
     def of(cls, pid: int) -> Self | None:
-        """That of a process of the same user; None if it has ended, or where there is no /proc."""
+        """Return the usage of a process of the same user; None if it has ended or there is no /proc."""
         folder = Path("/proc") / str(pid)
         try:
             resident_pages = int((folder / "statm").read_text().split()[1])

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from runner.processes.lifeline import dying_with_parent
 
 _MAX_LINE = 1 << 20  # bytes of a log line
+_LOG_TIMEOUT_S = 5.0  # for the end of a log, which another process may still hold open
 
 
 class DiedTooOften(Exception):  # noqa: N818 it says what happened
@@ -50,6 +51,7 @@ class Child:
         self._command = command
         self._folder = folder
         self._log_line = log
+        self._last_line = ""
         self.start()
 
     def start(self) -> None:
@@ -81,6 +83,11 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
+    async def last_line(self) -> str:
+        """Return the last line of its log, once it has exited."""
+        await asyncio.wait([self._log], timeout=_LOG_TIMEOUT_S)
+        return self._last_line
+
     async def _until_exit(self, process: subprocess.Popen[bytes]) -> int:
         """Wait for the exit, and kill what it has left behind: that might hold what its next life needs."""
         loop, exited = asyncio.get_running_loop(), asyncio.Event()
@@ -108,6 +115,7 @@ class Child:
                     continue  # a line above the limit is dropped; if nobody read the pipe, the process would block
                 if not line:
                     return
+                self._last_line = line.decode(errors="replace").rstrip() or self._last_line
                 self._log_line(self.name, line.decode(errors="replace").rstrip())
 
 
@@ -128,13 +136,13 @@ class Children:
         """Start one. A loop must be running."""
         self._children.append(Child(name, command, self._folder, self._log))
 
-    async def first_exit(self) -> tuple[str, int]:
-        """(name, exit code) of the first one that exits."""
-        waits = {asyncio.create_task(child.wait()): child.name for child in self._children}
+    async def first_exit(self) -> tuple[str, int, str]:
+        """Return (name, exit code, last line of its log) of the first one that exits."""
+        waits = {asyncio.create_task(child.wait()): child for child in self._children}
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             task = next(iter(done))
-            return waits[task], task.result()
+            return waits[task].name, task.result(), await waits[task].last_line()
         finally:
             for task in waits:
                 task.cancel()
@@ -173,7 +181,8 @@ class Children:
                 deaths.popleft()
             if len(deaths) >= restarts.max_deaths:
                 text = f"{child.name} has exited {len(deaths)} times in {now - deaths[0]:.0f} s"
-                raise DiedTooOften(f"{text}, at last with code {code}, and is not started again; its log is above")
+                last_line = await child.last_line()
+                raise DiedTooOften(f"{text}, at last with code {code}, and is not started again: {last_line}")
             delay_s = restarts.delay_s(len(deaths))
             self._say(f"run: {child.name} exited with code {code}; it is started again in {delay_s:g} s")
             await asyncio.sleep(delay_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -71,10 +72,14 @@ def connection_manager(config: dict[str, Any]) -> dict[str, Any]:
 
 def collector_address(endpoint: str) -> tuple[str, int]:
     """(host, port) of `http://host:port` or `host:port`; OTLP's own port 4317 if none is given. Raises AddressError."""
-    host, _, port = endpoint.rpartition("://")[2].rstrip("/").partition(":")
-    if not host or not (port or "4317").isdigit():
+    try:
+        parts = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
+        host, port = parts.hostname, parts.port or 4317
+    except ValueError:
+        host = None
+    if not host:
         raise AddressError(f"otlp_endpoint {endpoint!r} must be host:port or http://host:port")
-    return host, int(port or 4317)
+    return host, port
 
 
 def _only_endpoint(cluster: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from sluice.v1 import model_pb2
 
+from process.network.address import host_port
 from runner.settings import Settings
 
+_METRICS_HOST: Final = "127.0.0.1"  # the default of the service's metrics_host
 _QUESTION: Final = "Hello! Who are you?"
 _REQUESTS: Final[dict[int, tuple[str, dict[str, Any]]]] = {  # by task: the path, and the body without its model
     model_pb2.TASK_CHAT: ("chat/completions", {"stream": True, "messages": [{"role": "user", "content": _QUESTION}]}),
@@ -22,7 +24,8 @@ def greeting(settings: Settings, models: Sequence[model_pb2.Model]) -> str:
     """The text. `models` is empty where only who has a key may know them: then the request is a chat."""
     tls = settings.development_tls()
     scheme, flags = ("http", "") if tls is None else ("https", tls.curl_flags())
-    base = f"{scheme}://{settings.host}:{settings.envoy_port}"
+    base = f"{scheme}://{host_port(settings.host, settings.envoy_port)}"
+    metrics = f"http://{host_port(_METRICS_HOST, settings.service_metrics_port)}/metrics"
     names = ", ".join(model.name for model in models) or ", ".join(settings.served()) or "the bundled ones"
     return f"""
 sluice is ready.
@@ -30,8 +33,8 @@ sluice is ready.
   Envoy           {base}   send requests here: REST, SSE, gRPC, gRPC-web
   pages           {base}/ to chat on, {base}/status for operators
   API reference   {base}/docs
-  gateway         {scheme}://{settings.host}:{settings.gateway_port}   REST, SSE; metrics at /metrics
-  service         {settings.host}:{settings.service_port}   gRPC; metrics at http://{settings.host}:{settings.service_metrics_port}/metrics
+  gateway         {scheme}://{host_port(settings.host, settings.gateway_port)}   REST, SSE; metrics at /metrics
+  service         {host_port(settings.host, settings.service_port)}   gRPC; metrics at {metrics}
   Envoy admin     http://127.0.0.1:{settings.envoy_admin_port}
 
 Try:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Annotated, Self, TypeAlias
+from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from process.settings.describe import describe
 from service.generation.caller import Caller, Limits, Scope
 
 Pattern: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
@@ -17,28 +15,7 @@ Name: TypeAlias = Annotated[str, Field(max_length=256)]
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class LimitsEntry(Limits):
-    """Limits with their types checked and unknown names refused."""
-
-    @model_validator(mode="after")
-    def _are_at_least_one(self) -> Self:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and value < 1:
-                raise ValueError(f"{field.name} must be at least 1, not {value}; leave it out for no limit")
-        return self
-
-
-describe(
-    LimitsEntry,
-    {
-        "requests_per_minute": "requests let in a minute",
-        "input_tokens_per_minute": "tokens of prompts a minute",
-        "output_tokens_per_minute": "tokens of answers a minute",
-        "concurrent_requests": "requests in progress at a time",
-        "max_tokens": "largest max_tokens of a request",
-        "max_n": "largest n of a request",
-    },
-)
+    """Limits of the use by one API key, or of a model by all keys together; without one there is no limit."""
 
 
 class Grant(BaseModel):

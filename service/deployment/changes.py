@@ -12,9 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from process.settings.quantities import Count
 from service.registry.errors import AdapterExists, ModelExists
 from service.settings.engine_settings import EngineSettings
-from service.settings.model_settings import Dtype, ModelName, ModelSettings, PlainName, Size
+from service.settings.model_settings import Dtype, ModelName, ModelSettings, PlainName
 
 _Text = Annotated[str, Field(max_length=4096)]
 
@@ -31,7 +32,7 @@ class LoadedModel(BaseModel):
     quantization: str | None = None
     backend: str | None = None
     device: str | None = None
-    max_model_len: Size | None = None
+    max_model_len: Count | None = None
     cache_share: float | None = None
 
     def to_settings(self, engine: EngineSettings) -> ModelSettings:

@@ -15,6 +15,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from process.settings.setting import check_ranges, setting
+
 _STEP = np.uint32(0x9E3779B9)  # 2**32 over the golden ratio: neighbouring ids start far apart
 
 
@@ -22,19 +24,25 @@ _STEP = np.uint32(0x9E3779B9)  # 2**32 over the golden ratio: neighbouring ids s
 class Watermark:
     """The scheme's parameters. Raises ValueError with the field's name for a value that can't work.
 
-    The defaults are those of the paper's main results. `delta` is added to the logits before a token is drawn from
-    them. Whoever knows `key` can detect the watermark, and imitate it: the default one is no secret.
+    The defaults are those of the paper's main results. `delta` is added to the logits before they are divided by the
+    temperature. The key detects the watermark and can imitate it; the default key is public.
     """
 
-    gamma: float = 0.25  # the green part of the vocabulary, above 0 and below 1
-    delta: float = 2.0  # what a green token's logit gains; above 0
-    key: str = field(default="sluice", repr=False)  # 1 to 64 bytes
+    gamma: float = field(
+        default=0.25,
+        metadata=setting("fraction of the vocabulary that is made more likely after each token", gt=0, lt=1),
+    )
+    delta: float = field(default=2.0, metadata=setting("increase of the logits of these tokens", gt=0))
+    key: str = field(
+        default="sluice",
+        repr=False,
+        metadata=setting("secret of 1 to 64 bytes that marks texts and detects the mark; the default is public"),
+    )
 
     def __post_init__(self) -> None:
-        if not 0 < self.gamma < 1:
-            raise ValueError(f"gamma must be above 0 and below 1, not {self.gamma}")
-        if not 0 < self.delta < math.inf:
-            raise ValueError(f"delta must be above 0 and finite, not {self.delta}")
+        check_ranges(self)
+        if not self.delta < math.inf:
+            raise ValueError(f"delta must be finite, not {self.delta}")
         if not 1 <= len(self.key.encode()) <= hashlib.blake2b.MAX_KEY_SIZE:
             raise ValueError(f"key must have from 1 to {hashlib.blake2b.MAX_KEY_SIZE} bytes")
 

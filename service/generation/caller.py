@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import Any
+
+from process.settings.setting import setting
 
 
 class Scope(StrEnum):
@@ -20,16 +23,20 @@ class Scope(StrEnum):
     METRICS = "metrics"
 
 
+def _limit(description: str, unit: str) -> Any:
+    return field(default=None, metadata=setting(description, unit, ge=1))
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a caller may ask for; None where there is no limit."""
+    """Limits of one caller's use; None for no limit."""
 
-    requests_per_minute: int | None = None
-    input_tokens_per_minute: int | None = None
-    output_tokens_per_minute: int | None = None
-    concurrent_requests: int | None = None
-    max_tokens: int | None = None  # of one answer
-    max_n: int | None = None  # answers to one prompt
+    requests_per_minute: int | None = _limit("requests admitted per minute", "requests")
+    input_tokens_per_minute: int | None = _limit("prompt tokens per minute", "tokens")
+    output_tokens_per_minute: int | None = _limit("generated tokens per minute", "tokens")
+    concurrent_requests: int | None = _limit("requests in progress at the same time", "requests")
+    max_tokens: int | None = _limit("largest max_tokens of a request", "tokens")
+    max_n: int | None = _limit("largest n of a request", "choices")
 
 
 @dataclass(frozen=True, slots=True)

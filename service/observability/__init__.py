@@ -1,1 +1,1 @@
-"""Instruments, the engine's metrics, health and logs of the service."""
+"""Instruments, engine metrics, health and log fields of the service."""

@@ -1,4 +1,4 @@
-"""Set up quotas from the settings, with their metrics."""
+"""Create quotas from the settings, with their metrics."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MODEL = "gen_ai.request.model"
 
 
 def open_quota(settings: QuotaSettings, telemetry: Telemetry) -> Quota:
-    """The quota over the settings' store, not started."""
+    """Return the quota with the configured store, not started."""
     metrics = QuotaMetrics(telemetry)
     store: Store = MemoryStore()
     if settings.redis_url is not None:
-        # Imported late: most services count alone.
+        # Imported late: most services need no Redis.
         from service.quota.redis_store import RedisStore  # noqa: PLC0415
 
         remote = RedisStore(settings.redis_url, settings.redis_timeout_s)
@@ -31,12 +31,12 @@ def open_quota(settings: QuotaSettings, telemetry: Telemetry) -> Quota:
 
 
 class QuotaMetrics:
-    """Tokens and refusals by key and model, and whether the shared store is lost. A `QuotaObserver`."""
+    """Counts tokens and rejections by API key and model, and reports a lost store. A `QuotaObserver`."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         meter = telemetry.meter
-        self._tokens = meter.create_counter("sluice.quota.tokens", "{token}", "Tokens that a key has used.")
-        self._refusals = meter.create_counter("sluice.quota.refusals", "{request}", "Requests refused by a limit.")
+        self._tokens = meter.create_counter("sluice.quota.tokens", "{token}", "Tokens used by an API key.")
+        self._refusals = meter.create_counter("sluice.quota.refusals", "{request}", "Requests rejected by a limit.")
         meter.create_observable_gauge(
             "sluice.quota.store_lost",
             [self._observe_store],
@@ -52,11 +52,11 @@ class QuotaMetrics:
                 self._tokens.add(number, {KEY: self._key(caller), _MODEL: model, "gen_ai.token.type": kind})
 
     def on_refusal(self, caller: str, model: str, measure: Measure) -> None:
-        """Count a refusal."""
+        """Count a rejection."""
         self._refusals.add(1, {KEY: self._key(caller), _MODEL: model, "sluice.limit": measure.value})
 
     def on_store(self, is_lost: bool) -> None:  # noqa: FBT001  the one value of a setter
-        """Note whether the store is lost."""
+        """Set whether the store is lost."""
         self._is_lost = is_lost
 
     def _key(self, caller: str) -> str:

@@ -1,7 +1,7 @@
 """Export the engines' statistics as metrics.
 
-Gauges and counters over `EngineStats`, one series a model. The event loop adds engines and is told of their steps;
-whichever thread shows metrics reads their last stats.
+Gauges and counters of `EngineStats`, one series per model. The event loop adds engines and observes their steps; any
+thread may read the metrics, which show the latest stats.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ _MODEL = "gen_ai.request.model"
 
 
 def _kv_cache_usage(stats: EngineStats) -> float:
-    """0 for an engine without a cache."""
+    """Return the fraction of blocks in use; 0 for an engine without a cache."""
     return (stats.num_blocks - stats.num_free_blocks) / stats.num_blocks if stats.num_blocks else 0.0
 
 
 _GAUGES: tuple[tuple[str, str, str, Callable[[EngineStats], float]], ...] = (
-    ("queue_depth", "", "Sequences that wait, preempted ones included.", lambda s: s.num_waiting),
+    ("queue_depth", "", "Sequences that wait, including preempted ones.", lambda s: s.num_waiting),
     ("sequences_running", "", "Sequences that hold cache blocks and run.", lambda s: s.num_running),
     ("kv_blocks_used", "", "Cache blocks that sequences hold.", lambda s: s.num_blocks - s.num_free_blocks),
-    ("kv_blocks_cached", "", "Free cache blocks that still serve a known prefix.", lambda s: s.num_cached_blocks),
-    ("kv_blocks", "", "Cache blocks, all.", lambda s: s.num_blocks),
-    ("kv_cache_usage", "1", "Part of the cache that sequences hold, from 0 to 1.", _kv_cache_usage),
-    ("max_running", "", "Sequences that may run at a time, as the last steps were.", lambda s: s.max_running),
+    ("kv_blocks_cached", "", "Free cache blocks that hold a cached prefix.", lambda s: s.num_cached_blocks),
+    ("kv_blocks", "", "All cache blocks.", lambda s: s.num_blocks),
+    ("kv_cache_usage", "1", "Fraction of the cache that sequences hold, from 0 to 1.", _kv_cache_usage),
+    ("max_running", "", "Limit of running sequences, from the latest step times.", lambda s: s.max_running),
 )
 _COUNTERS: tuple[tuple[str, str, str, Callable[[EngineStats], float]], ...] = (
-    ("busy_time", "s", "Time of all steps.", lambda s: s.busy_s),
+    ("busy_time", "s", "Total duration of steps.", lambda s: s.busy_s),
     ("steps", "", "Steps computed.", lambda s: s.num_steps),
-    ("preemptions", "", "Sequences that had to give their blocks back.", lambda s: s.num_preemptions),
-    ("computed_tokens", "", "Tokens computed, prompts and recomputation included.", lambda s: s.num_computed_tokens),
+    ("preemptions", "", "Sequences that were preempted.", lambda s: s.num_preemptions),
+    ("computed_tokens", "", "Tokens computed, including prompts and recomputation.", lambda s: s.num_computed_tokens),
     ("generated_tokens", "", "Tokens generated.", lambda s: s.num_generated_tokens),
-    ("draft_tokens", "", "Tokens computed ahead, as guesses.", lambda s: s.num_draft_tokens),
-    ("accepted_draft_tokens", "", "Guesses that were right.", lambda s: s.num_accepted_draft_tokens),
+    ("draft_tokens", "", "Draft tokens computed.", lambda s: s.num_draft_tokens),
+    ("accepted_draft_tokens", "", "Draft tokens accepted.", lambda s: s.num_accepted_draft_tokens),
     ("prefix_query_tokens", "", "Prompt tokens looked up in the prefix cache.", lambda s: s.num_prefix_query_tokens),
     ("prefix_hit_tokens", "", "Prompt tokens found in the prefix cache.", lambda s: s.num_prefix_hit_tokens),
-    ("replays", "", "Steps replayed from recordings of a device's work.", lambda s: s.num_replays),
+    ("replays", "", "Steps replayed from CUDA graphs.", lambda s: s.num_replays),
 )
 
 
@@ -54,9 +54,9 @@ _PROCESS_GAUGES: tuple[tuple[str, str, str, Callable[[ProcessUsage], int]], ...]
 
 
 class EngineMetrics:
-    """The engines' series. `observer(model)` goes to the engine of that model, then `add` shows its stats.
+    """The engines' series. `observer(model)` is passed to the engine of that model; `add` then exports its stats.
 
-    Engines in processes of their own show those's memory, descriptors and threads, too.
+    Engines in processes of their own also have series of memory, descriptors and threads.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -74,15 +74,15 @@ class EngineMetrics:
             )
 
     def observer(self, model: str) -> StepHistograms:
-        """Who is told of the steps of `model`'s engine."""
+        """Return the observer of the steps of `model`'s engine."""
         return StepHistograms(model, self._instruments)
 
     def add(self, model: str, engine: Engine) -> None:
-        """Show `model`, whose engine tells its last stats in any thread."""
-        self._engines = {**self._engines, model: engine}  # replaced, not changed: another thread may be reading
+        """Export the stats of `model`'s engine, which any thread may read."""
+        self._engines = {**self._engines, model: engine}  # replaced, not modified: another thread may be reading
 
     def remove(self, model: str) -> None:
-        """Show it no more."""
+        """Remove the series of `model`."""
         self._engines = {name: engine for name, engine in self._engines.items() if name != model}
 
     def _callback(self, read: Callable[[EngineStats], float]) -> Callable[[CallbackOptions], Iterable[Observation]]:
@@ -103,7 +103,7 @@ class EngineMetrics:
 
 
 class StepHistograms:
-    """The times and sizes of one engine's steps; a `StepObserver`."""
+    """Records the durations and sizes of one engine's steps. A `StepObserver`."""
 
     def __init__(self, model: str, instruments: Instruments) -> None:
         self._attributes = {_MODEL: model}
@@ -111,7 +111,7 @@ class StepHistograms:
         self._num_steps = 0
 
     def on_step(self, stats: EngineStats) -> None:
-        """Record the step, if there was one: a report may also tell of an expired deadline alone."""
+        """Record the step. A report without a new step, such as one of an expired deadline, is ignored."""
         if stats.num_steps > self._num_steps:
             self._instruments.step_duration.record(stats.step_time_s, self._attributes)
             self._instruments.step_sequences.record(stats.step_sequences, self._attributes)

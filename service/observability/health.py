@@ -1,7 +1,6 @@
-"""The service's phase, and its status for grpc.health.v1.
+"""The service's phase, and its status in grpc.health.v1.
 
-Owns the phase and the health servicer. Only the loop's thread may call it. It doesn't know why a phase begins: the
-server tells it.
+Not thread-safe: used on the event loop. The server decides when a phase begins.
 """
 
 from __future__ import annotations
@@ -12,28 +11,28 @@ from collections.abc import Iterable, Mapping
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio as grpc_health
 
-OVERALL = ""  # the name under which grpc.health.v1 has the server as a whole
-LIVE = "live"  # SERVING unless only a new process can help
-STORE = "store"  # SERVING while what replicas share can be reached, or nothing is shared
-MODEL = "model/"  # before a model's name
+OVERALL = ""  # the whole server's name in grpc.health.v1
+LIVE = "live"  # SERVING unless the process must be restarted
+STORE = "store"  # SERVING while the shared stores can be reached, or none is configured
+MODEL = "model/"  # prefix of a model's name
 STARTED = "startup"  # SERVING once all models have been loaded
 
 
 class ServingPhase(enum.Enum):
-    """Where the process is in its life. It only moves downwards."""
+    """Phases of the process, in order; none is entered again."""
 
-    STARTING = "starting"  # models are being loaded; calls are refused
+    STARTING = "starting"  # models are being loaded; calls are rejected
     SERVING = "serving"
-    LEAVING = "leaving"  # health says NOT_SERVING so that balancers look elsewhere; calls are still served
-    DRAINING = "draining"  # new calls are refused, running ones go on
+    LEAVING = "leaving"  # health is NOT_SERVING, so that load balancers use other replicas; calls are served
+    DRAINING = "draining"  # new calls are rejected, running ones continue
     FAILED = "failed"  # an engine died
 
 
 class Health:
-    """The phase, with grpc.health.v1 kept in step: SERVING in that phase while no engine stalls, else NOT_SERVING.
+    """The phase, and the health statuses that follow from it: SERVING in that phase unless an engine stalls.
 
-    `live` and `startup` are names of their own there, for who would end a process that is merely starting or leaving,
-    and so is `model/NAME`, which is NOT_SERVING where that model could not be loaded or is served no more.
+    `live` and `startup` have statuses of their own, for supervisors that would otherwise end a process that is starting
+    or leaving. `model/NAME` is NOT_SERVING if that model could not be loaded or has been unloaded.
     """
 
     def __init__(self, services: Iterable[str]) -> None:
@@ -42,7 +41,7 @@ class Health:
         self._phase = ServingPhase.STARTING
         self._has_started = False
         self._stalled = False
-        self._lost: set[str] = set()  # of what replicas share
+        self._lost: set[str] = set()  # names of shared stores
         self._models: dict[str, bool] = {}  # whether each was loaded
 
     @property
@@ -50,25 +49,25 @@ class Health:
         return self._phase
 
     async def enter(self, phase: ServingPhase) -> None:
-        """Begin `phase` and tell all watchers."""
+        """Enter `phase` and notify all watchers."""
         self._phase = phase
         self._has_started = self._has_started or phase is ServingPhase.SERVING
         await self._publish()
 
     async def set_stalled(self, stalled: bool) -> None:  # noqa: FBT001  the one value of a setter
-        """Note whether an engine has work and doesn't move."""
+        """Set whether an engine has work but makes no progress."""
         if stalled != self._stalled:
             self._stalled = stalled
             await self._publish()
 
-    async def set_store_lost(self, what: str, lost: bool) -> None:  # noqa: FBT001  the one value of a setter
-        """Note whether `what` of the things that replicas share can't be reached. What was known is still served."""
-        (self._lost.add if lost else self._lost.discard)(what)
+    async def set_store_lost(self, name: str, lost: bool) -> None:  # noqa: FBT001  the one value of a setter
+        """Set whether the shared store `name` can't be reached. The service continues with its last known content."""
+        (self._lost.add if lost else self._lost.discard)(name)
         await self._publish()
 
     async def set_models(self, models: Mapping[str, bool]) -> None:
-        """Note which models there are, and whether each was loaded."""
-        models = dict.fromkeys(self._models, False) | dict(models)  # those that are gone are known, too
+        """Set which models are configured, and whether each was loaded."""
+        models = dict.fromkeys(self._models, False) | dict(models)  # including unloaded models
         if models != self._models:
             self._models = models
             await self._publish()

@@ -1,4 +1,4 @@
-"""Add the call's fields to each log line."""
+"""Fields of log lines that identify the current call."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from service.call import current_call
 
 
 def call_context() -> Mapping[str, object]:
-    """The id of the call that this task serves; nothing outside of one."""
+    """Return the request id of the call that the current task serves; empty outside of calls."""
     return {} if (call := current_call()) is None else {"request_id": call.request_id}

@@ -1,6 +1,6 @@
 """Traces and metrics: the service's instruments, and the metrics page.
 
-Knows nothing of calls and generations: who measures them takes an instrument from here, in any thread.
+Instruments are thread-safe. The code that measures calls and generations takes its instruments from here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from process.telemetry.telemetry import ProcessTelemetry
 SCOPE = "sluice.service"
 SERVICE_NAME = "sluice-service"
 
-# Attributes of ours. `endpoint` and `entity` are what a request was routed by; a model's own endpoint has its name.
+# Our attributes. `endpoint` and `entity` name the route of a request; a model's own endpoint has the model's name.
 ENDPOINT = "sluice.endpoint"
 ENTITY = "sluice.entity"
 KEY = "sluice.key"
@@ -28,11 +28,11 @@ FINISH_REASON = "gen_ai.response.finish_reason"
 
 OTHERS = "other"
 ANONYMOUS = "anonymous"
-MAX_KEYS = 200  # that have series of their own
+MAX_KEYS = 200  # with series of their own
 MAX_ENDPOINTS = 100
-MAX_ENTITIES = 400  # of all endpoints, those included that have been replaced
+MAX_ENTITIES = 400  # of all endpoints, including replaced ones
 
-# Bucket boundaries, as the conventions recommend them, and on to the longest time that a gateway gives a call.
+# Bucket boundaries: those that the conventions recommend, extended to the gateway's longest deadline.
 _TO_THE_DEADLINE = (20, 40, 80, 160, 320, 640)
 _CALL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, *_TO_THE_DEADLINE)
 _REQUEST_BUCKETS = (
@@ -43,7 +43,6 @@ _FIRST_TOKEN_BUCKETS = (
 )  # fmt: skip
 _OUTPUT_TOKEN_BUCKETS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 _GAP_BUCKETS = (0.001, 0.0025, 0.005, *_OUTPUT_TOKEN_BUCKETS, 5, 10, 20)
-_TOKEN_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 _TOKEN_BUCKETS = tuple(4**power for power in range(14))
 _SEQUENCE_BUCKETS = tuple(2**power for power in range(11))
 _STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -70,15 +69,15 @@ class Instruments:
     block_time: Counter
 
 
-class Bounded:
-    """Labels whose values others choose: the first ones that come have series of their own, later ones share one."""
+class BoundedLabels:
+    """Limits the values of a label that clients choose: the first ones have their own series, the others share one."""
 
     def __init__(self, max_values: int) -> None:
         self._max_values = max_values
         self._values: set[str] = set()
 
     def label(self, value: str) -> str:
-        """What stands for a value."""
+        """Return the label of a value: the value, or `other`."""
         if value not in self._values:
             if len(self._values) >= self._max_values:
                 return OTHERS
@@ -87,26 +86,26 @@ class Bounded:
 
 
 class Telemetry(ProcessTelemetry):
-    """The service's tracer, instruments and registry, until `shutdown`."""
+    """The service's tracer, instruments and registry, until `shutdown`. Thread-safe."""
 
     def __init__(self, otlp_endpoint: str | None, span_processors: Sequence[SpanProcessor] = ()) -> None:
-        """`otlp_endpoint` is host:port or a URL; without a scheme the connection is in plain text."""
+        """`otlp_endpoint` is host:port or a URL; a connection without a scheme is in plain text."""
         super().__init__(SERVICE_NAME, SCOPE, otlp_endpoint, span_processors)
         self.instruments = _instruments(self.meter)
-        self.endpoints = Bounded(MAX_ENDPOINTS)
-        self.entities = Bounded(MAX_ENTITIES)
-        self.keys = Bounded(MAX_KEYS)
+        self.endpoints = BoundedLabels(MAX_ENDPOINTS)
+        self.entities = BoundedLabels(MAX_ENTITIES)
+        self.keys = BoundedLabels(MAX_KEYS)
 
     def samples(self) -> list[Sample]:
-        """All metrics now, each with its labels."""
+        """Return the current samples of all metrics, with their labels."""
         return [sample for family in self.registry.collect() for sample in family.samples]
 
 
 class MetricsPage:
-    """The registry as a page in Prometheus' format, served by a thread of its own. Any path shows it."""
+    """Serves the registry in Prometheus' format on every path, in a thread of its own."""
 
     def __init__(self, registry: CollectorRegistry, host: str, port: int) -> None:
-        """Raises OSError if the port can't be listened on."""
+        """Start serving. Raises OSError if it can't listen on the port."""
         self._server: WSGIServer
         self._thread: threading.Thread
         self._server, self._thread = start_http_server(port, host, registry)
@@ -126,9 +125,9 @@ def _instruments(meter: Meter) -> Instruments:
         return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
 
     return Instruments(
-        call_duration=histogram("rpc.server.call.duration", "s", _CALL_BUCKETS, "Time of a call."),
+        call_duration=histogram("rpc.server.call.duration", "s", _CALL_BUCKETS, "Duration of a call."),
         request_duration=histogram(
-            "gen_ai.server.request.duration", "s", _REQUEST_BUCKETS, "Time of a generation, its wait included."
+            "gen_ai.server.request.duration", "s", _REQUEST_BUCKETS, "Duration of a generation, including its wait."
         ),
         time_to_first_token=histogram(
             "gen_ai.server.time_to_first_token", "s", _FIRST_TOKEN_BUCKETS, "Time from arrival to the first token."
@@ -140,7 +139,7 @@ def _instruments(meter: Meter) -> Instruments:
             "sluice.server.inter_token_time",
             "s",
             _GAP_BUCKETS,
-            "Time between the tokens that leave together and those before them.",
+            "Time between tokens sent together and those before them.",
         ),
         queue_time=histogram(
             "sluice.server.queue_time", "s", _FIRST_TOKEN_BUCKETS, "Time from arrival to the first step."
@@ -152,14 +151,17 @@ def _instruments(meter: Meter) -> Instruments:
             "sluice.server.decode_time", "s", _REQUEST_BUCKETS, "Time from the first token to the last."
         ),
         token_usage=histogram("gen_ai.client.token.usage", "{token}", _TOKEN_BUCKETS, "Tokens of a generation."),
-        step_duration=histogram("sluice.engine.step.duration", "s", _STEP_BUCKETS, "Time of one engine step."),
+        step_duration=histogram("sluice.engine.step.duration", "s", _STEP_BUCKETS, "Duration of one engine step."),
         step_sequences=histogram(
-            "sluice.engine.step.sequences", "{sequence}", _SEQUENCE_BUCKETS, "Sequences, or texts, of one engine step."
+            "sluice.engine.step.sequences",
+            "{sequence}",
+            _SEQUENCE_BUCKETS,
+            "Sequences, or embedded texts, in an engine step.",
         ),
-        requests=meter.create_counter("sluice.server.requests", "{request}", "Requests that a model was found for."),
-        compute_time=meter.create_counter("sluice.server.compute_time", "s", "Requests' shares of the steps' time."),
+        requests=meter.create_counter("sluice.server.requests", "{request}", "Requests for a served model."),
+        compute_time=meter.create_counter("sluice.server.compute_time", "s", "Requests' shares of the step time."),
         block_time=meter.create_counter(
-            "sluice.server.block_time", "s", "Cache blocks that requests held, times seconds."
+            "sluice.server.block_time", "s", "Cache blocks held by requests, multiplied by seconds."
         ),
         choices=meter.create_counter("sluice.server.choices", "{choice}", "Choices that have ended."),
     )

@@ -1,7 +1,7 @@
 """The same metrics under vLLM's names.
 
-Dashboards, autoscalers and the endpoint picker of Kubernetes' Inference Extension know these. `TABLE` is all that there
-is to it. A row's samples are summed over every label that vLLM doesn't have.
+Dashboards, autoscalers and the endpoint picker of Kubernetes' Inference Extension use these names. `TABLE` maps them.
+A row's samples are summed over every label that vLLM doesn't have.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SUFFIXES: Final = {"gauge": ("",), "counter": ("_total",), "histogram": ("_buck
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One of vLLM's metrics, without a counter's `_total`, and ours, as Prometheus has it.
+    """The name of a vLLM metric, without a counter's `_total`, and of ours in Prometheus.
 
-    Where ours is a sum of a histogram's values, `sample` names it. `only` are labels that samples must have.
+    `sample` is the name of our sample if that is a histogram's sum. `only` are labels that samples must have.
     """
 
     vllm: str
@@ -64,14 +64,14 @@ TABLE: Final = (
 
 
 def with_vllm_names(registry: CollectorRegistry) -> CollectorRegistry:
-    """A registry that shows all that `registry` does, and after it the table."""
+    """Return a registry of all metrics of `registry`, followed by those of the table."""
     both = CollectorRegistry()
     both.register(_Both(registry))
     return both
 
 
 class _Both(Collector):
-    """Reads once for both: counts under two names agree."""
+    """Collects once for both names of a metric, so that their values agree."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -85,7 +85,7 @@ class _Both(Collector):
 
 
 def _renamed(row: Row, family: Metric) -> Metric:
-    renamed = Metric(row.vllm, f"{row.ours}, under vLLM's name.", row.kind)
+    renamed = Metric(row.vllm, f"{row.ours} under vLLM's name.", row.kind)
     for suffix in _SUFFIXES[row.kind]:
         for labels, value in _summed(row, family.samples, row.sample or f"{row.ours}{suffix}").items():
             renamed.add_sample(f"{row.vllm}{suffix}", dict(labels), value)
@@ -93,7 +93,7 @@ def _renamed(row: Row, family: Metric) -> Metric:
 
 
 def _summed(row: Row, samples: Iterable[Sample], name: str) -> Counter[tuple[tuple[str, str], ...]]:
-    """The samples of one name by the labels that vLLM has."""
+    """Return the sum of the samples of one name by vLLM's labels."""
     sums: Counter[tuple[tuple[str, str], ...]] = Counter()
     for sample in samples:
         if sample.name == name and row.only.items() <= sample.labels.items():

@@ -1,1 +1,1 @@
-"""Every setting of the service, with its unit, range and default."""
+"""The service's settings, each with its unit, range and default."""

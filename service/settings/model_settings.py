@@ -6,11 +6,11 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from process.settings.quantities import Count, Tokens
 from service.settings.engine_settings import EngineSettings
 from service.settings.image_settings import ImageSettings
 from service.settings.rank_settings import RankSettings
 
-Size: TypeAlias = Annotated[int, Field(ge=1)]
 SyntaxName: TypeAlias = Literal[
     "harmony",
     "gemma4",
@@ -49,68 +49,77 @@ PlainName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,256}$")]
 
 
 class ChatSettings(BaseModel):
-    """How one model chats. Markup that is None is found in its chat template."""
+    """How one model chats. Markup that is null is detected in its chat template."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    system_prompt: str | None = Field(None, description="system message of chats that have none")
+    system_prompt: str | None = Field(None, description="system message of chats without one")
     tool_syntax: SyntaxName | None = Field(
-        None, description="how the model writes tool calls; null: found in its chat template or tokenizer"
+        None,
+        description="syntax in which the model writes tool calls; null: detected in its chat template or tokenizer",
     )
     constrain_tool_calls: bool = Field(
         True,
-        description="whether each call's arguments match its schema; false: where the request is strict or demands it",
+        description="constrain the arguments of every tool call to their schema; false: only if the request asks for "
+        "it, by strict or by requiring a call",
     )
     reasoning_markers: tuple[str, str] | None = Field(
-        None, description="what opens and closes reasoning in the model's output; null: found in its chat template"
+        None, description="text that opens and closes reasoning in the output; null: detected in the chat template"
     )
     reasoning_effort: Literal["template", "none", "low", "medium", "high"] | None = Field(
         None,
-        description="effort of requests that name none; template: as its chat template has it; null: medium on "
-        "Databricks' paths, as documented there, else as its chat template has it",
+        description="reasoning effort of requests without one; template: the chat template's default; null: medium on "
+        "Databricks' paths, as documented there, and the chat template's default elsewhere",
     )
     schema_in_prompt: bool = Field(
-        True, description="tell the model the name, description and schema of the JSON that is wanted"
+        True, description="add the name, description and schema of the requested JSON to the prompt"
     )
-    reasoning_budget_low: Size | None = Field(512, description="reasoning tokens at low effort; null: no limit")
-    reasoning_budget_medium: Size | None = Field(4096, description="reasoning tokens at medium effort")
-    reasoning_budget_high: Size | None = Field(None, description="reasoning tokens at high effort")
+    reasoning_budget_low: Tokens | None = Field(512, description="reasoning tokens at low effort; null: no limit")
+    reasoning_budget_medium: Tokens | None = Field(
+        4096, description="reasoning tokens at medium effort; null: no limit"
+    )
+    reasoning_budget_high: Tokens | None = Field(None, description="reasoning tokens at high effort; null: no limit")
 
 
 class EmbeddingSettings(BaseModel):
-    """What one model's vectors are good for."""
+    """Properties of one model's embeddings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    dimensions: Literal["any"] | list[Size] | None = Field(
-        None, description="numbers of leading components that vectors may be cut to; null: those of the model's files"
+    dimensions: Literal["any"] | list[Count] | None = Field(
+        None, description="dimensions to which embeddings may be truncated; null: those in the model's files"
     )
 
 
 class ModelSettings(BaseModel):
-    """One model to serve. For dtype, device, engine and images None means the service's setting of that name."""
+    """One model to serve. For dtype, device, engine, images and generation_config null means the service's setting."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: ModelName = Field(description="what callers pick it by")
-    path: str = Field(min_length=1, description="a folder, or an id on the model hub")
-    version: str = Field("1", min_length=1, max_length=64, description="shown to callers, who may ask for it")
-    dtype: Dtype | None = Field(None, description="as the service's setting of that name; null: that one")
-    device: str | None = Field(None, description="as the service's setting of that name; null: that one")
+    name: ModelName = Field(description="name that requests give as their model")
+    path: str = Field(min_length=1, description="folder, or id on the model hub")
+    version: str = Field("1", min_length=1, max_length=64, description="version shown to clients, which can request it")
+    dtype: Dtype | None = Field(None, description="type of the weights; null: the service's setting")
+    device: str | None = Field(None, description="device that computes; null: the service's setting")
     cache_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None,
-        description="share of the cache memory that the models before it leave; null: an equal share with those after",
+        description="fraction of the cache memory that the models before it leave; null: an equal share with the rest",
     )
     engine: EngineSettings | None = Field(
-        None, description="sizes of its engine, all of them: what is not given has its default; null: the service's"
+        None,
+        description="settings of its engine, which replace all of the service's: what is not given has its default; "
+        "null: the service's settings",
     )
-    chat: ChatSettings = Field(ChatSettings(), description="how it chats")
-    generation_config: bool | None = Field(None, description="as the service's setting of that name; null: that one")
-    embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="what its vectors are good for")
-    images: ImageSettings | None = Field(None, description="images of requests to it; null: the service's")
+    chat: ChatSettings = Field(ChatSettings(), description="how the model chats")
+    generation_config: bool | None = Field(
+        None, description="use the defaults of the model's generation_config.json; null: the service's setting"
+    )
+    embedding: EmbeddingSettings = Field(EmbeddingSettings(), description="properties of its embeddings")
+    images: ImageSettings | None = Field(None, description="images in requests to it; null: the service's settings")
     adapters: dict[PlainName, Annotated[str, Field(min_length=1)]] = Field(
-        {}, description="NAME: PATH of LoRA adapters, folders as PEFT saves them, served as MODEL:NAME"
+        {}, description="NAME: PATH of LoRA adapters, folders in PEFT's format, served as MODEL:NAME"
     )
     rank: RankSettings | None = Field(
-        None, description="how a model that generates, or one with a classifier, ranks by a prompt; null: it doesn't"
+        None,
+        description="how a generating model, or a classifier, ranks documents with a prompt; null: it doesn't rank",
     )

@@ -1,4 +1,4 @@
-"""Settings of ranking, for models whose files don't say how pairs are read."""
+"""Settings of ranking, for models whose files don't define the prompt of a pair."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-# What the family Qwen3-Reranker was trained on, as its model card tells.
+# The prompt in the model card of Qwen3-Reranker.
 _PROMPT: Final = (
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
     'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n'
@@ -17,18 +17,16 @@ _INSTRUCTION: Final = "Given a web search query, retrieve relevant passages that
 
 
 class RankSettings(BaseModel):
-    """How a model that generates judges pairs, or one with a classifier reads them; by default as Qwen3-Reranker."""
+    """How a generating model, or a classifier, judges a query and a document; the defaults suit Qwen3-Reranker."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    prompt: str = Field(
-        _PROMPT, description="the prompt of a pair, with {query} and {document}, and {instruction} if it takes one"
-    )
-    instruction: str = Field(_INSTRUCTION, description="what stands for {instruction} where callers give none")
+    prompt: str = Field(_PROMPT, description="prompt of a pair, with {query}, {document} and optionally {instruction}")
+    instruction: str = Field(_INSTRUCTION, description="instruction of requests without one")
     yes_word: str = Field(
-        "yes", min_length=1, description="one token: the answer of a generating model that a document fits"
+        "yes", min_length=1, description="the one token with which a generating model says that a document is relevant"
     )
-    no_word: str = Field("no", min_length=1, description="one token: the answer that it does not")
+    no_word: str = Field("no", min_length=1, description="the one token that says that it is not")
 
     @model_validator(mode="after")
     def _prompt_takes_both(self) -> Self:

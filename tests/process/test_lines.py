@@ -12,7 +12,7 @@ from process.logs.logs import JsonFormatter, LineHandler
 
 
 def lines_to(descriptor: int) -> Lines:
-    return Lines(descriptor, lambda num_left_out: f"({num_left_out} left out)")
+    return Lines(descriptor, lambda num_dropped: f"({num_dropped} left out)")
 
 
 def test_a_stopped_reader_stops_nobody() -> None:
@@ -64,7 +64,7 @@ def test_lost_log_lines_are_counted_in_the_log() -> None:
     handler.handle(logging.makeLogRecord({"msg": "after", "levelname": "INFO"}))
     told = [json.loads(line) for line in os.read(reader, 1 << 20).decode().split("\n") if line]
     assert [(line["level"], line["message"], line.get("num_lines")) for line in told] == [
-        ("warning", "log lines were left out", 2),
+        ("warning", "log lines were dropped", 2),
         ("info", "after", None),
     ]
     os.close(reader)

@@ -12,22 +12,24 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from process.settings.errors import ConfigError
+from process.errors import ConfigError
 from process.settings.process_settings import ProcessSettings, read_settings
 from process.settings.reload import Reload
+from process.settings.setting import ON_RELOAD
 from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow
 
 
 class Lamp(ProcessSettings):
-    """A process that can change its colour as it runs."""
+    """A process that can change its colour while it runs."""
 
     model_config = SettingsConfigDict(env_prefix="SLUICE_SERVICE_", cli_prog_name="lamp")
 
-    colour: str = "white"
+    colour: str = Field("white", json_schema_extra=ON_RELOAD)
     watts: int = 5
 
 
@@ -53,7 +55,7 @@ async def following(*arguments: str) -> AsyncIterator[list[Lamp]]:
 
     read = partial(read_settings, Lamp, arguments)
     reload = Reload(read(), read)
-    task = asyncio.create_task(reload.follow(apply, ("colour",)))
+    task = asyncio.create_task(reload.follow(apply))
     try:
         yield taken
     finally:
@@ -113,7 +115,7 @@ async def test_what_cannot_be_used_changes_nothing(
     path.write_text("colour: white")
     async with following("--config", str(path)) as taken:
         path.write_text(text)
-        refusal = await until_logged(caplog, "the settings can't be used; those before stay: ")
+        refusal = await until_logged(caplog, "the settings are invalid; the previous ones stay in use: ")
         assert told in refusal.getMessage()
         assert not taken
         path.write_text("colour: green")

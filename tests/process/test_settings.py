@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 from pydantic_settings import SettingsConfigDict
 
-from process.settings.errors import ConfigError
-from process.settings.process_settings import Port, ProcessSettings, read_settings
+from process.errors import ConfigError
+from process.settings.process_settings import ProcessSettings, read_settings
+from process.settings.quantities import Port
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -95,7 +96,6 @@ def test_opentelemetrys_own_variable_is_the_last_resort(tmp_path: Path, monkeypa
         ("lamp: {1: 2}", "lamp.1: unknown setting"),
         ("rooms: [{name: a}, {nam: b}]", "rooms.1.nam: unknown setting; did you mean name?"),
         ("rooms: [{name: a, lamp: {color: red}}]", "rooms.0.lamp.color: unknown setting; did you mean colour?"),
-        ("port: x\nlamp: {wats: 1}", "lamp.wats: unknown setting; did you mean watts?"),
         ("lamp: 3", "lamp: must be a mapping of settings by name"),
         ("port: 70000", "port: Input should be less than or equal to 65535"),
     ],
@@ -105,6 +105,35 @@ def test_bad_key_of_a_file_is_named(text: str, line: str, tmp_path: Path) -> Non
     file = tmp_path / "a.yaml"
     file.write_text(text)
     assert complaint(f"--config={file}") == line
+
+
+def test_all_problems_of_a_file_are_reported(tmp_path: Path) -> None:
+    """Each with its path: unknown names first, and no missing name that a misspelt one explains."""
+    file = tmp_path / "a.yaml"
+    file.write_text("port: 70000\nlamp: {wats: 1}\nrooms: [{nam: a}, {name: b, lamp: {watts: many}}]\nnonsense: 1")
+    with pytest.raises(ConfigError) as caught:
+        read_settings(House, [f"--config={file}"])
+    assert set(caught.value.problems[:3]) == {
+        "lamp.wats: unknown setting; did you mean watts?",
+        "rooms.0.nam: unknown setting; did you mean name?",
+        "nonsense: unknown setting",
+    }
+    assert caught.value.problems[3:] == (
+        "port: Input should be less than or equal to 65535",
+        "rooms.1.lamp.watts: Input should be a valid integer, unable to parse string as an integer",
+    )
+
+
+def test_all_unknown_variables_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only the first."""
+    monkeypatch.setenv("SLUICE_SERVICE_PROT", "1")
+    monkeypatch.setenv("SLUICE_SERVICE_NOPE", "1")
+    with pytest.raises(ConfigError) as caught:
+        read_settings(House, [])
+    assert caught.value.problems == (
+        "SLUICE_SERVICE_NOPE: unknown variable",
+        "SLUICE_SERVICE_PROT: unknown variable; did you mean SLUICE_SERVICE_PORT?",
+    )
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class House(ProcessSettings):
 
 def told(*flags: str) -> dict[str, tuple[Any, str]]:
     """Value and origin, by name."""
-    return {each.name: (each.value, each.origin) for each in shown_settings(House, flags)}
+    return {each.name: (each.value, each.source) for each in shown_settings(House, flags)}
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ FAMILY = {
 
 
 def refusal(process: str, *arguments: str, **variables: str) -> str:
-    """The one line on standard error of a process that ends with code 2."""
+    """Return what a process that ends with code 2 has written on standard error."""
     ended = subprocess.run(
         [sys.executable, "-m", process, *arguments],
         cwd=ROOT,
@@ -35,8 +35,7 @@ def refusal(process: str, *arguments: str, **variables: str) -> str:
         check=False,
     )
     assert ended.returncode == 2, ended.stderr
-    (line,) = ended.stderr.splitlines()
-    return line
+    return ended.stderr.removesuffix("\n")
 
 
 @pytest.mark.parametrize("process", ["service", "gateway"])
@@ -61,3 +60,14 @@ def test_unknown_flag_and_unknown_key_stop_the_start(process: str, tmp_path: Pat
     file.write_text("prot: 1")
     line = refusal(process, f"--config={file}")
     assert line == f"sluice-{process}: prot: unknown setting; did you mean port?"
+
+
+@pytest.mark.parametrize("process", ["service", "gateway", "runner"])
+def test_a_start_with_several_problems_prints_each_on_a_line(process: str) -> None:
+    """The last line of the output is a problem, too: nothing follows them."""
+    program = {"runner": "run"}.get(process, f"sluice-{process}")
+    port, delay = ("gateway-port", "drain-time-s") if process == "runner" else ("port", "drain-delay-s")
+    lines = refusal(process, f"--{port}=many", f"--{delay}=-1").splitlines()
+    assert sorted(line.split(": ")[:2] for line in lines) == sorted(
+        [program, name.replace("-", "_")] for name in (port, delay)
+    )

@@ -42,7 +42,7 @@ async def test_a_line_without_end_stops_no_child(said: Said) -> None:
     """A child that writes more than a line may have goes on, and so does its log."""
     children = children_of(said)
     children.start("child", [sys.executable, "-c", "print('a' * 5_000_000); print('after')"])
-    assert await children.first_exit() == ("child", 0)
+    assert await children.first_exit() == ("child", 0, "after")
     await children.stop([signal.SIGTERM], 10)
     assert said[-1] == "child   | after"
 
@@ -109,7 +109,9 @@ async def test_what_a_dead_child_leaves_behind_is_killed(said: Said) -> None:
     children = children_of(said)
     script = f"import subprocess; child = subprocess.Popen({SLEEPER!r}); print('pid', child.pid)"
     children.start("parent", [sys.executable, "-c", script])
-    assert await children.first_exit() == ("parent", 0)
+    name, code, last_line = await children.first_exit()
+    assert (name, code) == ("parent", 0)
+    assert last_line in {"up", *(line.partition("| ")[2] for line in said)}
     await children.stop([signal.SIGTERM], 10)
     (line,) = (line for line in said if "pid" in line)
     await until_gone(lambda: int(line.rsplit(maxsplit=1)[1]) in set(all_pids()))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 from sluice.v1 import model_pb2
 
+from process.errors import ConfigError
+from process.settings.process_settings import read_settings
 from runner.settings import RunError, Settings, check
 from runner.startup.greeting import greeting
 
 
 def test_one_port_for_two_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both settings are named; each port by itself would be free."""
-    monkeypatch.setattr(sys, "argv", ["run", "--endpoints-file", str(tmp_path / "endpoints.json")])
-    settings = Settings(envoy_port=18999, gateway_port=18999)
+    flags = ["--endpoints-file", str(tmp_path / "endpoints.json"), "--envoy-port=18999", "--gateway-port=18999"]
+    settings = read_settings(Settings, flags)
     with pytest.raises(RunError, match="envoy_port and gateway_port are both 18999"):
         check(settings)
 
@@ -25,23 +25,28 @@ def test_models_are_named_by_their_folder_or_as_given(tmp_path: Path, monkeypatc
     """A folder by its last part, a hub id by the model's, and whatever stands before `=`; folders become absolute."""
     (tmp_path / "org" / "here").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["run", "org/here", "other=./org/here/", "org/hub", "--model", "mine=org/hub"])
+    arguments = ["org/here", "other=./org/here/", "org/hub", "--model", "mine=org/hub"]
     folder = str(tmp_path / "org" / "here")
-    assert Settings().served() == {"here": folder, "other": folder, "hub": "org/hub", "mine": "org/hub"}
+    assert read_settings(Settings, arguments).served() == {
+        "here": folder,
+        "other": folder,
+        "hub": "org/hub",
+        "mine": "org/hub",
+    }
 
 
 def test_two_models_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line says which two, and how to name one."""
-    monkeypatch.setattr(sys, "argv", ["run", f"{tmp_path}/a/x", f"{tmp_path}/b/x"])
-    with pytest.raises(ValidationError, match=rf"{tmp_path}/a/x and {tmp_path}/b/x are both called x"):
-        Settings()
+    arguments = [f"{tmp_path}/a/x", f"{tmp_path}/b/x"]
+    with pytest.raises(ConfigError, match=rf"{tmp_path}/a/x and {tmp_path}/b/x are both called x"):
+        read_settings(Settings, arguments)
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Named and unnamed alike, before anything starts."""
-    monkeypatch.setattr(sys, "argv", ["run", "--model", str(tmp_path)])
+    arguments = ["--model", str(tmp_path)]
     with pytest.raises(RunError, match=rf"model {tmp_path.name}: {tmp_path} has no config.json"):
-        check(Settings())
+        check(read_settings(Settings, arguments))
 
 
 @pytest.mark.parametrize(
@@ -56,8 +61,7 @@ def test_the_greeting_has_a_request_that_fits_the_first_model(
     task: model_pb2.Task, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A chat, a completion or an embedding, of the model that is served."""
-    monkeypatch.setattr(sys, "argv", ["run"])
-    text = greeting(Settings(), [model_pb2.Model(name="mine", tasks=[task])])
+    text = greeting(read_settings(Settings, []), [model_pb2.Model(name="mine", tasks=[task])])
     assert f"/v1/{path} -H" in text
     assert '"model": "mine"' in text
 
@@ -76,16 +80,14 @@ def test_the_greeting_has_a_request_that_fits_the_first_model(
 )
 def test_origins_of_pages(flags: list[str], origins: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """With commas or by several flags, as browsers write them."""
-    monkeypatch.setattr(sys, "argv", ["run", *flags])
-    assert Settings().cors_origins == origins
-    monkeypatch.setattr(sys, "argv", ["run"])
+    assert read_settings(Settings, flags).cors_origins == origins
     monkeypatch.setenv("SLUICE_CORS_ORIGINS", ",".join(origins))
-    assert Settings().cors_origins == origins
+    assert read_settings(Settings, []).cors_origins == origins
 
 
 @pytest.mark.parametrize("origin", ["https://a.example/", "a.example", "https://*.example", "https://a b"])
 def test_what_is_no_origin_is_refused(origin: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A browser would never send it, so that nobody could call, without a word why."""
-    monkeypatch.setattr(sys, "argv", ["run", f"--cors-origins={origin}"])
-    with pytest.raises(ValidationError, match="is no origin; expected SCHEME://HOST"):
-        Settings()
+    arguments = [f"--cors-origins={origin}"]
+    with pytest.raises(ConfigError, match="is not an origin; expected SCHEME://HOST"):
+        read_settings(Settings, arguments)

@@ -98,7 +98,6 @@ inline void embed(const Weights& weights, const Shape& shape, int token, float* 
     const auto* row = static_cast<const uint16_t*>(weights.rows) + static_cast<size_t>(token) * width;
     for (int i = 0; i < width; ++i) out[i] = bf16_to_float(row[i]);
   }
-  for (int i = 0; i < width; ++i) out[i] *= shape.embedding_scale;
   for (int i = width; i < padded(width); ++i) out[i] = 0;
 }
 

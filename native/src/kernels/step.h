@@ -161,11 +161,10 @@ struct ThreadStep {
   }
 
   void add_to_residual(const Matrix& matrix, const Inputs& inputs, const Added& added) {
-    const Lanes scale = all16(shape.residual_scale);
     const auto finish = [&](int row, int group, const float* sums, int count) {
       float* to = residual_row(row);
       each_sum(sums, group, count, matrix.bias,
-               [&](int at, const Lanes& sum) { store16(to + at, fma16(sum, scale, load16(to + at))); });
+               [&](int at, const Lanes& sum) { store16(to + at, sum + load16(to + at)); });
     };
     multiply_all<Weight>(matrix, inputs, finish, added);
   }
@@ -275,14 +274,12 @@ struct ThreadStep {
 
   void logits() {
     normalize_rows<Head>(weights.norm);
-    const Lanes scale = all16(shape.logits_scale);
     multiply_all<Head>(weights.head, inputs(), [&](int row, int group, const float* sums, int count) {
       float* to = batch.logits + static_cast<size_t>(row) * shape.vocab_size;
       each_sum(sums, group, count, nullptr, [&](int at, const Lanes& sum) {
-        const Lanes value = sum * scale;
-        if (at + 16 <= shape.vocab_size) return store16(to + at, value);
+        if (at + 16 <= shape.vocab_size) return store16(to + at, sum);
         alignas(64) float lanes[16];
-        store16(lanes, value);
+        store16(lanes, sum);
         for (int i = 0; at + i < shape.vocab_size; ++i) to[at + i] = lanes[i];
       });
     });

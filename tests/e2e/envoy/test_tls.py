@@ -158,7 +158,7 @@ def test_bad_files_change_nothing(secure: Stack, certificates: DevelopmentTls) -
     try:
         assert {name: certificate_at(secure.ports[name], certificates) for name in LISTENERS} == before
         for name in ("gateway", "service"):
-            secure.wait_for(name, "certificates can't be used; those before stay", str(file))
+            secure.wait_for(name, "certificates are invalid; the previous ones stay in use", str(file))
     finally:
         partial.write_bytes(good)
         partial.replace(file)

@@ -212,6 +212,43 @@ def test_run_refuses_a_missing_folder(tmp_path: Path) -> None:
     assert stack.output.count("\n") == 1
 
 
+def test_run_on_an_ipv6_address() -> None:
+    """All three processes listen there, and addresses are printed with brackets."""
+    stack = Stack("--host", "::1")
+    try:
+        stack.wait_for("Ctrl-C stops everything.")
+        for name in ("envoy", "gateway"):
+            url = f"http://[::1]:{stack.ports[name]}"
+            assert url in stack.output
+            assert httpx.get(f"{url}/v1/models").json()["data"]
+        assert f"[::1]:{stack.ports['service']}   gRPC" in stack.output
+    finally:
+        code = stack.stop()
+    assert code == 0, stack.output
+
+
+def test_run_without_authentication_on_a_public_address() -> None:
+    """The flag is enough for all processes, and so is the variable."""
+    for options, environment in ((["--allow-anonymous"], {}), ([], {"SLUICE_ALLOW_ANONYMOUS": "true"})):
+        stack = Stack("--host", "0.0.0.0", *options, environment=environment)  # noqa: S104  what is tested
+        try:
+            stack.wait_for("Ctrl-C stops everything.")
+        finally:
+            code = stack.stop()
+        assert code == 0, stack.output
+
+
+def test_reason_of_a_failed_start_is_the_last_line(tmp_path: Path) -> None:
+    """The process's own error, after its log."""
+    file = tmp_path / "service.yaml"
+    file.write_text("prot: 1\nmax_concurrent_calls: 0")
+    stack = Stack(f"--config={file}")
+    assert stack.wait() == 1
+    reason = "max_concurrent_calls: Input should be greater than or equal to 1"
+    assert "sluice-service: prot: unknown setting; did you mean port?\n" in stack.output
+    assert stack.output.splitlines()[-1] == f"run: service exited with code 2: sluice-service: {reason}"
+
+
 def test_run_refuses_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     """Where the endpoints' file can't be is one line with its path."""
     (tmp_path / "file").touch()

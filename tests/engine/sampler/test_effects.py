@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.engine.sampler.test_sampler import VOCAB_SIZE, Only
 
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.device.transfer import to_device
 from service.engine.sampler.effects import effects
 from service.engine.watermark import Watermark
 from service.generation.parameters import DRAW_PARAMETERS, SamplingParams, StopParams
+from tests.engine.sampler.test_sampler import VOCAB_SIZE, Only
 from tests.engine.sampling import sequence_of
 
 WITHOUT_EFFECT = {*DRAW_PARAMETERS, "seed"}  # the draw reads them

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config import Settings
-from process.settings.errors import ConfigError
+from process.errors import ConfigError
 from process.settings.process_settings import read_settings
 from tests.e2e.stack import free_ports
 from tests.waiting import GUARD_S
@@ -133,7 +133,7 @@ def test_settings_are_read_again(tmp_path: Path) -> None:
             assert tells("settings wait for the next start", '"waiting":["target"]')
             path.write_text("port: never\n")
             process.send_signal(signal.SIGHUP)
-            assert tells("the settings can't be used; those before stay: port: ")
+            assert tells("the settings are invalid; the previous ones stay in use: port: ")
             path.write_text("port: 0\nlog_level: error\n")
             process.send_signal(signal.SIGHUP)
             assert tells("settings were read again", '"changed":["log_level"]')

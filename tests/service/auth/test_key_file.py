@@ -74,7 +74,10 @@ def test_file_may_have_no_keys(text: str) -> None:
         (f"keys: [{GOOD}, weight: 0}}]", "keys[0] (team): weight: Input should be greater than 0"),
         (f"keys: [{GOOD}, min_priority: -101}}]", "keys[0] (team): min_priority: "),
         (f"keys: [{GOOD}, limits: {{max_m: 1}}}}]", "keys[0] (team): limits.max_m: unknown field"),
-        (f"keys: [{GOOD}, limits: {{max_n: 0}}}}]", "keys[0] (team): limits: max_n must be at least 1, not 0"),
+        (
+            f"keys: [{GOOD}, limits: {{max_n: 0}}}}]",
+            "keys[0] (team): limits.max_n: Input should be gr",
+        ),
         (f"keys: [{GOOD}, limits_by_model: {{m: {{max_n: x}}}}}}]", "keys[0] (team): limits_by_model.m.max_n: "),
         (f"keys: [{GOOD}, previous_sha256: '{HASH}'}}]", "previous_sha256 and previous_expires must stand together"),
         (f"keys: [{{id: a, sha256: '{HASH}', scopes: [generate, all]}}]", "keys[0] (a): scopes[1]: Input should be 'g"),

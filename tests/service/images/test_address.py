@@ -105,5 +105,5 @@ def test_a_port_allows_no_other(allowed: str, url: str, *, may: bool) -> None:
     ["https://a.example", "a.example/x", "*.", "a b", "", "*a.example", "a.example:", "a.example:0", "*:65536", "a:b"],
 )
 def test_settings_refuse_what_is_no_host(host: str) -> None:
-    with pytest.raises(ValueError, match="is no host's name"):
+    with pytest.raises(ValueError, match="is not the name of a host"):
         ImageSettings(allowed_hosts=[host])

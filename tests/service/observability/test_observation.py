@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sluice.v1 import sampling_pb2, serving_pb2
 
-from service.observability.telemetry import Bounded, MetricsPage
+from service.observability.telemetry import BoundedLabels, MetricsPage
 from tests.engine.fakes import until
 from tests.service.fakes import MODEL, Running, ScriptedRunner, refused, request, rest_of, running
 from tests.waiting import GUARD_S
@@ -187,5 +187,5 @@ async def test_build_and_cache_are_shown() -> None:
 
 def test_labels_that_others_choose_are_bounded() -> None:
     """Values beyond the bound share one; those that came before keep theirs."""
-    bounded = Bounded(2)
+    bounded = BoundedLabels(2)
     assert [bounded.label(value) for value in ("a", "b", "c", "a", "d")] == ["a", "b", "other", "a", "other"]

@@ -104,7 +104,8 @@ async def test_settings_are_read_again(tmp_path: Path) -> None:
         assert (await chat.Chat(asked)).model == MODEL
         path.write_text(f"endpoints: {endpoint('nobody')}\n")
         refusal = await run.until_logged(
-            "the settings can't be used; those before stay: endpoints.0.entities: no model named 'nobody' is served"
+            "the settings are invalid; the previous ones stay in use: "
+            "endpoints.0.entities: no model named 'nobody' is served"
         )
         assert '"level":"error"' in refusal[-1]
         assert (await chat.Chat(asked)).model == MODEL
@@ -174,4 +175,4 @@ async def test_process_refuses_a_port_in_use(flag: str) -> None:
         async with started(flags={flag: port}) as run:
             code, lines = await run.rest()
     assert code == 1
-    assert lines == [f"sluice-service: 127.0.0.1:{port} can't be listened on: Address already in use"]
+    assert lines == [f"sluice-service: can't listen on 127.0.0.1:{port}: Address already in use"]

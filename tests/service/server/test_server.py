@@ -167,7 +167,7 @@ async def test_server_does_not_share_a_port() -> None:
     """A port in use is an error with its number, in one line."""
     async with running() as run:
         second = Server(settings_of(port=run.port), Telemetry(None))
-        with pytest.raises(StartError, match=f"^127.0.0.1:{run.port} can't be listened on: Address already in use$"):
+        with pytest.raises(StartError, match=f"^can't listen on 127.0.0.1:{run.port}: Address already in use$"):
             await second.start()
         await second.close()
 

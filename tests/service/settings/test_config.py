@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from process.settings.errors import ConfigError
+from process.errors import ConfigError
 from process.settings.process_settings import read_settings
 from service.auth.settings import AuthSettings
 from service.settings.config import DEMO_FOLDER, DEMO_NAME, EMBEDDING_NAME, Settings, embedding_folder
@@ -142,7 +142,7 @@ def test_opentelemetrys_own_variable_is_the_last_resort(monkeypatch: pytest.Monk
         (["--keepalive-time-s=inf"], "keepalive_time_s: "),
         (["--log-level=loud"], "log_level: "),
         (["--dtype=int3"], "dtype: "),
-        (["--engine.block-size=0"], "block_size must be"),
+        (["--engine.block-size=0"], "engine.block_size: Input should be greater than or equal to 1"),
         (["--engine.quantization=int3"], "engine.quantization: "),
         (["--model=x"], "model"),
         (["--models=[{}]"], "models.0.name: "),
@@ -220,7 +220,10 @@ def test_bad_endpoint_is_one_line_with_its_place(old: str, new: str, words: str,
         ("quota: {redis_url: 'redis://h:x'}", "quota.redis_url: Port could not be cast to integer value as 'x'"),
         ("quota: {redis_url: 'redis://h?foo=1'}", "quota.redis_url: unexpected keyword argument 'foo'"),
         ("quota: {on_store_loss: guess}", "quota.on_store_loss: "),
-        ("quota: {limits_by_model: {a: {max_n: 0}}}", "quota.limits_by_model.a: max_n must be at least 1, not 0"),
+        (
+            "quota: {limits_by_model: {a: {max_n: 0}}}",
+            "quota.limits_by_model.a.max_n: Input should be greater than",
+        ),
         ("quota: {limits_by_model: {a: {requests: 1}}}", "quota.limits_by_model.a.requests: unknown setting"),
     ],
 )
@@ -247,3 +250,21 @@ def test_address_that_others_reach_needs_keys(host: str, tmp_path: Path) -> None
     for auth in ways:
         assert Settings(host=host, auth=AuthSettings(**auth)).host == host
     assert not Settings(host="127.0.0.1").auth.is_on
+
+
+def test_all_problems_of_several_settings_together_are_reported(tmp_path: Path) -> None:
+    """Each rule has its line."""
+    file = tmp_path / "a.yaml"
+    file.write_text(
+        "host: 0.0.0.0\nmodels: [{name: a, path: /a}, {name: a, path: /b}]\n"
+        "endpoints: [{name: e, entities: [{name: x, model: b, traffic_percentage: 100}]}]"
+    )
+    with pytest.raises(ConfigError) as caught:
+        read_settings(Settings, [f"--config={file}"])
+    assert [line.partition(": ")[0] for line in caught.value.problems] == ["host", "models", "endpoints.0.entities"]
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_ipv6_host_may_have_brackets(host: str) -> None:
+    """As it has in a URL; the setting is the address."""
+    assert read_settings(Settings, ["--host", host]).host == "::1"

@@ -1,0 +1,22 @@
+"""Types of settings that have a unit and a range."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import AfterValidator, Field
+
+from process.settings.setting import UNIT
+
+
+def _of(unit: str) -> dict[str, Any]:
+    return {UNIT: unit}
+
+
+Port: TypeAlias = Annotated[int, Field(ge=0, le=65535)]
+Host: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(lambda host: host.strip("[]"))]  # [::1] is ::1
+Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False, json_schema_extra=_of("seconds"))]
+Interval: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False, json_schema_extra=_of("seconds"))]
+Bytes: TypeAlias = Annotated[int, Field(ge=1, json_schema_extra=_of("bytes"))]
+Tokens: TypeAlias = Annotated[int, Field(ge=1, json_schema_extra=_of("tokens"))]
+Count: TypeAlias = Annotated[int, Field(ge=1)]
