@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.detokenizer import Detokenizer
-from service.engine.core.sequences.pending_output import OutputChunk, PendingOutput
+from service.engine.core.sequences.pending_output import PendingOutput
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import ConstraintFailed
 from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
@@ -117,9 +117,7 @@ class Sequence:
         self.block_s = 0.0  # blocks that it held, times seconds
         self._held_since: float | None = None  # its blocks, as far as they are counted
         self._is_bent = False  # whether the limit has changed the answer already
-        self._batch_size = 0  # of the step that made the newest token
         self._finished: float | None = None
-        self._prompt_logprobs: tuple[TokenLogprob, ...] = ()  # until they are told
         self._detokenizer = Detokenizer(
             tokenizer,
             stopping.stop,
@@ -127,8 +125,13 @@ class Sequence:
             skip_special_tokens=request.skip_special_tokens,
             includes_stop=stopping.include_stop_str_in_output,
         )
-        cuts = request.cuts.get(choice_index, ())
-        self._pending_output = PendingOutput(self._detokenizer, cuts, reads_at_once=bool(stopping.stop))
+        self._pending_output = PendingOutput(
+            self._detokenizer,
+            request.cuts.get(choice_index, ()),
+            choice_index=choice_index,
+            request_index=group.request_index,
+            decodes_immediately=bool(stopping.stop),
+        )
 
     @property
     def num_generated_tokens(self) -> int:
@@ -157,17 +160,17 @@ class Sequence:
 
         `batch_size` is how many sequences its step had. Raises ConstraintFailed if the constraint refuses the token.
         """
-        self._batch_size = batch_size
         self.token_ids.append(token_id)
         if self.first_token is None:
             self.first_token = now
-            self._prompt_logprobs = tuple(prompt_logprobs)
+            self._pending_output.add_prompt_logprobs(prompt_logprobs)
         if token_id in self.end_token_ids and self.num_generated_tokens > self._min_tokens:
             self.finish_reason = self._end
-            self._pending_output.add(token_id, now, logprob, is_text=self.request.stopping.include_stop_str_in_output)
+            is_text = self.request.stopping.include_stop_str_in_output
+            self._pending_output.add(token_id, now, logprob, batch_size, is_text=is_text)
         else:
             constraint_ended = self.constraint is not None and self._advance_constraint(token_id)
-            self._pending_output.add(token_id, now, logprob, is_text=True)
+            self._pending_output.add(token_id, now, logprob, batch_size, is_text=True)
             if self._detokenizer.stop_sequence is not None:
                 self.finish_reason = FinishReason.STOP_SEQUENCE
             elif constraint_ended:
@@ -182,8 +185,16 @@ class Sequence:
 
         Call it once after the end.
         """
-        chunks = self._pending_output.pieces(is_finished=self.finish_reason is not None)
-        return [self._output(chunk) for chunk in chunks]
+        timings = Timings(
+            self.group.arrived,
+            self.scheduled,
+            self.first_token,
+            self._finished,
+            self.num_preemptions,
+            self.compute_s,
+            self.block_s,
+        )
+        return self._pending_output.take(timings, self.group.num_cached_tokens, self.finish_reason)
 
     def bill(self, compute_s: float, num_blocks: int, began: float, ended: float) -> None:
         """Count its part of a step, in which it held so many blocks, and the time that it held them since the last."""
@@ -223,34 +234,6 @@ class Sequence:
         """End the choice where it is, with LENGTH."""
         self.finish_reason = FinishReason.LENGTH
         self._finished = now
-
-    def _output(self, chunk: OutputChunk) -> GenerationOutput:
-        timings = Timings(
-            self.group.arrived,
-            self.scheduled,
-            self.first_token,
-            self._finished if chunk.is_last else None,
-            self.num_preemptions,
-            self.compute_s,
-            self.block_s,
-        )
-        prompt_logprobs, self._prompt_logprobs = self._prompt_logprobs, ()
-        return GenerationOutput(
-            choice_index=self.choice_index,
-            token_ids=chunk.token_ids,
-            token_times=chunk.times,
-            text=chunk.text,
-            timings=timings,
-            batch_size=self._batch_size,
-            text_ends=chunk.text_ends,
-            logprobs=chunk.logprobs,
-            prompt_logprobs=prompt_logprobs,
-            finish_reason=self.finish_reason if chunk.is_last else None,
-            stop_sequence=self._detokenizer.stop_sequence if chunk.is_last else None,
-            num_cached_tokens=self.group.num_cached_tokens,
-            request_index=self.group.request_index,
-            is_whole=chunk.is_whole,
-        )
 
     @property
     def _end(self) -> FinishReason:
