@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from sluice.v1 import resume_pb2
 
 from service.generation.errors import InvalidRequest
-from service.generation.resume import Position, ResumePoint, StreamIdentity
+from service.generation.resume import ResumePoint, StreamIdentity, StreamPosition
 
 _VERSION: Final = 1
 _DIGEST_SIZE: Final = 8
@@ -61,7 +61,7 @@ def _to_identity(data: bytes) -> StreamIdentity:
     return StreamIdentity(answer_id.hex(), created_ns, model, fingerprint, seed, digest)
 
 
-def position_bytes(position: Position) -> bytes:
+def position_bytes(position: StreamPosition) -> bytes:
     """Whole numbers of seven bits a byte; equal counts of neighbours once, with how many they are."""
     choice = 0 if position.choice_index is None else position.choice_index + 1
     numbers = [position.first_number, position.num_cached_tokens, choice, position.end]
@@ -73,16 +73,16 @@ def position_bytes(position: Position) -> bytes:
     return _varints(numbers)
 
 
-def _to_position(data: bytes) -> Position:
+def _to_position(data: bytes) -> StreamPosition:
     numbers = _numbers(data)
     first_number, num_cached_tokens, choice, end, *runs = numbers or [0] * 4
     sizes, counts = runs[::2], runs[1::2]
     if len(sizes) == len(counts) and 0 < sum(sizes) <= _MAX_CHOICES and max(numbers) < _MAX_COUNT:
         found = [count for size, count in zip(sizes, counts, strict=True) for _ in range(size)]
         if choice == 0:
-            return Position(first_number, found, num_cached_tokens=num_cached_tokens)
+            return StreamPosition(first_number, found, num_cached_tokens=num_cached_tokens)
         if choice <= len(found) and end >= found[choice - 1]:
-            return Position(first_number, found, choice - 1, end, num_cached_tokens)
+            return StreamPosition(first_number, found, choice - 1, end, num_cached_tokens)
     raise InvalidRequest("resume.position", "is not a place in a stream")
 
 

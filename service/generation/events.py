@@ -44,13 +44,14 @@ class Started:
 
 
 class Tokens(NamedTuple):
-    """What a step added to a choice, before it is read."""
+    """The tokens of one output, which the events after it are read from."""
 
     choice_index: int
     token_ids: Sequence[int]
     token_times: Sequence[float]
     timings: Timings
     batch_size: int
+    num_cached_tokens: int = 0  # of all prompts, as far as they have started
 
 
 class SpelledLogprob(NamedTuple):

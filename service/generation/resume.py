@@ -26,7 +26,7 @@ class StreamIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class StreamPosition:
     """What a message belongs to.
 
     `counts` are the tokens of each choice that came before; what the message tells is of choice `choice_index`, the
@@ -54,6 +54,6 @@ class ResumePoint:
     """The last message of a stream that was received. With `replays`, what came before is told again."""
 
     identity: StreamIdentity
-    position: Position
+    position: StreamPosition
     sequence_number: int
     replays: bool = False

@@ -51,7 +51,14 @@ class AnswerReader:
             before = self._num_cached_tokens[prompt_index]
             self._num_cached_tokens[prompt_index] = max(before, output.num_cached_tokens)
         events: list[Event] = [
-            Tokens(choice_index, output.token_ids, output.token_times, output.timings, output.batch_size)
+            Tokens(
+                choice_index,
+                output.token_ids,
+                output.token_times,
+                output.timings,
+                output.batch_size,
+                self.num_cached_tokens,
+            )
         ]
         if not self._has_prompt_logprobs[prompt_index]:
             # The first output of a prompt's first choice comes before any of its other choices'.
