@@ -71,11 +71,12 @@ class PromptLogprobs(NamedTuple):
 
 
 class Text(NamedTuple):
-    """More of a choice's content; `text` is empty where only logprobs of text that was told before are new."""
+    """More of a choice's content. `text` is empty if only logprobs of content that was sent before are new."""
 
     choice_index: int
     text: str
     logprobs: Sequence[SpelledLogprob] = ()
+    start: int = 0  # index of the first character in everything that the choice has generated
 
 
 class Reasoning(NamedTuple):
@@ -86,11 +87,11 @@ class Reasoning(NamedTuple):
 
 
 class ToolCall(NamedTuple):
-    """A choice's call number `call_index` begins."""
+    """The beginning of a choice's call number `call_index`."""
 
     choice_index: int
     call_index: int
-    id: str
+    id: str  # parsers leave it empty; the choice's reader sets it
     name: str
 
 
@@ -100,6 +101,9 @@ class ToolArguments(NamedTuple):
     choice_index: int
     call_index: int
     text: str
+
+
+Delta: TypeAlias = Text | Reasoning | ToolCall | ToolArguments  # the events that are read from a choice's text
 
 
 class ChoiceFinished(NamedTuple):

@@ -10,7 +10,6 @@ import json
 from collections.abc import Collection
 
 from service.output.call_reader import WHITE_SPACE, Verdict
-from service.output.pieces import ArgumentsPiece, CallPiece
 
 _NAME_KEYS = frozenset({"name", "tool_name"})
 _ARGUMENTS_KEYS = frozenset({"arguments", "parameters"})
@@ -74,7 +73,7 @@ class CallObject:
     """
 
     def __init__(self, names: Collection[str], *, keyed: bool = False) -> None:
-        self.is_committed = False
+        self.function: str | None = None
         self._names = names
         self._keyed = keyed
         self._state = _State.BEFORE_OBJECT
@@ -85,12 +84,12 @@ class CallObject:
         self._name: str | None = None
         self._extent = ObjectExtent()
         self._early_arguments = ""  # arguments that stand before the name
-        self._pieces: list[CallPiece | ArgumentsPiece] = []
+        self._arguments = ""
 
-    def take_pieces(self) -> list[CallPiece | ArgumentsPiece]:
-        """The pieces that became known since the last call of this method."""
-        pieces, self._pieces = self._pieces, []
-        return pieces
+    def take_arguments(self) -> str:
+        """Return the part of the arguments that became known since the last call of this method."""
+        arguments, self._arguments = self._arguments, ""
+        return arguments
 
     def feed(self, character: str) -> Verdict:
         """Take the next character. After DONE or MALFORMED none may follow."""
@@ -127,8 +126,8 @@ class CallObject:
         return Verdict.MALFORMED
 
     def _feed_arguments(self, character: str) -> Verdict:
-        if self.is_committed:
-            self._pieces.append(ArgumentsPiece(character))
+        if self.function is not None:
+            self._arguments += character
         else:
             self._early_arguments += character
         if self._extent.feed(character):
@@ -170,28 +169,26 @@ class CallObject:
             self._name = text
             if self._early_arguments:
                 self._commit()
-                self._pieces.append(ArgumentsPiece(self._early_arguments))
+                self._arguments += self._early_arguments
         elif self._key == "arguments":
             if not _is_object(text):
                 return Verdict.MALFORMED
             self._commit()
-            if self.is_committed:
-                self._pieces.append(ArgumentsPiece(text))
+            if self.function is not None:
+                self._arguments += text
             else:
                 self._early_arguments = text
         return Verdict.MORE
 
     def _commit(self) -> None:
-        if self._name is not None:
-            self.is_committed = True
-            self._pieces.append(CallPiece(self._name))
+        self.function = self._name
 
     def _finish(self) -> Verdict:
-        if not self.is_committed:
+        if self.function is None:
             if self._name is None:
                 return Verdict.MALFORMED
             self._commit()
-            self._pieces.append(ArgumentsPiece("{}"))
+            self._arguments += "{}"
         return Verdict.DONE
 
 

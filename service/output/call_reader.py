@@ -6,8 +6,6 @@ import enum
 from collections.abc import Collection
 from typing import Protocol
 
-from service.output.pieces import ArgumentsPiece, CallPiece
-
 WHITE_SPACE = " \t\r\n"
 
 
@@ -20,20 +18,19 @@ class Verdict(enum.Enum):
 
 
 class CallReader(Protocol):
-    """Reads one call. It is committed once it is sure to be one of a known function; before, it may be malformed yet.
+    """Reads one call. It is committed once it is known to call one of the functions; until then it may be malformed.
 
-    What follows in a committed call can still be malformed; what was told of it stays told.
+    The rest of a committed call can still be malformed; the arguments that were taken until then remain valid events.
     """
 
-    @property
-    def is_committed(self) -> bool:
-        """Whether the call was told."""
+    function: str | None
+    """The called function's name once the call is committed; None until then."""
 
     def feed(self, character: str) -> Verdict:
         """Take the next character. After DONE or MALFORMED none may follow."""
 
-    def take_pieces(self) -> list[CallPiece | ArgumentsPiece]:
-        """The pieces that became known since the last call of this method."""
+    def take_arguments(self) -> str:
+        """Return the part of the arguments that became known since the last call of this method."""
 
 
 class Literal:

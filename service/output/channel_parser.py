@@ -12,8 +12,8 @@ import re
 from collections.abc import Collection
 
 from service.generation.constraint import ReasoningStart
+from service.generation.events import Delta, Reasoning, Text, ToolArguments, ToolCall
 from service.output.call_reader import WHITE_SPACE
-from service.output.pieces import ArgumentsPiece, CallPiece, Piece, ReasoningPiece, TextPiece
 from service.output.tool_syntax import CALL, CHANNEL, END, MESSAGE, RETURN, START
 
 _MAX_HEADER = 512  # characters
@@ -38,10 +38,12 @@ class ChannelParser:
     are content to the character.
     """
 
-    def __init__(self, names: Collection[str], start: ReasoningStart) -> None:
+    def __init__(self, names: Collection[str], start: ReasoningStart, choice_index: int = 0) -> None:
         self.has_reasoned = start is ReasoningStart.OPEN
         self.content_start: int | None = 0 if start is ReasoningStart.NONE else None
         self._names = names
+        self._choice_index = choice_index
+        self._num_calls = 0
         self._state = {
             ReasoningStart.NONE: _State.CONTENT,
             ReasoningStart.MAY_OPEN: _State.HEADER,
@@ -51,21 +53,21 @@ class ChannelParser:
         self._held_start = 0
         self._has_told = self.has_reasoned  # a message of reasoning before
         self._has_arguments = False
-        self._pieces: list[Piece] = []
+        self._events: list[Delta] = []
 
     @property
     def num_held(self) -> int:
         """How many of the last characters fed are not yet known to be content or not."""
         return len(self._held)
 
-    def feed(self, text: str) -> list[Piece]:
+    def feed(self, text: str) -> list[Delta]:
         """Take more text; return what became known."""
         self._held += text
         while self._step():
             pass
-        return self._take_pieces()
+        return self._take_events()
 
-    def close(self) -> list[Piece]:
+    def close(self) -> list[Delta]:
         """The text has ended; return what was held back."""
         match self._state:
             case _State.HEADER:
@@ -76,11 +78,11 @@ class ChannelParser:
             case _:
                 self._tell(len(self._held))
         self._skip(len(self._held))
-        return self._take_pieces()
+        return self._take_events()
 
-    def _take_pieces(self) -> list[Piece]:
-        pieces, self._pieces = self._pieces, []
-        return pieces
+    def _take_events(self) -> list[Delta]:
+        events, self._events = self._events, []
+        return events
 
     def _step(self) -> bool:
         """Read on as far as what is held is sure; whether more may be."""
@@ -111,7 +113,7 @@ class ChannelParser:
             self._skip(length)
             self._state, self.has_reasoned = _State.REASONING, True
             if self._has_told:
-                self._pieces.append(ReasoningPiece("\n\n"))
+                self._events.append(Reasoning(self._choice_index, "\n\n"))
             self._has_told = True
             return
         self._begin_content()
@@ -121,7 +123,8 @@ class ChannelParser:
         elif recipient[1] in self._names:
             self._skip(length)
             self._state, self._has_arguments = _State.ARGUMENTS, False
-            self._pieces.append(CallPiece(recipient[1]))
+            self._num_calls += 1
+            self._events.append(ToolCall(self._choice_index, self._num_calls - 1, "", recipient[1]))
         else:
             self._tell_text(length)
             self._state = _State.CONTENT
@@ -151,13 +154,13 @@ class ChannelParser:
         match self._state:
             case _State.REASONING:
                 if length:
-                    self._pieces.append(ReasoningPiece(self._held[:length]))
+                    self._events.append(Reasoning(self._choice_index, self._held[:length]))
                 self._skip(length)
             case _State.ARGUMENTS:
                 text = self._held[:length] if self._has_arguments else self._held[:length].lstrip(WHITE_SPACE)
                 if text:
                     self._has_arguments = True
-                    self._pieces.append(ArgumentsPiece(text))
+                    self._events.append(ToolArguments(self._choice_index, self._num_calls - 1, text))
                 self._skip(length)
             case _:
                 self._tell_text(length)
@@ -165,12 +168,12 @@ class ChannelParser:
     def _end_call(self, length: int) -> None:
         self._tell(length)
         if not self._has_arguments:
-            self._pieces.append(ArgumentsPiece("{}"))
+            self._events.append(ToolArguments(self._choice_index, self._num_calls - 1, "{}"))
 
     def _tell_text(self, length: int) -> None:
         if length:
             self._begin_content()
-            self._pieces.append(TextPiece(self._held[:length], self._held_start))
+            self._events.append(Text(self._choice_index, self._held[:length], start=self._held_start))
         self._skip(length)
 
     def _skip(self, length: int) -> None:

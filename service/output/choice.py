@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import ReasoningMarkers, ReasoningStart
-from service.generation.events import ChoiceFinished, Event, Reasoning, SpelledLogprob, Text, ToolArguments, ToolCall
+from service.generation.events import ChoiceFinished, Delta, Event, SpelledLogprob, Text, ToolCall
 from service.generation.output import FinishReason, GenerationOutput
 from service.output.channel_parser import ChannelParser
 from service.output.logprobs import ContentLogprobs
 from service.output.marked_answer import MarkedAnswerParser
-from service.output.pieces import ArgumentsPiece, CallPiece, Piece, ReasoningPiece, TextPiece
 from service.output.reasoning import ReasoningParser
 from service.output.templated_parser import TemplatedParser
 from service.output.token_ranges import TextRange, TokenRanges
@@ -60,8 +59,8 @@ class ChoiceReader:
         self._index = index
         self._answer_id = answer_id
         self._form = form
-        self._reasoning = _reasoning_parser(form)
-        self._marked = MarkedAnswerParser(form.markers) if form.markers and form.markers.answer_close else None
+        self._reasoning = _reasoning_parser(form, index)
+        self._marked = MarkedAnswerParser(form.markers, index) if form.markers and form.markers.answer_close else None
         self._tools: ToolCallParser | None = None  # made where the content begins
         self._num_received = 0  # characters
         self._ranges = TokenRanges(tokenizer, hidden_ids)
@@ -102,52 +101,48 @@ class ChoiceReader:
             if self._logprobs is not None and index < len(output.logprobs):
                 self._logprobs.add_token(characters, output.logprobs[index])
 
-    def _parse(self, text: str, *, is_last: bool) -> list[Piece]:
-        pieces: list[Piece] = []
+    def _parse(self, text: str, *, is_last: bool) -> list[Delta]:
+        deltas: list[Delta] = []
         if self._reasoning is None:
-            pieces += self._parse_content(TextPiece(text, self._num_received - len(text)))
+            deltas += self._parse_content(Text(self._index, text, start=self._num_received - len(text)))
         else:
-            for piece in [*self._reasoning.feed(text), *(self._reasoning.close() if is_last else ())]:
-                pieces += self._parse_answer(piece) if isinstance(piece, TextPiece) else [piece]
+            for delta in [*self._reasoning.feed(text), *(self._reasoning.close() if is_last else ())]:
+                deltas += self._parse_answer(delta) if isinstance(delta, Text) else [delta]
         if is_last and self._marked is not None:
-            for piece in self._marked.close():
-                pieces += self._parse_content(piece)
+            for content in self._marked.close():
+                deltas += self._parse_content(content)
         if is_last and self._tools is not None:
-            pieces += self._tools.close()
-        return pieces
+            deltas += self._tools.close()
+        return deltas
 
-    def _parse_answer(self, answer: TextPiece) -> Iterable[Piece]:
+    def _parse_answer(self, answer: Text) -> Iterable[Delta]:
         if self._marked is None:
             return self._parse_content(answer)
-        return [piece for content in self._marked.feed(answer) for piece in self._parse_content(content)]
+        return [delta for content in self._marked.feed(answer) for delta in self._parse_content(content)]
 
-    def _parse_content(self, content: TextPiece) -> Iterable[Piece]:
+    def _parse_content(self, content: Text) -> Iterable[Delta]:
         if not content.text:
             return ()
         syntax = self._form.syntax
         if syntax is None or isinstance(syntax.payload, ChannelCall | TemplatedCall):
             return (content,)
         if self._tools is None:
-            self._tools = ToolCallParser(syntax, self._form.functions, content.start)
+            self._tools = ToolCallParser(syntax, self._form.functions, content.start, self._index)
         return self._tools.feed(content.text, content.start)
 
-    def _events(self, pieces: Iterable[Piece]) -> list[Event]:
+    def _events(self, deltas: Iterable[Delta]) -> list[Event]:
+        """Return the deltas with the ids of calls, and with the logprobs of content that precedes a call."""
         events: list[Event] = []
-        for piece in pieces:
-            match piece:
-                case TextPiece(text, start):
-                    if self._logprobs is not None:
-                        if events and not isinstance(events[-1], Text):
-                            self._attach(self._logprobs.take(start), events)  # what is before a call stays there
-                        self._logprobs.add_content(TextRange(start, start + len(text)))
-                    events.append(Text(self._index, text))
-                case ReasoningPiece(text):
-                    events.append(Reasoning(self._index, text))
-                case CallPiece(name):
-                    self._num_calls += 1
-                    events.append(ToolCall(self._index, self._num_calls - 1, self._call_id(name), name))
-                case ArgumentsPiece(text):
-                    events.append(ToolArguments(self._index, self._num_calls - 1, text))
+        for delta in deltas:
+            if isinstance(delta, ToolCall):
+                self._num_calls = delta.call_index + 1
+                events.append(delta._replace(id=self._call_id(delta.name)))
+                continue
+            if isinstance(delta, Text) and self._logprobs is not None:
+                if events and not isinstance(events[-1], Text):
+                    self._attach(self._logprobs.take(delta.start), events)
+                self._logprobs.add_content(TextRange(delta.start, delta.start + len(delta.text)))
+            events.append(delta)
         return events
 
     def _call_id(self, name: str) -> str:
@@ -182,10 +177,10 @@ class ChoiceReader:
         return ChoiceFinished(self._index, reason, stop_sequence)
 
 
-def _reasoning_parser(form: AnswerForm) -> ReasoningParser | ChannelParser | TemplatedParser | None:
+def _reasoning_parser(form: AnswerForm, index: int) -> ReasoningParser | ChannelParser | TemplatedParser | None:
     payload = form.syntax.payload if form.syntax is not None else None
     if isinstance(payload, ChannelCall):
-        return ChannelParser(form.functions, form.start)
+        return ChannelParser(form.functions, form.start, index)
     if isinstance(payload, TemplatedCall):
-        return TemplatedParser(payload.template, form.functions, form.prompt)
-    return ReasoningParser(form.markers, form.start) if form.markers else None
+        return TemplatedParser(payload.template, form.functions, form.prompt, index)
+    return ReasoningParser(form.markers, form.start, index) if form.markers else None

@@ -12,7 +12,6 @@ from collections.abc import Collection
 
 from service.output.call_reader import WHITE_SPACE, Literal, Name, Verdict
 from service.output.literal import braced_value, python_value
-from service.output.pieces import ArgumentsPiece, CallPiece
 from service.output.tool_syntax import BracedCall, PythonicCall
 
 _MAX_KEY = 256  # characters
@@ -35,7 +34,7 @@ class KeywordCallReader:
     """
 
     def __init__(self, syntax: PythonicCall | BracedCall, names: Collection[str]) -> None:
-        self.is_committed = False
+        self.function: str | None = None
         self._is_python = isinstance(syntax, PythonicCall)
         self._open, self._close, self._equals = "()=" if self._is_python else "{}:"
         self._quotes = ("'", '"') if isinstance(syntax, PythonicCall) else (syntax.quote,)
@@ -49,12 +48,12 @@ class KeywordCallReader:
         self._depth = 0
         self._key = ""
         self._keys: set[str] = set()
-        self._pieces: list[CallPiece | ArgumentsPiece] = []
+        self._arguments = ""
 
-    def take_pieces(self) -> list[CallPiece | ArgumentsPiece]:
-        """The pieces that became known since the last call of this method."""
-        pieces, self._pieces = self._pieces, []
-        return pieces
+    def take_arguments(self) -> str:
+        """Return the part of the arguments that became known since the last call of this method."""
+        arguments, self._arguments = self._arguments, ""
+        return arguments
 
     def feed(self, character: str) -> Verdict:
         """Take the next character. After DONE or MALFORMED none may follow."""
@@ -128,16 +127,14 @@ class KeywordCallReader:
         opening = ", " if self._keys else "{"
         self._commit()
         self._keys.add(self._key)
-        self._pieces.append(ArgumentsPiece(f"{opening}{json.dumps(self._key, ensure_ascii=False)}: {value}"))
+        self._arguments += f"{opening}{json.dumps(self._key, ensure_ascii=False)}: {value}"
         self._text, self._state = "", _State.KEY
         return self._finish() if character == self._close else Verdict.MORE
 
     def _finish(self) -> Verdict:
         self._commit()
-        self._pieces.append(ArgumentsPiece("}" if self._keys else "{}"))
+        self._arguments += "}" if self._keys else "{}"
         return Verdict.DONE
 
     def _commit(self) -> None:
-        if not self.is_committed:
-            self.is_committed = True
-            self._pieces.append(CallPiece(self._name.text))
+        self.function = self._name.text

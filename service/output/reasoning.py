@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 
 from service.generation.constraint import ReasoningMarkers, ReasoningStart
-from service.output.pieces import ReasoningPiece, TextPiece
+from service.generation.events import Reasoning, Text
 
 _WHITE_SPACE = " \t\r\n"
 
@@ -28,9 +28,10 @@ class ReasoningParser:
     part of the content. Only a marker at the very start opens reasoning.
     """
 
-    def __init__(self, markers: ReasoningMarkers, start: ReasoningStart) -> None:
+    def __init__(self, markers: ReasoningMarkers, start: ReasoningStart, choice_index: int = 0) -> None:
         self.has_reasoned = start is ReasoningStart.OPEN
         self._markers = markers
+        self._choice_index = choice_index
         self._state = {
             ReasoningStart.NONE: _State.CONTENT,
             ReasoningStart.MAY_OPEN: _State.BEFORE,
@@ -51,32 +52,32 @@ class ReasoningParser:
         """How many of the last characters fed are not yet known to be content or not."""
         return len(self._held)
 
-    def feed(self, text: str) -> list[ReasoningPiece | TextPiece]:
+    def feed(self, text: str) -> list[Reasoning | Text]:
         """Take more text; return what became known. Once there is content, everything is."""
         self._held += text
-        pieces: list[ReasoningPiece | TextPiece] = []
+        events: list[Reasoning | Text] = []
         if self._state is _State.BEFORE:
             self._open()
         if self._state is _State.INSIDE:
-            self._reason(pieces)
+            self._reason(events)
         if self._state is _State.AFTER:
             self._skip(len(self._held) - len(self._held.lstrip("\r\n")))
             self._content_start = self._held_start
             if self._held:
                 self._state = _State.CONTENT
         if self._state is _State.CONTENT and self._held:
-            pieces.append(TextPiece(self._held, self._held_start))
+            events.append(Text(self._choice_index, self._held, start=self._held_start))
             self._held_start += len(self._held)
             self._held = ""
-        return pieces
+        return events
 
-    def close(self) -> list[ReasoningPiece | TextPiece]:
+    def close(self) -> list[Reasoning | Text]:
         """The text has ended; return what was held back."""
         held, start = self._held, self._held_start
         self._skip(len(held))
         if self._state is _State.INSIDE and held:
-            return [ReasoningPiece(held)]
-        return [TextPiece(held, start)] if held else []
+            return [Reasoning(self._choice_index, held)]
+        return [Text(self._choice_index, held, start=start)] if held else []
 
     def _open(self) -> None:
         marker = self._markers.open
@@ -89,7 +90,7 @@ class ReasoningParser:
             self._state = _State.CONTENT
             self._content_start = self._held_start
 
-    def _reason(self, pieces: list[ReasoningPiece | TextPiece]) -> None:
+    def _reason(self, events: list[Reasoning | Text]) -> None:
         marker = self._markers.close
         if self._at_start:
             self._skip(len(self._held) - len(self._held.lstrip(_WHITE_SPACE)))
@@ -100,7 +101,7 @@ class ReasoningParser:
         else:
             told = len(self._held[:end].rstrip(_WHITE_SPACE))
         if told:
-            pieces.append(ReasoningPiece(self._held[:told]))
+            events.append(Reasoning(self._choice_index, self._held[:told]))
             self._at_start = False
         if end < 0:
             self._skip(told)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 from service.output.argument_value import allowed_types, json_value, value_schema
 from service.output.call_reader import WHITE_SPACE, Literal, Name, Verdict
-from service.output.pieces import ArgumentsPiece, CallPiece
 from service.output.tool_syntax import Schema, TaggedCall
 
 _MAX_KEY = 256  # characters
@@ -33,7 +32,7 @@ class TaggedCallReader:
     """
 
     def __init__(self, syntax: TaggedCall, functions: Mapping[str, Schema]) -> None:
-        self.is_committed = False
+        self.function: str | None = None
         self._syntax = syntax
         self._functions = functions
         self._literal = Literal(syntax.name_open)
@@ -49,12 +48,12 @@ class TaggedCallReader:
         self._keys: set[str] = set()
         self._types = _STRING
         self._at_start = True  # of a value
-        self._pieces: list[CallPiece | ArgumentsPiece] = []
+        self._arguments = ""
 
-    def take_pieces(self) -> list[CallPiece | ArgumentsPiece]:
-        """The pieces that became known since the last call of this method."""
-        pieces, self._pieces = self._pieces, []
-        return pieces
+    def take_arguments(self) -> str:
+        """Return the part of the arguments that became known since the last call of this method."""
+        arguments, self._arguments = self._arguments, ""
+        return arguments
 
     def feed(self, character: str) -> Verdict:
         """Take the next character. After DONE or MALFORMED none may follow."""
@@ -98,11 +97,11 @@ class TaggedCallReader:
         if self._text != self._next[state]:
             return Verdict.MORE
         self._text = ""
-        if not self.is_committed:
-            self.is_committed = True
-            self._pieces += [CallPiece(self._name.text), ArgumentsPiece("{")]
+        if self.function is None:
+            self.function = self._name.text
+            self._arguments += "{"
         if state is None:
-            self._pieces.append(ArgumentsPiece("}"))
+            self._arguments += "}"
             return Verdict.DONE
         self._state = state
         return Verdict.MORE
@@ -120,7 +119,7 @@ class TaggedCallReader:
         self._types = allowed_types(value_schema(parameters, key), parameters)
         self._text, self._at_start = "", True
         opening = '"' if self._types == _STRING else ""
-        self._pieces.append(ArgumentsPiece(f"{separator}{json.dumps(key, ensure_ascii=False)}: {opening}"))
+        self._arguments += f"{separator}{json.dumps(key, ensure_ascii=False)}: {opening}"
         self._literal = Literal(self._syntax.value_open)
         self._state = _State.VALUE if self._literal.is_complete else _State.BEFORE_VALUE
         return Verdict.MORE
@@ -137,17 +136,17 @@ class TaggedCallReader:
             text = self._text[: -len(self._syntax.value_close)]
             if self._syntax.around_value:
                 text = text.removesuffix(self._syntax.around_value)
-            self._pieces.append(ArgumentsPiece(json_value(text, self._types)))
+            self._arguments += json_value(text, self._types)
             self._end_value()
         return Verdict.MORE
 
     def _feed_string(self) -> Verdict:
         """Tell what can't belong to the closing tag."""
         while self._text and not any(close.startswith(self._text) for close in self._closes):
-            self._pieces.append(ArgumentsPiece(json.dumps(self._text[0], ensure_ascii=False)[1:-1]))
+            self._arguments += json.dumps(self._text[0], ensure_ascii=False)[1:-1]
             self._text = self._text[1:]
         if self._text in self._closes:
-            self._pieces.append(ArgumentsPiece('"'))
+            self._arguments += '"'
             self._end_value()
         return Verdict.MORE
 

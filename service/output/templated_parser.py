@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from service.output.pieces import ArgumentsPiece, CallPiece, Piece, ReasoningPiece, TextPiece
+from service.generation.events import Delta, Reasoning, Text, ToolArguments, ToolCall
 from service.output.tool_syntax import Schema
 
 _REASONING = frozenset({"reasoning_content", "reasoning", "thinking"})
@@ -30,13 +30,17 @@ class TemplatedParser:
     A call is told when it has ended. What calls an unknown function, and what transformers can't read, is content.
     """
 
-    def __init__(self, spec: Mapping[str, Any], functions: Mapping[str, Schema], prompt: str) -> None:
+    def __init__(
+        self, spec: Mapping[str, Any], functions: Mapping[str, Schema], prompt: str, choice_index: int = 0
+    ) -> None:
         from transformers.utils.chat_parsing import ResponseParser  # noqa: PLC0415  see above
 
         self.has_reasoned = False
         self.content_start: int | None = None
         tools: list[Any] = [{"function": {"name": name, "parameters": schema}} for name, schema in functions.items()]
         self._parser: Any = ResponseParser(dict(spec), prefix=prompt, tools=tools)
+        self._choice_index = choice_index
+        self._num_calls = 0
         self._names = frozenset(functions)
         self._text = ""  # all of it
         self._place = 0  # up to which it was told or belongs to nothing
@@ -50,18 +54,18 @@ class TemplatedParser:
         """How many of the last characters fed are not yet known to be content or not."""
         return len(self._text) - self._place
 
-    def feed(self, text: str) -> list[Piece]:
+    def feed(self, text: str) -> list[Delta]:
         """Take more text; return what became known."""
         self._text += text
         return self._read(lambda: self._parser.feed(text))
 
-    def close(self) -> list[Piece]:
+    def close(self) -> list[Delta]:
         """The text has ended; return what was held back."""
-        pieces = self._read(lambda: self._parser.finalize()[1])
+        events = self._read(lambda: self._parser.finalize()[1])
         self._place = len(self._text)
-        return pieces
+        return events
 
-    def _read(self, events_of: Any) -> list[Piece]:
+    def _read(self, events_of: Any) -> list[Delta]:
         if self._is_broken:
             return self._rest()
         try:
@@ -70,46 +74,51 @@ class TemplatedParser:
             self._is_broken = True
             return self._rest()
 
-    def _rest(self) -> list[Piece]:
+    def _rest(self) -> list[Delta]:
         text, start = self._text[self._place :], self._place
         self._place = len(self._text)
         self._begin_content(start)
-        return [TextPiece(text, start)] if text else []
+        return [Text(self._choice_index, text, start=start)] if text else []
 
-    def _told(self, event: Mapping[str, Any]) -> list[Piece]:
+    def _told(self, event: Mapping[str, Any]) -> list[Delta]:
         field = event["field"]
         match event["type"]:
             case "region_chunk" if field == _CALLS:
                 self._call += event["text"]
             case "region_chunk":
-                return [self._piece(field, event["text"])]
+                return [self._text_of(field, event["text"])]
             case "region_close" if field == _CALLS:
                 call, self._call = self._call, ""
                 return self._calls(event, call)
         return []
 
-    def _piece(self, field: str, text: str) -> Piece:
+    def _text_of(self, field: str, text: str) -> Delta:
         start = self._skip(text)
         if field in _REASONING:
             self.has_reasoned = True
-            return ReasoningPiece(text)
+            return Reasoning(self._choice_index, text)
         self._begin_content(start)
-        return TextPiece(text, start)
+        return Text(self._choice_index, text, start=start)
 
-    def _calls(self, event: Mapping[str, Any], text: str) -> list[Piece]:
+    def _calls(self, event: Mapping[str, Any], text: str) -> list[Delta]:
         start = self._skip(text)
         self._begin_content(start)
         value = event["value"]
-        pieces: list[Piece] = []
+        events: list[Delta] = []
         for each in value if isinstance(value, list) else [value]:
             call = each.get("function", each) if isinstance(each, dict) else {}
             call = call if isinstance(call, dict) else {}
             arguments = call.get("arguments", call.get("parameters", {}))
             if call.get("name") not in self._names:
-                return [TextPiece(text, start)]
+                return [Text(self._choice_index, text, start=start)]
             written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-            pieces += [CallPiece(call["name"]), ArgumentsPiece(written)]
-        return pieces
+            call_index = self._num_calls + len(events) // 2
+            events += [
+                ToolCall(self._choice_index, call_index, "", call["name"]),
+                ToolArguments(self._choice_index, call_index, written),
+            ]
+        self._num_calls += len(events) // 2
+        return events
 
     def _begin_content(self, start: int) -> None:
         if self.content_start is None:

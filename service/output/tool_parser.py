@@ -10,11 +10,11 @@ import enum
 import re
 from collections.abc import Mapping
 
+from service.generation.events import Delta, Text, ToolArguments, ToolCall
 from service.output.call_object import CallObject
 from service.output.call_reader import WHITE_SPACE, CallReader, Verdict
 from service.output.keyword_call import KeywordCallReader
 from service.output.named_call import NamedCallReader
-from service.output.pieces import ArgumentsPiece, CallPiece, Piece, TextPiece
 from service.output.tagged_call import TaggedCallReader
 from service.output.tool_syntax import (
     BracedCall,
@@ -50,10 +50,14 @@ class ToolCallParser:
     content.
     """
 
-    def __init__(self, syntax: ToolSyntax, functions: Mapping[str, Schema], start: int = 0) -> None:
+    def __init__(
+        self, syntax: ToolSyntax, functions: Mapping[str, Schema], start: int = 0, choice_index: int = 0
+    ) -> None:
         """`start` is the index, in the choice's text, of the first character that will be fed."""
         self._syntax = syntax
         self._functions = functions
+        self._choice_index = choice_index
+        self._num_calls = 0
         self._is_list = isinstance(syntax.payload, ObjectCall | PythonicCall)  # whether brackets may stand around calls
         self._markers = (*syntax.begins, syntax.opens_call) if syntax.opens_call else syntax.begins
         self._beginning = re.compile("[" + re.escape(WHITE_SPACE + "".join(each[0] for each in self._markers)) + "]")
@@ -66,14 +70,15 @@ class ToolCallParser:
         self._in_list = False
         self._in_frame = False  # whether a begin marker has no end yet
         self._call = self._reader()
-        self._pieces: list[Piece] = []
+        self._is_emitted = False  # whether an event was emitted for `_call`
+        self._events: list[Delta] = []
 
     @property
     def num_held(self) -> int:
         """How many of the last characters fed are not yet known to be content or not."""
         return len(self._held)
 
-    def feed(self, text: str, start: int | None = None) -> list[Piece]:
+    def feed(self, text: str, start: int | None = None) -> list[Delta]:
         """Take more text; return what became known. `start` is its index, where characters before it were left out."""
         if start is not None and not self._held:
             self._held_start = start
@@ -88,15 +93,15 @@ class ToolCallParser:
             if position < len(text):
                 self._take(text[position])
                 position += 1
-        return self._take_pieces()
+        return self._take_events()
 
-    def close(self) -> list[Piece]:
+    def close(self) -> list[Delta]:
         """The text has ended; return what was held back."""
         between_calls = self._state in (_State.AFTER_CALL, _State.ELEMENT) or self._held.strip(WHITE_SPACE) == ""
         if self._follows_call and between_calls:
             self._drop()
         self._emit(len(self._held))
-        return self._take_pieces()
+        return self._take_events()
 
     def _reader(self) -> CallReader:
         match self._syntax.payload:
@@ -111,9 +116,9 @@ class ToolCallParser:
             case ChannelCall() | TemplatedCall():
                 raise ValueError("answers with such calls have a parser of their own")
 
-    def _take_pieces(self) -> list[Piece]:
-        pieces, self._pieces = self._pieces, []
-        return pieces
+    def _take_events(self) -> list[Delta]:
+        events, self._events = self._events, []
+        return events
 
     def _take(self, character: str) -> None:
         match self._state:
@@ -167,7 +172,7 @@ class ToolCallParser:
             self._state = _State.TEXT
             self._take_text(character)
         else:
-            self._state, self._call = _State.CALL, self._reader()
+            self._state, self._call, self._is_emitted = _State.CALL, self._reader(), False
             self._take_call(character)
 
     def _take_call(self, text: str, position: int = 0) -> int:
@@ -180,9 +185,8 @@ class ToolCallParser:
                 self._fail(text[position])
                 return position + 1
             position += 1
-            for piece in self._call.take_pieces():
-                self._add(piece)
-            if self._call.is_committed:
+            if self._call.function is not None:
+                self._add_call(self._call.function, self._call.take_arguments())
                 self._drop()
                 self._held_start += position - start
                 start = position
@@ -237,7 +241,7 @@ class ToolCallParser:
         call = self._reader()
         if not all(call.feed(character) is Verdict.MORE for character in text):
             return False
-        self._state, self._call = _State.CALL, call
+        self._state, self._call, self._is_emitted = _State.CALL, call, False
         return True
 
     def _fail(self, character: str) -> None:
@@ -246,23 +250,29 @@ class ToolCallParser:
         self._state, self._in_list, self._in_frame = _State.TEXT, False, False
         self._take_text(character)
 
-    def _add(self, piece: CallPiece | ArgumentsPiece) -> None:
-        last = self._pieces[-1] if self._pieces else None
-        if isinstance(piece, ArgumentsPiece) and isinstance(last, ArgumentsPiece):
-            self._pieces[-1] = ArgumentsPiece(last.text + piece.text)
+    def _add_call(self, function: str, arguments: str) -> None:
+        """Emit the current call once, and the new part of its arguments."""
+        if not self._is_emitted:
+            self._is_emitted = self._follows_call = True
+            self._num_calls += 1
+            self._events.append(ToolCall(self._choice_index, self._num_calls - 1, "", function))
+        if not arguments:
             return
-        self._follows_call = True
-        self._pieces.append(piece)
+        last = self._events[-1] if self._events else None
+        if isinstance(last, ToolArguments):
+            self._events[-1] = last._replace(text=last.text + arguments)
+        else:
+            self._events.append(ToolArguments(self._choice_index, self._num_calls - 1, arguments))
 
     def _emit(self, num_characters: int) -> None:
         text = self._held[:num_characters]
         if not text:
             return
-        last = self._pieces[-1] if self._pieces else None
-        if isinstance(last, TextPiece) and last.start + len(last.text) == self._held_start:
-            self._pieces[-1] = TextPiece(last.text + text, last.start)
+        last = self._events[-1] if self._events else None
+        if isinstance(last, Text) and last.start + len(last.text) == self._held_start:
+            self._events[-1] = last._replace(text=last.text + text)
         else:
-            self._pieces.append(TextPiece(text, self._held_start))
+            self._events.append(Text(self._choice_index, text, start=self._held_start))
         self._follows_call = False
         self._held = self._held[num_characters:]
         self._held_start += num_characters
