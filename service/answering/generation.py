@@ -94,7 +94,7 @@ class Answering:
         answer_request = kind.to_answer_request(request)
         point = answer_request.resume
         if point is not None and not stream:
-            raise InvalidRequest("resume", "only a call that streams can go on")
+            raise InvalidRequest("resume", "only a streaming call can be resumed")
         begun_by = point.identity.model if point is not None else ""
         model = self._registry.generator(
             answer_request.model, answer_request.deployment, answer_request.model_version, begun_by
