@@ -10,7 +10,7 @@ WHITE_SPACE = " \t\r\n"
 
 
 class Verdict(enum.Enum):
-    """What a character made of a call."""
+    """The state of a call after a character."""
 
     MORE = enum.auto()
     DONE = enum.auto()
@@ -27,25 +27,25 @@ class CallReader(Protocol):
     """The called function's name once the call is committed; None until then."""
 
     def feed(self, character: str) -> Verdict:
-        """Take the next character. After DONE or MALFORMED none may follow."""
+        """Take the next character. No character may follow DONE or MALFORMED."""
 
     def take_arguments(self) -> str:
         """Return the part of the arguments that became known since the last call of this method."""
 
 
 class Literal:
-    """A text that is to come next, in any layout: white space counts neither in it nor in what is read."""
+    """Reads a fixed text in any layout: white space is ignored."""
 
     def __init__(self, text: str) -> None:
         self._rest = "".join(text.split())
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of it was read."""
+        """Whether the whole text was read."""
         return not self._rest
 
     def feed(self, character: str) -> bool:
-        """Whether the character fits."""
+        """Take a character; return whether it matches."""
         if character in WHITE_SPACE:
             return True
         if not self._rest.startswith(character):
@@ -55,7 +55,7 @@ class Literal:
 
 
 class Name:
-    """A function's name, the longest that fits."""
+    """Reads a function's name, the longest that matches."""
 
     def __init__(self, names: Collection[str]) -> None:
         self.text = ""
@@ -63,11 +63,11 @@ class Name:
 
     @property
     def is_known(self) -> bool:
-        """Whether a function has the name that was read."""
+        """Whether what was read is the name of a function."""
         return self.text in self._names
 
     def feed(self, character: str) -> bool:
-        """Whether the character goes on with a name, or is white space before it."""
+        """Take a character; return whether it continues a name, or is white space before it."""
         if not self.text and character in WHITE_SPACE:
             return True
         longer = self.text + character

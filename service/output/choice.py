@@ -1,4 +1,4 @@
-"""One choice's outputs as events: reasoning, tool calls, content, logprobs, finish reason."""
+"""Read one choice's outputs as events: reasoning, tool calls, content, logprobs, finish reason."""
 
 from __future__ import annotations
 
@@ -22,26 +22,19 @@ from service.output.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolS
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """How the answers to one prompt are read.
+    """How the answers to one prompt are parsed."""
 
-    `markers` is None where no reasoning is looked for, `syntax` where no calls are; `functions` are those that may be
-    called, with the schemas of their parameters. The conversation had `num_earlier_calls`; `prompt` is there where its
-    end tells how to read on.
-    `emits_every_token` gives tokens without text their logprobs, too, the one that ends the text among them;
-    only those whose text a stop string cut off have none.
-    """
-
-    markers: ReasoningMarkers | None = None
+    markers: ReasoningMarkers | None = None  # None if there is no reasoning to parse
     start: ReasoningStart = ReasoningStart.NONE
-    syntax: ToolSyntax | None = None
-    functions: Mapping[str, Schema] = field(default_factory=dict)
-    num_earlier_calls: int = 0
-    prompt: str = ""
-    emits_every_token: bool = False
+    syntax: ToolSyntax | None = None  # of tool calls; None if there are none to parse
+    functions: Mapping[str, Schema] = field(default_factory=dict)  # that may be called, with their parameters' schemas
+    num_earlier_calls: int = 0  # in the conversation
+    prompt: str = ""  # only for a syntax whose parser needs the prompt's end
+    emits_every_token: bool = False  # logprobs also of tokens without text, except those cut off by a stop string
 
 
 class ChoiceReader:
-    """Turns the outputs of one choice into events."""
+    """Reads the outputs of one choice as events."""
 
     def __init__(
         self,
@@ -53,7 +46,7 @@ class ChoiceReader:
         with_logprobs: bool,
         answer_id: str = "",
     ) -> None:
-        """`hidden_ids` are the tokens that the engine leaves out of the text; calls' ids follow from `answer_id`."""
+        """`hidden_ids` are the tokens that the engine omits from the text; calls' ids are derived from `answer_id`."""
         self.num_tokens = 0
         self.finish_reason: FinishReason | None = None  # once it has ended
         self._index = index
@@ -61,7 +54,7 @@ class ChoiceReader:
         self._form = form
         self._reasoning = _reasoning_parser(form, index)
         self._marked = MarkedAnswerParser(form.markers, index) if form.markers and form.markers.answer_close else None
-        self._tools: ToolCallParser | None = None  # made where the content begins
+        self._tools: ToolCallParser | None = None  # created when the content begins
         self._num_received = 0  # characters
         self._ranges = TokenRanges(tokenizer, hidden_ids)
         self._starts: list[int] = []  # of the tokens' ranges
@@ -70,14 +63,14 @@ class ChoiceReader:
 
     @property
     def num_reasoning_tokens(self) -> int:
-        """Tokens of the reasoning, its markers and the white space beside them included."""
+        """The number of tokens of the reasoning, including its markers and the white space around them."""
         if self._reasoning is None or not self._reasoning.has_reasoned:
             return 0
         start = self._reasoning.content_start
         return self.num_tokens if start is None else bisect_left(self._starts, start)
 
     def read(self, output: GenerationOutput) -> list[Event]:
-        """The events of the next output."""
+        """Return the events of the next output."""
         is_last = output.finish_reason is not None
         self._take_tokens(output)
         self._num_received += len(output.text)
@@ -91,12 +84,12 @@ class ChoiceReader:
     def _take_tokens(self, output: GenerationOutput) -> None:
         self.num_tokens += len(output.token_ids)
         if self._logprobs is None and self._reasoning is None:
-            return  # nobody asks where a token stands in the text
+            return  # the positions of tokens in the text are not needed
         last = len(output.token_ids) - 1 if output.finish_reason is FinishReason.END_OF_TEXT else None
         for index, (token_id, text_end) in enumerate(zip(output.token_ids, output.text_ends, strict=True)):
             characters = self._ranges.append(token_id, text_end)
             if index == last and text_end == characters.start:
-                characters = TextRange(text_end, text_end)  # it ended the text, though it be no control token
+                characters = TextRange(text_end, text_end)  # it ended the text, even if it is not a control token
             self._starts.append(characters.start)
             if self._logprobs is not None and index < len(output.logprobs):
                 self._logprobs.add_token(characters, output.logprobs[index])
@@ -148,29 +141,29 @@ class ChoiceReader:
     def _call_id(self, name: str) -> str:
         if self._form.syntax is None:
             return ""
-        place = f"{self._answer_id}/{self._index}/{self._num_calls}"
-        return self._form.syntax.call_id(place, name, self._form.num_earlier_calls + self._num_calls - 1)
+        unique = f"{self._answer_id}/{self._index}/{self._num_calls}"
+        return self._form.syntax.call_id(unique, name, self._form.num_earlier_calls + self._num_calls - 1)
 
     def _num_decided(self, *, is_last: bool) -> int:
-        """How many of the text's first characters are known to be content or not."""
+        """Return the number of the first characters that are known to be content or not."""
         if is_last:
             return self._ranges.num_characters + 1
         parsers = (self._reasoning, self._marked, self._tools)
         return self._num_received - sum(parser.num_held for parser in parsers if parser is not None)
 
     def _attach(self, logprobs: list[SpelledLogprob], events: list[Event]) -> None:
-        """Put logprobs into the last text, or, where it was told before, into one of their own."""
+        """Add logprobs to the last text event, or to a new one if the text was returned before."""
         if not logprobs:
             return
-        for place in range(len(events) - 1, -1, -1):
-            event = events[place]
+        for position in range(len(events) - 1, -1, -1):
+            event = events[position]
             if isinstance(event, Text):
-                events[place] = event._replace(logprobs=(*event.logprobs, *logprobs))
+                events[position] = event._replace(logprobs=(*event.logprobs, *logprobs))
                 return
         events.insert(0, Text(self._index, "", tuple(logprobs)))  # before a call that follows the text
 
     def _finished(self, reason: FinishReason, stop_sequence: str | None) -> ChoiceFinished:
-        # An answer that was cut off stays one: its last call may be incomplete.
+        # The last call of a truncated answer may be incomplete, so its reason stays LENGTH.
         if self._num_calls and reason is not FinishReason.LENGTH:
             reason = FinishReason.TOOL_CALLS
         self.finish_reason = reason

@@ -1,4 +1,4 @@
-"""Remove the markers that a family puts around its answers."""
+"""Remove the markers that a model family puts around its answers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _WHITE_SPACE = " \t\r\n"
 
 
 class MarkedAnswerParser:
-    """Takes what follows the reasoning; returns it without the markers and the white space between them and the text.
+    """Removes the markers, and the white space between them and the text, from what follows the reasoning.
 
-    An answer without its markers, such as a call, is told as it is.
+    An answer without markers, such as a call, is returned unchanged.
     """
 
     def __init__(self, markers: ReasoningMarkers, choice_index: int = 0) -> None:
-        """`markers` has both of an answer's."""
+        """`markers` must have both markers of an answer."""
         self._open, self._close = markers.answer_open, markers.answer_close
         self._choice_index = choice_index
         self._is_inside = False
@@ -26,20 +26,20 @@ class MarkedAnswerParser:
 
     @property
     def num_held(self) -> int:
-        """How many of the last characters fed are not yet known to be content or not."""
+        """The number of the last characters that are held back until it is known whether they are content."""
         return len(self._held)
 
     def feed(self, content: Text) -> list[Text]:
-        """Take more text; return what became known."""
+        """Take more text, and return the events that became known."""
         if not self._held:
             self._held_start = content.start
         self._held += content.text
         if not self._is_inside:
             self._begin()
-        return self._tell() if self._is_inside else []
+        return self._take_known() if self._is_inside else []
 
     def close(self) -> list[Text]:
-        """The text has ended; return what was held back."""
+        """End the text, and return the events of what was held back."""
         events = [Text(self._choice_index, self._held, start=self._held_start)] if self._held else []
         self._skip(len(self._held))
         return events
@@ -57,7 +57,7 @@ class MarkedAnswerParser:
             self._skip(len(self._held) - len(self._held.lstrip("\r\n")))
             self._is_inside = bool(self._held)
 
-    def _tell(self) -> list[Text]:
+    def _take_known(self) -> list[Text]:
         events = []
         while (end := self._held.find(self._close)) >= 0:
             text = self._held[:end].rstrip(_WHITE_SPACE)

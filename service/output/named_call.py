@@ -21,9 +21,9 @@ class _State(enum.Enum):
 
 
 class NamedCallReader:
-    """A `CallReader`. It is committed with the brace that opens the arguments, and done with the one that closes them.
+    """A `CallReader`. It is committed at the brace that opens the arguments, and done at the one that closes them.
 
-    What the family writes after the arguments is left to whoever reads on.
+    The parser of calls reads what the family writes after the arguments.
     """
 
     def __init__(self, syntax: NamedCall, names: Collection[str]) -> None:
@@ -42,7 +42,7 @@ class NamedCallReader:
         return arguments
 
     def feed(self, character: str) -> Verdict:
-        """Take the next character. After DONE or MALFORMED none may follow."""
+        """Take the next character. No character may follow DONE or MALFORMED."""
         match self._state:
             case _State.BEFORE:
                 is_read = self._before.feed(character)
@@ -62,7 +62,7 @@ class NamedCallReader:
     def _feed_between(self, character: str) -> Verdict:
         if character != "{":
             self._between += character
-            is_layout = not self._syntax.between.strip()  # nothing but white space may come
+            is_layout = not self._syntax.between.strip()  # only white space is allowed
             if len(self._between) > _MAX_BETWEEN or (is_layout and character not in WHITE_SPACE):
                 return Verdict.MALFORMED
             return Verdict.MORE

@@ -18,7 +18,7 @@ class _State(enum.Enum):
     BEFORE_NAME = enum.auto()
     NAME = enum.auto()
     AFTER_NAME = enum.auto()
-    BETWEEN = enum.auto()  # where a parameter begins or the call ends
+    BETWEEN = enum.auto()  # before the next parameter or the end of the call
     KEY = enum.auto()
     BEFORE_VALUE = enum.auto()
     VALUE = enum.auto()
@@ -27,8 +27,8 @@ class _State(enum.Enum):
 class TaggedCallReader:
     """A `CallReader`. It is committed once a parameter begins or the call ends.
 
-    A value becomes JSON by its parameter's schema. One that can only be a string is told while it comes, any other when
-    it has ended.
+    A value is converted to JSON by its parameter's schema. If it can only be a string, it is returned while it is read,
+    otherwise when it is complete.
     """
 
     def __init__(self, syntax: TaggedCall, functions: Mapping[str, Schema]) -> None:
@@ -44,7 +44,7 @@ class TaggedCallReader:
         }
         closes = syntax.around_value.strip(" ") + syntax.value_close
         self._closes = tuple({closes, syntax.value_close})
-        self._text = ""  # of what is being read: a tag, a key, or the part of a value that isn't told
+        self._text = ""  # of the current tag or key, or the part of a value that is held back
         self._keys: set[str] = set()
         self._types = _STRING
         self._at_start = True  # of a value
@@ -56,7 +56,7 @@ class TaggedCallReader:
         return arguments
 
     def feed(self, character: str) -> Verdict:
-        """Take the next character. After DONE or MALFORMED none may follow."""
+        """Take the next character. No character may follow DONE or MALFORMED."""
         match self._state:
             case _State.VALUE:
                 return self._feed_value(character)
@@ -141,7 +141,7 @@ class TaggedCallReader:
         return Verdict.MORE
 
     def _feed_string(self) -> Verdict:
-        """Tell what can't belong to the closing tag."""
+        """Emit what can't belong to the closing tag."""
         while self._text and not any(close.startswith(self._text) for close in self._closes):
             self._arguments += json.dumps(self._text[0], ensure_ascii=False)[1:-1]
             self._text = self._text[1:]

@@ -65,9 +65,7 @@ class CrashQuarantine:
         quarantined = self._quarantine.get(_key(description))
         if quarantined is not None and quarantined.num_deaths >= self._max_deaths:
             message = f"the engine has failed {quarantined.num_deaths} times while it computed this request"
-            raise InvalidRequest(
-                field, f"{message}, which it accepts again in {quarantined.until - self._clock():.0f} s"
-            )
+            raise InvalidRequest(field, f"{message}; retry in {quarantined.until - self._clock():.0f} s")
 
 
 def _key(description: str) -> bytes:

@@ -128,7 +128,7 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
         limit_s = self._config.max_queue_wait_s
         is_full = len(others) >= self._config.max_queue_requests
         if is_full:
-            message, retry_s = f"the queue has {len(others)} requests", now - others[0].arrived
+            message, retry_s = f"{len(others)} requests wait already", now - others[0].arrived
         elif num_before + num_tokens > self._config.max_queue_tokens:
             message, retry_s = f"{num_before} tokens of other requests would be computed first", now - others[0].arrived
         elif wait_s > limit_s:
