@@ -1,8 +1,8 @@
-"""The events of an answer: one stream, whatever kind of request it answers.
+"""The events of an answer, the same for every kind of request.
 
-A stream is `Started`, then for each output of the engine a `Tokens` and what was read from it, a `ChoiceFinished` for
-each choice, `Usage`, and `Completed`; one that fails ends after `Usage`. Choices are counted over all prompts of a
-request: prompt p's choice c of n is p·n + c.
+A stream consists of `Started`, a `Tokens` per output of the engine followed by the events that were read from it, a
+`ChoiceFinished` per choice, `Usage`, and `Completed`; a stream that fails ends after `Usage`. Choices are numbered over
+all prompts of a request: choice c of n of prompt p has the index p·n + c.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from service.generation.parameters import SamplingParams, StopParams
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The request was admitted. `sampling` and `stopping` have every default filled in; `n` is choices a prompt.
+    """The request was admitted. `sampling` and `stopping` have the effective values, `n` is the choices per prompt.
 
-    `prompt_texts` has the text of each prompt, where the request wants them; `prompt_token_ids` the tokens of each.
-    `reasoning_effort` is the one in force; None for a model that can't reason, or whose template decides.
+    `prompt_texts` has the text of each prompt, if requested, `prompt_token_ids` the tokens of each. `reasoning_effort`
+    is the effective one; None for a model that can't reason, or whose template decides.
     """
 
     id: str
@@ -39,7 +39,7 @@ class Started:
 
     @property
     def num_prompt_tokens(self) -> int:
-        """Tokens of all prompts."""
+        """The number of tokens of all prompts."""
         return sum(map(len, self.prompt_token_ids))
 
 
@@ -55,7 +55,7 @@ class Tokens(NamedTuple):
 
 
 class SpelledLogprob(NamedTuple):
-    """A token's natural logarithm of probability with the bytes that spell it, and the candidates beside it."""
+    """A token with its bytes, the natural logarithm of its probability, and the most likely alternatives."""
 
     token_id: int
     data: bytes
@@ -64,7 +64,7 @@ class SpelledLogprob(NamedTuple):
 
 
 class PromptLogprobs(NamedTuple):
-    """Those of a prompt's tokens; the first token, which nothing comes before, has 0."""
+    """The logprobs of a prompt's tokens. The first token, which has no context, has 0."""
 
     prompt_index: int
     logprobs: Sequence[SpelledLogprob]
@@ -107,7 +107,7 @@ Delta: TypeAlias = Text | Reasoning | ToolCall | ToolArguments  # the events tha
 
 
 class ChoiceFinished(NamedTuple):
-    """A choice has ended."""
+    """The end of a choice."""
 
     choice_index: int
     reason: FinishReason
@@ -115,7 +115,7 @@ class ChoiceFinished(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What the request has cost so far, in tokens; all prompts and choices together."""
+    """The tokens of a request so far, over all prompts and choices."""
 
     prompt_tokens: int
     completion_tokens: int = 0
@@ -125,7 +125,7 @@ class Usage(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """Every choice has ended, and nothing follows. `ended_ns` is when, since the epoch; 0 if that is not known."""
+    """The end of a complete answer. `ended_ns` is its time since the epoch; 0 if unknown."""
 
     ended_ns: int = 0
 
