@@ -1,7 +1,7 @@
 """Find tool calls in the text of an answer.
 
-A `CallReader` of the family's payload reads the inside of a call. The parser goes by single characters, so its result
-can't depend on how the text is cut into chunks.
+A `CallReader` for the family's payload reads the inside of a call. The parser processes single characters, so its
+result does not depend on how the text is split into chunks.
 """
 
 from __future__ import annotations
@@ -29,25 +29,24 @@ from service.output.tool_syntax import (
 )
 
 _BLANKS = re.compile(f"[{WHITE_SPACE}]+")
-_ANY_BLANKS = re.compile(r"\s+")  # what `str.split` splits at
+_ANY_BLANKS = re.compile(r"\s+")  # white space as in `str.split`
 
 
 class _State(enum.Enum):
-    START = enum.auto()  # of a bare answer, before its first character that is no white space
+    START = enum.auto()  # of a bare answer, before its first character other than white space
     TEXT = enum.auto()
-    FRAME = enum.auto()  # after the begin marker, or after a call that another may follow
-    ELEMENT = enum.auto()  # where a list's next call is due
+    FRAME = enum.auto()  # after the begin marker, or between calls
+    ELEMENT = enum.auto()  # before the next call of a list
     CALL = enum.auto()
     AFTER_CALL = enum.auto()
 
 
 class ToolCallParser:
-    """Splits text into content and calls of `functions`, whose parameters' schemas tell what a value is.
+    """Splits text into content and calls of `functions`, whose parameters' schemas determine the types of values.
 
-    Text before, between and after calls is content, without the white space that stands between it and a call. What
-    begins like a call and turns out malformed, or calls an unknown function, is content, to the character. A call is
-    told once its arguments begin; one that breaks off later keeps the arguments that it had, and what follows is
-    content.
+    Text before, between and after calls is content, without the white space next to a call. Text that begins like a
+    call but is malformed, or calls an unknown function, is content verbatim. A call is returned once its arguments
+    begin; if it turns out malformed later, it keeps its arguments so far, and the rest is content.
     """
 
     def __init__(
@@ -58,28 +57,28 @@ class ToolCallParser:
         self._functions = functions
         self._choice_index = choice_index
         self._num_calls = 0
-        self._is_list = isinstance(syntax.payload, ObjectCall | PythonicCall)  # whether brackets may stand around calls
+        self._is_list = isinstance(syntax.payload, ObjectCall | PythonicCall)  # whether brackets may enclose calls
         self._markers = (*syntax.begins, syntax.opens_call) if syntax.opens_call else syntax.begins
         self._beginning = re.compile("[" + re.escape(WHITE_SPACE + "".join(each[0] for each in self._markers)) + "]")
         self._marker_length = max(map(len, self._markers), default=1)
         self._closers = tuple("".join(text.split()) for text in (*_after(syntax), syntax.end) if text)
         self._state = _State.START if syntax.bare else _State.TEXT
-        self._held = ""  # characters that are neither told nor dropped
+        self._held = ""  # characters that are neither returned nor dropped
         self._held_start = start
-        self._follows_call = False  # whether nothing but white space came since the last call
+        self._follows_call = False  # whether only white space followed the last call
         self._in_list = False
-        self._in_frame = False  # whether a begin marker has no end yet
+        self._in_frame = False  # whether a begin marker is open
         self._call = self._reader()
         self._is_emitted = False  # whether an event was emitted for `_call`
         self._events: list[Delta] = []
 
     @property
     def num_held(self) -> int:
-        """How many of the last characters fed are not yet known to be content or not."""
+        """The number of the last characters that are held back until it is known whether they are content."""
         return len(self._held)
 
     def feed(self, text: str, start: int | None = None) -> list[Delta]:
-        """Take more text; return what became known. `start` is its index, where characters before it were left out."""
+        """Take more text, and return the events that became known. `start` is its index in the choice's text."""
         if start is not None and not self._held:
             self._held_start = start
         position = 0
@@ -96,7 +95,7 @@ class ToolCallParser:
         return self._take_events()
 
     def close(self) -> list[Delta]:
-        """The text has ended; return what was held back."""
+        """End the text, and return the events of what was held back."""
         between_calls = self._state in (_State.AFTER_CALL, _State.ELEMENT) or self._held.strip(WHITE_SPACE) == ""
         if self._follows_call and between_calls:
             self._drop()
@@ -114,7 +113,7 @@ class ToolCallParser:
             case ObjectCall(keyed=keyed):
                 return CallObject(self._functions, keyed=keyed)
             case ChannelCall() | TemplatedCall():
-                raise ValueError("answers with such calls have a parser of their own")
+                raise ValueError("answers with such calls have another parser")
 
     def _take_events(self) -> list[Delta]:
         events, self._events = self._events, []
@@ -142,7 +141,7 @@ class ToolCallParser:
     def _hold_white_space(self, text: str, position: int) -> int:
         """Hold a run of white space at once, so that time is linear in its length; return the position after it."""
         if self._state is _State.TEXT and not _is_blank(self._held[-self._marker_length :]):
-            return position  # inside a marker, where white space may be a part of it
+            return position  # inside a marker, which may contain white space
         pattern = _ANY_BLANKS if self._state is _State.AFTER_CALL and not self._in_list else _BLANKS
         run = pattern.match(text, position)
         if run is None:
@@ -225,7 +224,7 @@ class ToolCallParser:
             self._drop()
 
     def _go_on(self, character: str) -> None:
-        """What is held after a call ends nothing: another call begins, or text."""
+        """Continue with another call, or with text, if the held text after a call is no closer."""
         if self._in_frame or self._syntax.bare:
             separators = WHITE_SPACE + (self._syntax.separators if self._syntax.bare else "")
             if self._begin_call((self._held + character).lstrip(separators)):
@@ -237,7 +236,7 @@ class ToolCallParser:
             self._take(earlier)
 
     def _begin_call(self, text: str) -> bool:
-        """Continue inside a call that begins with `text`, if one may."""
+        """Continue inside a call that begins with `text`; return whether one can begin with it."""
         call = self._reader()
         if not all(call.feed(character) is Verdict.MORE for character in text):
             return False
@@ -245,7 +244,7 @@ class ToolCallParser:
         return True
 
     def _fail(self, character: str) -> None:
-        """`character` makes malformed what is held: emit it as content, and go on with `character` as text."""
+        """Emit the held text as content, because `character` makes it malformed, and continue as text."""
         self._emit(len(self._held))
         self._state, self._in_list, self._in_frame = _State.TEXT, False, False
         self._take_text(character)

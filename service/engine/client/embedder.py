@@ -7,7 +7,7 @@ import time
 from collections import abc
 from functools import partial
 
-from service.engine.client.front import EngineClient
+from service.engine.client.engine_client import EngineClient
 from service.engine.config import EngineConfig
 from service.engine.link.link import Link
 from service.engine.messages import Add, InputVector, Output
