@@ -1,4 +1,4 @@
-"""The gateway's settings. `process.settings` reads their sources."""
+"""The gateway's settings. `process.settings.process_settings` reads their sources."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from process.telemetry.telemetry import ProcessTelemetry
 SCOPE = "sluice.gateway"
 SERVICE_NAME = "sluice-gateway"
 
-# Attributes of the semantic conventions; process.attributes has those that the service shares.
+# Attributes of the semantic conventions; process.telemetry.attributes has those that the service shares.
 HTTP_METHOD = "http.request.method"
 HTTP_ROUTE = "http.route"
 HTTP_STATUS = "http.response.status_code"

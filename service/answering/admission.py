@@ -15,13 +15,13 @@ from service.quota.quota import TOKENS, Quota
 
 @asynccontextmanager
 async def admitted(quota: Quota, model: str, uses: Collection[Measure] = TOKENS) -> AsyncIterator[Charge]:
-    """Let the current call use `model` for as long as the block runs. Raises as `Quota.admit` does."""
+    """Charge the current call's use of `model` while the block runs. Raises what `Quota.admit` raises."""
     try:
         async with quota.admit(current_caller(), model, _report_limits, uses) as charge:
             yield charge
-    except (LimitReached, LimitExceeded) as refusal:
+    except (LimitReached, LimitExceeded) as rejection:
         if (call := current_call()) is not None:
-            call.add_log_fields({"limit": refusal.limit.measure.value, "limited": refusal.limit.subject})
+            call.add_log_fields({"limit": rejection.limit.measure.value, "limited": rejection.limit.subject})
         raise
 
 

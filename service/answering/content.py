@@ -1,4 +1,4 @@
-"""Requests and answers as span attributes, if content is recorded."""
+"""The content of requests and answers as span attributes, if it is recorded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OUTPUT = "gen_ai.output.messages"
 
 @dataclass(slots=True)
 class _Choice:
-    """One choice as it grows."""
+    """One choice of an answer so far."""
 
     texts: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
@@ -32,15 +32,15 @@ class _Choice:
 
 
 class AnswerContent:
-    """A request's content, and its answer as it grows. A choice that never ended is left out."""
+    """The content of a request and of its answer so far. Choices that have not ended are left out."""
 
-    def __init__(self, asked: Mapping[str, Sequence[Any]]) -> None:
-        """`asked` are the attributes of the request."""
-        self._asked = asked
+    def __init__(self, request_attributes: Mapping[str, Sequence[Any]]) -> None:
+        """`request_attributes` are the span attributes with the content of the request."""
+        self._request_attributes = request_attributes
         self._choices: dict[int, _Choice] = {}
 
     def add(self, events: Iterable[Event]) -> None:
-        """Note what events add to the answer."""
+        """Add events to the answer."""
         for event in events:
             match event:
                 case Text(index, text):
@@ -56,9 +56,9 @@ class AnswerContent:
                     self._choice(index).finish_reason = finish_reason_name(reason)
 
     def attributes(self) -> dict[str, str]:
-        """Each a JSON list, as the GenAI conventions have it."""
+        """Return the span attributes, each a JSON list as in the GenAI conventions."""
         ended = [choice for _, choice in sorted(self._choices.items()) if choice.finish_reason is not None]
-        attributes = {**self._asked, _OUTPUT: [choice.message() for choice in ended]}
+        attributes = {**self._request_attributes, _OUTPUT: [choice.message() for choice in ended]}
         return {name: json.dumps(value, ensure_ascii=False) for name, value in attributes.items()}
 
     def _choice(self, index: int) -> _Choice:

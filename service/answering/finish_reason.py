@@ -1,4 +1,4 @@
-"""Finish reasons by the GenAI conventions' names."""
+"""The names of finish reasons in the GenAI conventions."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ _NAMES: Final = {
 
 
 def finish_reason_name(reason: FinishReason) -> str:
-    """A finish reason as the conventions write it."""
+    """Return the name of a finish reason in the conventions."""
     return _NAMES[reason]

@@ -1,26 +1,31 @@
-"""One call of any kind of generation: request in, numbered events out.
+"""Answer one call of any kind of generation: a request in, numbered messages out.
 
-Whoever leaves the call leaves `engine.generate`, and that is the abort.
+Leaving the call leaves `engine.generate`, which aborts the request.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from grpc import aio
 
 from service.answering.admission import admitted
+from service.answering.answer_events import MAX_INLINE_LOGPROBS, AnswerEvents
 from service.answering.content import AnswerContent
-from service.answering.course import Course
-from service.answering.kind import Answer, Kind, Message, Request
-from service.answering.message_group import MessageGroup
+from service.answering.kind import Answer, Kind, Message, Renderer, Request
 from service.answering.observation import Observation
-from service.answering.rendering import Rendering
+from service.answering.resumable_stream import ResumableStream
+from service.answering.stream_identity import stream_identity
 from service.call import current_caller, current_request_id, current_wait_s, deadline_of
+from service.contract.resume import stream_bytes
 from service.generation.errors import InvalidRequest
+from service.generation.events import Event, PromptLogprobs
 from service.observability.telemetry import Telemetry
+from service.prompting.preparation import PreparedAnswer
 from service.quota.charge import Charge
 from service.quota.quota import Quota
 from service.registry.models import Registry, ServedGenerator
@@ -42,9 +47,9 @@ class Answering:
         capture_content: bool,
         max_answer_bytes: int,
     ) -> None:
-        """`capture_content` puts what was asked and answered onto the calls' spans.
+        """`capture_content` records requests and answers on the calls' spans.
 
-        `max_answer_bytes` is the size of the largest whole answer, as a message.
+        `max_answer_bytes` limits the size of an unstreamed answer's message.
         """
         self._registry = registry
         self._telemetry = telemetry
@@ -53,20 +58,20 @@ class Answering:
         self._max_answer_bytes = max_answer_bytes
 
     async def whole(self, kind: Kind[Request, Message, Answer], request: Request, context: Context) -> Answer:
-        """The fold of the stream. Raises InvalidRequest, beside what the stream does, if it becomes too large."""
+        """Return the fold of the stream. Raises what `stream` raises, and InvalidRequest if the answer is too large."""
         folding = kind.fold()
         num_bytes = 0
-        async with aclosing(self._numbered(kind, request, context, stream=False)) as messages:
+        async with aclosing(self._messages(kind, request, context, stream=False)) as messages:
             async for message in messages:
                 folding.add(message)
                 num_bytes += message.ByteSize()
                 if num_bytes > self._max_answer_bytes:
-                    num_bytes = self._size(folding.response)  # less than the messages, some of which say things again
+                    num_bytes = self._size(folding.response)  # less than that of the messages, which repeat fields
         self._size(folding.response)
         return folding.response
 
     def _size(self, answer: Answer) -> int:
-        """In bytes. Raises InvalidRequest for too many."""
+        """Return the size in bytes. Raises InvalidRequest if it exceeds the limit."""
         num_bytes = answer.ByteSize()
         if num_bytes > self._max_answer_bytes:
             raise InvalidRequest("logprobs", _TOO_LARGE.format(self._max_answer_bytes))
@@ -75,24 +80,26 @@ class Answering:
     async def stream(
         self, kind: Kind[Request, Message, Answer], request: Request, context: Context
     ) -> AsyncGenerator[Message, None]:
-        """The numbered messages of one call.
+        """Yield the numbered messages of one call.
 
-        A failure is raised, after the usage if there were tokens: what preparation raises, and the engine's errors.
+        Raises the errors of preparation and of the engine; if there were tokens, after their usage was sent.
         """
-        async with aclosing(self._numbered(kind, request, context, stream=True)) as messages:
+        async with aclosing(self._messages(kind, request, context, stream=True)) as messages:
             async for message in messages:
                 yield message
 
-    async def _numbered(
+    async def _messages(
         self, kind: Kind[Request, Message, Answer], request: Request, context: Context, *, stream: bool
     ) -> AsyncGenerator[Message, None]:
-        asked = kind.to_answer_request(request)
-        point = asked.resume
+        answer_request = kind.to_answer_request(request)
+        point = answer_request.resume
         if point is not None and not stream:
-            raise InvalidRequest("resume", "only a call that streams can go on")
-        began = point.identity.model if point is not None else ""
-        model = self._registry.generator(asked.model, asked.deployment, asked.model_version, began)
-        content = AnswerContent(kind.asked(request)) if self._capture_content else None
+            raise InvalidRequest("resume", "only a streaming call can be resumed")
+        begun_by = point.identity.model if point is not None else ""
+        model = self._registry.generator(
+            answer_request.model, answer_request.deployment, answer_request.model_version, begun_by
+        )
+        content = AnswerContent(kind.request_attributes(request)) if self._capture_content else None
         deadline = deadline_of(context)
         with Observation(
             self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
@@ -100,41 +107,60 @@ class Answering:
             caller = current_caller()
             model.engine.refuse_if_busy(caller.id, caller.weight, deadline, current_wait_s())
             async with admitted(self._quota, model.name) as charge:
-                bound = charge.bound(asked)
+                bound = charge.bound(answer_request)
                 prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)
-                await charge.take_for(asked, prepared.requests)
-                course: Course[Message] = Course(model, prepared, point, streams=stream)
-                answer = Rendering(
-                    model,
-                    course.prepared,
-                    kind.renderer(request),
-                    observation,
-                    identity=course.identity,
-                    point=point,
+                await charge.take_for(answer_request, prepared.requests)
+                identity = stream_identity(model, prepared, point)
+                num_choices = prepared.requests[0].n * len(prepared.requests)
+                can_resume = stream and model.description.supports_resume
+                resumable: ResumableStream[Message] = ResumableStream(
+                    num_choices, stream_bytes(identity, num_choices) if can_resume else b"", point
                 )
-                async with aclosing(_parts(model, answer, observation, charge)) as parts:
-                    async for part in parts:
-                        for message in course.take(part):
+                prepared = _with_cuts(prepared, resumable.cuts) if point is not None else prepared
+                answer = AnswerEvents(model, prepared, identity, point)
+                renderer = kind.renderer(request)
+                async with aclosing(_event_groups(model, prepared, answer, observation, charge)) as groups:
+                    async for events in groups:
+                        observation.observe(events)
+                        for message in resumable.number(events, await _render(renderer, events)):
                             yield message
 
 
-async def _parts(
-    model: ServedGenerator, answer: Rendering[Message], observation: Observation, charge: Charge
-) -> AsyncGenerator[MessageGroup[Message], None]:
+async def _event_groups(
+    model: ServedGenerator, prepared: PreparedAnswer, answer: AnswerEvents, observation: Observation, charge: Charge
+) -> AsyncGenerator[Sequence[Event], None]:
+    """Yield the events of the beginning, of each output and of the end."""
     has_tokens = False
     try:
-        async with model.engine.generate(*answer.requests) as outputs:
+        async with model.engine.generate(*prepared.requests) as outputs:
             observation.admitted(answer.usage)
-            # Who reads slowly and leaves has had computed what it didn't read, too.
+            # Tokens that a client did not wait for were computed all the same, and count.
             charge.count(lambda: answer.usage()._replace(completion_tokens=outputs.num_tokens))
-            await outputs.begun()  # until then the call may be refused, and be served elsewhere
+            await outputs.begun()  # until then the call can be rejected, and another replica can serve it
             yield answer.begin()
             async for output in outputs:
                 has_tokens = True
-                for part in await answer.read(output):
-                    yield part
+                for events in await answer.read(output):
+                    yield events
     except Exception:
         if has_tokens:
             yield answer.break_off()
         raise
     yield answer.end()
+
+
+async def _render(renderer: Renderer[Message], events: Sequence[Event]) -> Sequence[Message]:
+    """Return the messages of a group of events. Another thread renders a long prompt's logprobs."""
+    if any(isinstance(event, PromptLogprobs) and len(event.logprobs) > MAX_INLINE_LOGPROBS for event in events[1:2]):
+        return await asyncio.to_thread(renderer.render, events)
+    return renderer.render(events)
+
+
+def _with_cuts(prepared: PreparedAnswer, cuts: Sequence[Sequence[int]]) -> PreparedAnswer:
+    """Return `prepared` with outputs that are cut at `cuts`, which are those of all choices."""
+    n = prepared.requests[0].n
+    requests = [
+        replace(request, cuts=dict(enumerate(cuts[index * n : (index + 1) * n])))
+        for index, request in enumerate(prepared.requests)
+    ]
+    return replace(prepared, requests=requests)

@@ -1,14 +1,13 @@
-"""The kinds of generation, and how the messages of each are read and written."""
+"""The kinds of generation, each with its converter of requests, its renderer and its fold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from sluice.v1 import chat_pb2, completion_pb2, response_event_pb2, response_pb2, text_generation_pb2
 
-from service.answering.message_group import Numbered, Sized
 from service.contract import chat, completion, response_request, span_content, text_generation
 from service.contract.chat_fold import ChatFold
 from service.contract.completion_fold import CompletionFold
@@ -16,6 +15,21 @@ from service.contract.response_renderer import ResponseFold, ResponseRenderer
 from service.contract.text_generation_fold import TextFold
 from service.generation.answer_request import AnswerRequest
 from service.generation.events import Event
+
+
+class Sized(Protocol):
+    """A protobuf message."""
+
+    def ByteSize(self) -> int: ...  # noqa: N802  protobuf's name
+
+
+class Numbered(Sized, Protocol):
+    """A message of a stream."""
+
+    sequence_number: int
+    stream: bytes
+    position: bytes
+
 
 Request = TypeVar("Request")
 Message = TypeVar("Message", bound=Numbered)
@@ -28,12 +42,12 @@ _Answer_co = TypeVar("_Answer_co", bound=Sized, covariant=True)
 class Renderer(Protocol[_Message_co]):
     """Renders the events of one answer as the messages of its stream, without sequence numbers."""
 
-    def render(self, events: Sequence[Event]) -> Iterable[_Message_co]:
-        """The messages that the events of one output, or one of the others, become."""
+    def render(self, events: Sequence[Event]) -> Sequence[_Message_co]:
+        """Return the messages of one group of events: an output, the beginning or the end."""
 
 
 class Fold(Protocol[_Message_contra, _Answer_co]):
-    """Makes the whole answer of a stream."""
+    """Folds the messages of a stream into the whole answer."""
 
     @property
     def response(self) -> _Answer_co: ...
@@ -45,15 +59,15 @@ class Fold(Protocol[_Message_contra, _Answer_co]):
 class Kind(Generic[Request, Message, Answer]):
     """One kind of generation.
 
-    `operation` is the GenAI conventions' name of it. `asked` are the attributes of a span that has the request's
-    content.
+    `operation` is its name in the GenAI conventions. `request_attributes` returns span attributes with the content of a
+    request.
     """
 
     operation: str
     to_answer_request: Callable[[Request], AnswerRequest]
     renderer: Callable[[Request], Renderer[Message]]
     fold: Callable[[], Fold[Message, Answer]]
-    asked: Callable[[Request], Mapping[str, Sequence[Any]]]
+    request_attributes: Callable[[Request], Mapping[str, Sequence[Any]]]
 
 
 CHAT: Kind[chat_pb2.ChatRequest, chat_pb2.StreamChatResponse, chat_pb2.ChatResponse] = Kind(
@@ -68,7 +82,7 @@ COMPLETION: Kind[
     CompletionFold,
     span_content.completion_attributes,
 )
-# The conventions have no name of its own for it: both of OpenAI's APIs are this operation.
+# The conventions have no name for responses: both of OpenAI's APIs are `chat`.
 RESPONSE: Kind[
     response_pb2.CreateResponseRequest, response_event_pb2.StreamResponseResponse, response_pb2.CreateResponseResponse
 ] = Kind("chat", response_request.to_answer_request, ResponseRenderer, ResponseFold, span_content.response_attributes)

@@ -1,6 +1,6 @@
-"""Telemetry of one generation.
+"""Telemetry of one generation, from the events of its answer.
 
-It is told the answer's events; what was asked and answered gets onto the span only if it is given a content.
+The content of request and answer is put on the span only if an `AnswerContent` is given.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_INT = (1 << 63) - 1  # of OTLP's integers
 
 
 class Observation:
-    """`with Observation(…) as observation`: the span `{operation} {model}` from entry to exit, measured at exit."""
+    """`with Observation(…) as observation`: the span `{operation} {model}`, whose metrics are recorded on exit."""
 
     def __init__(
         self,
@@ -36,17 +36,17 @@ class Observation:
         stream: bool,
         content: AnswerContent | None = None,
     ) -> None:
-        """`operation` is the GenAI conventions' name, such as `chat`; `deadline` an instant of `time.monotonic()`."""
+        """`operation` is named as in the GenAI conventions; `deadline` is an instant of `time.monotonic()`."""
         self._telemetry = telemetry
         self._operation = Operation(telemetry, operation, model, deadline)
         self._stream = stream
         self._content = content
         self._usage: Callable[[], Usage] | None = None
         self._num_tokens: dict[int, int] = {}  # by choice
-        self._newest: dict[int, Timings] = {}  # of choices that have tokens
-        self._newest_token: dict[int, float] = {}  # when it was sampled
-        self._used = Usage(0)
-        self._finished: dict[int, str] = {}  # finish reasons of choices that have ended, in the order of their ends
+        self._newest: dict[int, Timings] = {}  # by choice, once it has tokens
+        self._newest_token: dict[int, float] = {}  # by choice, when it was sampled
+        self._final_usage = Usage(0)
+        self._finished: dict[int, str] = {}  # finish reasons by choice, in the order of their ends
 
     def __enter__(self) -> Self:
         self._operation.__enter__()
@@ -54,11 +54,11 @@ class Observation:
         return self
 
     def admitted(self, usage: Callable[[], Usage]) -> None:
-        """The engine took the request; `usage()` tells what it has cost so far."""
+        """Record that the engine has admitted the request; `usage()` returns its usage so far."""
         self._usage = usage
 
     def observe(self, events: Sequence[Event]) -> None:
-        """Note what happened."""
+        """Record events."""
         for event in events:
             match event:
                 case Tokens():
@@ -79,7 +79,7 @@ class Observation:
             self._account(self._usage())
             newest = self._newest.values()
             compute_s, block_s = sum(each.compute_s for each in newest), sum(each.block_s for each in newest)
-            self._operation.cost(compute_s, block_s, self._used.cached_tokens)
+            self._operation.record_cost(compute_s, block_s, self._final_usage.cached_tokens)
         self._time_tokens()
         if self._content is not None:
             self._operation.set(self._content.attributes())
@@ -87,7 +87,7 @@ class Observation:
         self._operation.__exit__(kind, error, trace_back)
 
     def _start(self, event: Started) -> None:
-        self._operation.answered_by(event.id, event.model)
+        self._operation.set_response(event.id, event.model)
         self._operation.set(_request_attributes(event.sampling, event.stopping))
         num_choices = event.n * event.num_prompts
         if num_choices > 1:
@@ -105,9 +105,9 @@ class Observation:
         self._newest_token[index] = newest
 
     def _account(self, usage: Usage) -> None:
-        self._used = usage
-        self._operation.used("input", usage.prompt_tokens)
-        self._operation.used("output", usage.completion_tokens)
+        self._final_usage = usage
+        self._operation.record_tokens("input", usage.prompt_tokens)
+        self._operation.record_tokens("output", usage.completion_tokens)
         self._operation.set(
             {
                 _CACHED: usage.cached_tokens,
@@ -138,14 +138,14 @@ class Observation:
                 instruments.time_per_output_token.record(decode_s / num_more, attributes)
 
     def _add_stages(self) -> None:
-        """The spans beneath: those of the choice that ended last."""
+        """Add the child spans of the choice that ended last."""
         if not self._finished:
             return
         index = list(self._finished)[-1]
-        last, used = self._newest[index], self._used
+        last, used = self._newest[index], self._final_usage
         prefill = {"gen_ai.usage.input_tokens": used.prompt_tokens, _CACHED: used.cached_tokens}
         decode = {"gen_ai.usage.output_tokens": self._num_tokens[index], "sluice.preemptions": last.num_preemptions}
-        self._operation.staged(
+        self._operation.add_stages(
             [
                 Stage("queue", last.arrived, last.scheduled),
                 Stage("prefill", last.scheduled, last.first_token, prefill),

@@ -1,7 +1,4 @@
-"""Telemetry of any call to a model.
-
-The call's span, the spans beneath it, its duration and token usage, and its part of the call's log line.
-"""
+"""Telemetry of any call to a model: its span and child spans, duration, token usage, and fields of its log line."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _CANCELLED = "Cancelled"
 
 
 class Stage(NamedTuple):
-    """A part of a call's time, between two instants of `time.monotonic()`; without both it is not shown."""
+    """A stage of a call between two instants of `time.monotonic()`. It has no span unless both are known."""
 
     name: str
     began: float | None
@@ -34,10 +31,10 @@ class Stage(NamedTuple):
 
 
 class Operation:
-    """`with Operation(…) as operation`: the span `{name} {model}` from entry to exit, measured at exit."""
+    """`with Operation(…) as operation`: the span `{name} {model}`, whose metrics are recorded on exit."""
 
     def __init__(self, telemetry: Telemetry, name: str, model: str, deadline: float | None) -> None:
-        """`name` is the GenAI conventions', such as `chat`; `deadline` an instant of `time.monotonic()`."""
+        """`name` is one of the GenAI conventions; `deadline` is an instant of `time.monotonic()`."""
         self._telemetry = telemetry
         self._model = model
         call = current_call()
@@ -72,31 +69,31 @@ class Operation:
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """What the metrics of this call are told apart by."""
+        """The labels of this call's metrics."""
         return self._attributes
 
-    def answered_by(self, answer_id: str, model: str) -> None:
-        """The engine took the request; the answer will have this id, and is `model`'s."""
+    def set_response(self, answer_id: str, model: str) -> None:
+        """Set the id of the answer and the model that generates it, once the engine has admitted the request."""
         self._attributes["gen_ai.response.model"] = model
         self.set({"gen_ai.response.id": answer_id, "gen_ai.response.model": model})
 
     def set(self, attributes: Mapping[str, AttributeValue]) -> None:
-        """Put attributes onto the span."""
+        """Set attributes of the span."""
         self._span.set_attributes(attributes)
 
-    def used(self, kind: str, num_tokens: int) -> None:
-        """Count tokens; `kind` is `input` or `output`."""
+    def record_tokens(self, kind: str, num_tokens: int) -> None:
+        """Record a number of tokens; `kind` is `input` or `output`."""
         self.set({f"gen_ai.usage.{kind}_tokens": num_tokens})
         attributes = {**self._attributes, "gen_ai.token.type": kind}
         self._telemetry.instruments.token_usage.record(num_tokens, attributes)
         if (call := current_call()) is not None:
             call.add_log_fields({"prompt_tokens" if kind == "input" else "completion_tokens": num_tokens})
 
-    def cost(self, compute_s: float, block_s: float = 0.0, cached_tokens: int = 0) -> None:
-        """Tell what the call has cost so far: on the span, in the metrics, on the log line, and to a caller who asks.
+    def record_cost(self, compute_s: float, block_s: float = 0.0, cached_tokens: int = 0) -> None:
+        """Record the cost of the call on its span, in metrics, on its log line, and for a client that asks for it.
 
-        `compute_s` is its share of the steps' time, `block_s` cache blocks times seconds, `cached_tokens` those of the
-        prompt that the cache saved to compute.
+        `compute_s` is its share of the steps' time, `block_s` cache blocks times seconds, `cached_tokens` the number of
+        prompt tokens that were found in the cache.
         """
         self.set({"sluice.cost.compute": compute_s, "sluice.cost.block": block_s})
         attributes = {**self._attributes, KEY: self._telemetry.keys.label(self._key)}
@@ -108,8 +105,8 @@ class Operation:
             )
             call.cost = f"compute_s={compute_s:.6f}, block_s={block_s:.6f}, cached_tokens={cached_tokens}"
 
-    def staged(self, stages: Iterable[Stage]) -> None:
-        """Put spans beneath. They are made at once, so call it before the exit."""
+    def add_stages(self, stages: Iterable[Stage]) -> None:
+        """Add a child span per stage. They are exported immediately, so call this before the exit."""
         parent = trace.set_span_in_context(self._span)
         for stage in stages:
             if stage.began is not None and stage.ended is not None:

@@ -1,4 +1,4 @@
-"""The identity of a stream, which shows whether another answer would have the same tokens."""
+"""The identity of a stream, which decides whether generating the answer again yields the same tokens."""
 
 from __future__ import annotations
 
@@ -11,17 +11,28 @@ from typing import Any
 
 from service.generation.errors import CannotResume
 from service.generation.request import GenerationRequest
-from service.generation.resume import StreamIdentity
+from service.generation.resume import ResumePoint, StreamIdentity
 from service.prompting.preparation import PreparedAnswer
 from service.registry.models import ServedGenerator
 
 _DIGEST_SIZE = 8  # bytes
 
 
-def identity_of(model: ServedGenerator, prepared: PreparedAnswer) -> StreamIdentity:
-    """That of a new stream."""
+def stream_identity(model: ServedGenerator, prepared: PreparedAnswer, point: ResumePoint | None) -> StreamIdentity:
+    """Return the identity of a new stream, or of the stream that `point` resumes.
+
+    Raises CannotResume if the answer's tokens may differ from those of the stream.
+    """
+    new = _new_identity(model, prepared)
+    if point is None:
+        return new
+    _check(point.identity, new, can_resume=model.description.supports_resume)
+    return point.identity
+
+
+def _new_identity(model: ServedGenerator, prepared: PreparedAnswer) -> StreamIdentity:
     seed = prepared.sampling.seed
-    assert seed is not None  # noqa: S101  it was drawn
+    assert seed is not None  # noqa: S101  preparation draws one
     return StreamIdentity(
         id=uuid.uuid4().hex,
         created_ns=time.time_ns(),
@@ -32,8 +43,7 @@ def identity_of(model: ServedGenerator, prepared: PreparedAnswer) -> StreamIdent
     )
 
 
-def check_identity(begun: StreamIdentity, new: StreamIdentity, *, can_resume: bool) -> None:
-    """Raise CannotResume if the tokens of `new` may be others than those of the stream that was `begun`."""
+def _check(begun: StreamIdentity, new: StreamIdentity, *, can_resume: bool) -> None:
     if begun.model != new.model:
         reason = f"it was begun by the model {begun.model[:256]!r}"
     elif not can_resume:
@@ -48,11 +58,11 @@ def check_identity(begun: StreamIdentity, new: StreamIdentity, *, can_resume: bo
 
 
 def _digest(model: ServedGenerator, prepared: PreparedAnswer) -> bytes:
-    """Of all that decides an answer beside the fingerprint, prompts, constraints and seeds included."""
+    """Return a digest of everything that determines an answer, except the fingerprint."""
     digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
     for request in prepared.requests:
         digest.update(array("q", request.prompt_token_ids).tobytes())
-        digest.update(repr(_deciding(request)).encode())
+        digest.update(repr(_parameters(request)).encode())
         if request.sampling.watermark:
             digest.update(repr(model.watermark.watermark).encode())
     for form in prepared.forms:
@@ -60,8 +70,8 @@ def _digest(model: ServedGenerator, prepared: PreparedAnswer) -> bytes:
     return digest.digest()
 
 
-def _deciding(request: GenerationRequest) -> tuple[object, ...]:
-    """What a request's text and logprobs depend on beside its prompt's tokens."""
+def _parameters(request: GenerationRequest) -> tuple[object, ...]:
+    """Return everything that a request's text and logprobs depend on, except the prompt's tokens."""
     in_order: dict[str, Any] = {
         name: dict(sorted(values.items())) for name, values in request.sampling.token_values().items()
     }

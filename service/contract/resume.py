@@ -1,6 +1,6 @@
 """The resume position of a stream as bytes, which clients keep and send back.
 
-They are opaque and no secret: whoever changes them gets an error, or another answer to his own request.
+They are opaque, but not secret: a client that changes them gets an error, or another answer to its own request.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, Final, Protocol
 from sluice.v1 import resume_pb2
 
 from service.generation.errors import InvalidRequest
-from service.generation.resume import Position, ResumePoint, StreamIdentity
+from service.generation.resume import ResumePoint, StreamIdentity, StreamPosition
 
 _VERSION: Final = 1
 _DIGEST_SIZE: Final = 8
 _HEAD: Final = struct.Struct(f">BQQ16s{_DIGEST_SIZE}s")  # version, instant, seed, id, digest; then two names
-_MAX_CHOICES: Final = 128  # a position has the place of each
+_MAX_CHOICES: Final = 128  # a position has a count for each
 _MAX_COUNT: Final = 1 << 40
 
 
 class _Request(Protocol):
-    """A request of any kind that generates."""
+    """A request of any kind of generation."""
 
     @property
     def resume(self) -> resume_pb2.ResumeOptions: ...
@@ -32,18 +32,18 @@ class _Request(Protocol):
 
 
 def to_resume(request: _Request) -> ResumePoint | None:
-    """Where the request goes on. Raises InvalidRequest for what no stream has told."""
+    """Return the point at which the request resumes a stream. Raises InvalidRequest for values of no stream."""
     if not request.HasField("resume"):
         return None
     options = request.resume
     position = _to_position(options.position)
-    if options.sequence_number + 1 < position.first_number:  # one less has none of the events of the position
+    if options.sequence_number + 1 < position.first_number:  # one less: no event of it was received
         raise InvalidRequest("resume.sequence_number", "is not the number of the event that had the position")
     return ResumePoint(_to_identity(options.stream), position, options.sequence_number, options.replay)
 
 
 def stream_bytes(identity: StreamIdentity, num_choices: int) -> bytes:
-    """What tells the stream; empty for one of more choices than a position has room for."""
+    """Return the identity as bytes; empty if the stream has more choices than a position can count."""
     if num_choices > _MAX_CHOICES:
         return b""
     head = _HEAD.pack(_VERSION, identity.created_ns, identity.seed, bytes.fromhex(identity.id), identity.digest)
@@ -61,8 +61,8 @@ def _to_identity(data: bytes) -> StreamIdentity:
     return StreamIdentity(answer_id.hex(), created_ns, model, fingerprint, seed, digest)
 
 
-def position_bytes(position: Position) -> bytes:
-    """Whole numbers of seven bits a byte; equal counts of neighbours once, with how many they are."""
+def position_bytes(position: StreamPosition) -> bytes:
+    """Return the position as varints. Equal counts of adjacent choices are run-length encoded."""
     choice = 0 if position.choice_index is None else position.choice_index + 1
     numbers = [position.first_number, position.num_cached_tokens, choice, position.end]
     if len(position.counts) == 1:
@@ -73,16 +73,16 @@ def position_bytes(position: Position) -> bytes:
     return _varints(numbers)
 
 
-def _to_position(data: bytes) -> Position:
+def _to_position(data: bytes) -> StreamPosition:
     numbers = _numbers(data)
     first_number, num_cached_tokens, choice, end, *runs = numbers or [0] * 4
     sizes, counts = runs[::2], runs[1::2]
     if len(sizes) == len(counts) and 0 < sum(sizes) <= _MAX_CHOICES and max(numbers) < _MAX_COUNT:
         found = [count for size, count in zip(sizes, counts, strict=True) for _ in range(size)]
         if choice == 0:
-            return Position(first_number, found, num_cached_tokens=num_cached_tokens)
+            return StreamPosition(first_number, found, num_cached_tokens=num_cached_tokens)
         if choice <= len(found) and end >= found[choice - 1]:
-            return Position(first_number, found, choice - 1, end, num_cached_tokens)
+            return StreamPosition(first_number, found, choice - 1, end, num_cached_tokens)
     raise InvalidRequest("resume.position", "is not a place in a stream")
 
 
@@ -98,7 +98,7 @@ def _varints(numbers: Iterable[int]) -> bytes:
 
 
 def _numbers(data: bytes) -> Sequence[int]:
-    """At least four; none if the bytes are no such numbers."""
+    """Return at least four numbers, or none if the bytes are not varints."""
     numbers, number, shift = [], 0, 0
     for byte in data:
         number |= (byte & 0x7F) << shift

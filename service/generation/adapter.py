@@ -10,4 +10,4 @@ class AdapterLoaded(NamedTuple):
 
     rank: int
     num_parameters: int
-    digest: str  # changes with what may change tokens
+    digest: str  # changes with everything that may change tokens

@@ -1,4 +1,4 @@
-"""A caller: the rights of its key, its limits, and what it shares with others. Plain data."""
+"""A caller: the permissions and limits of its API key, and the cache that it shares. Plain data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from process.settings.setting import setting
 
 
 class Scope(StrEnum):
-    """What a key may be used for."""
+    """A permission of a key."""
 
     GENERATE = "generate"
     EMBED = "embed"
@@ -29,7 +29,7 @@ def _limit(description: str, unit: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one caller's use; None for no limit."""
+    """The limits of a caller; None for no limit."""
 
     requests_per_minute: int | None = _limit("requests admitted per minute", "requests")
     input_tokens_per_minute: int | None = _limit("prompt tokens per minute", "tokens")
@@ -41,31 +41,25 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """One caller. The defaults are those of a caller without a key, where keys are not asked for.
+    """One caller. The defaults are those of a caller without a key, if authentication is off."""
 
-    `id` is what queues, quotas and metrics know a caller by, and is no secret; empty without a key. `models` and
-    `endpoints` are shell patterns of names. `limits_by_model` hold beside `limits`, by a model's name or pattern. A
-    request's `priority` is `min_priority` at least: a lower value is served first. `weight` is the caller's part of
-    what several compete for. Cached prompts are shared within `cache_group`, and never across groups.
-    """
-
-    id: str = ""
+    id: str = ""  # in queues, quotas and metrics; not secret; empty without a key
     name: str = ""
     scopes: frozenset[Scope] = frozenset(Scope)
-    models: tuple[str, ...] = ("*",)
-    endpoints: tuple[str, ...] = ("*",)
+    models: tuple[str, ...] = ("*",)  # shell patterns of names
+    endpoints: tuple[str, ...] = ("*",)  # shell patterns of names
     limits: Limits = Limits()
-    limits_by_model: Mapping[str, Limits] = field(default_factory=dict)
-    min_priority: int = 0
-    weight: float = 1.0
-    cache_group: str = ""
+    limits_by_model: Mapping[str, Limits] = field(default_factory=dict)  # in addition, by a model's name or pattern
+    min_priority: int = 0  # of its requests; lower values are served first
+    weight: float = 1.0  # of its share of an engine
+    cache_group: str = ""  # cached prompts are shared within a group only
 
     def may_use(self, model: str) -> bool:
-        """Whether a model of that name is there for the caller; if not, it is as if it weren't served."""
+        """Return whether the caller may use a model of that name. Models that it may not use are hidden from it."""
         return _matches(model, self.models)
 
     def may_reach(self, endpoint: str, models: Iterable[str]) -> bool:
-        """Whether an endpoint of that name is there for the caller; that takes all `models` behind it, too."""
+        """Return whether the caller may use an endpoint of that name, and all `models` behind it."""
         return _matches(endpoint, self.endpoints) and all(map(self.may_use, models))
 
 

@@ -1,7 +1,4 @@
-"""Output constraints as text.
-
-The engine compiles it on its own side; nothing here is compiled or has a state.
-"""
+"""Output constraints as text, which the core compiles. Nothing here is compiled or has state."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Where a text that is free comes under its grammar: the model itself opens it, or doesn't.
+    """How a grammar starts to apply to a text that is unconstrained at first, if the model chooses so.
 
-    `marker` opens it anywhere, and the grammar begins behind it. `lead`, a grammar's text too, matches a text that has
-    come under the grammar with its first character, as soon as that is certain, and whatever follows. Either may be
-    empty. With `once` the text ends where the grammar does; otherwise it is free again, until the next marker.
+    `marker` opens the grammar anywhere, and the grammar applies after it. `lead`, itself a grammar, matches a text to
+    which the grammar applies from its first character, as soon as that is certain, and any continuation. Either may be
+    empty. With `once` the text ends with the grammar; otherwise it is unconstrained again until the next marker.
     """
 
     marker: str
@@ -30,10 +27,10 @@ class Opening:
 class Grammar:
     """A grammar's text, in the language that `kind` names: `lark` is llguidance's dialect of Lark.
 
-    A refusal of the whole is reported under the request's field `field`; `schemas` are the JSON Schemas that the text
-    was made of, as JSON by the request's fields, to tell which of them is at fault. `lenient` are those that no request
-    fails for: what stands in for them where they can't be enforced, by the same fields. Without `opening` the grammar
-    holds for all of a text. `texts` are all that match, where they were listed.
+    An error of the whole grammar is reported under the request's field `field`. `schemas` are the JSON Schemas that it
+    was made of, as JSON by the request's fields, to report which one is invalid. `lenient` has, by the same fields, the
+    substitutes of schemas that need not be enforced. Without `opening` the grammar applies to the whole text. `texts`
+    are all matches, if they were listed.
     """
 
     text: str
@@ -45,7 +42,7 @@ class Grammar:
     texts: Sequence[str] = ()
 
     def without(self, *fields: str) -> Grammar:
-        """The same with other schemas in place of those `lenient` ones."""
+        """Return the grammar with the substitutes of the schemas of `fields`."""
         text = self.text
         for field in fields:
             text = text.replace(f"%json {self.schemas[field]}\n", f"%json {self.lenient[field]}\n")
@@ -55,9 +52,9 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningMarkers:
-    """What stands around a model's reasoning, and the white space that its template puts beside the markers.
+    """The markers around a model's reasoning, and the white space that its template puts next to them.
 
-    A family that marks its answers too has `answer_open` and `answer_close`. `always` is whether it reasons before
+    Families that mark answers, too, have `answer_open` and `answer_close`. `always` is whether the model reasons before
     every answer.
     """
 
@@ -71,18 +68,18 @@ class ReasoningMarkers:
 
 
 class ReasoningStart(enum.Enum):
-    """Where an answer stands with its reasoning when generation begins."""
+    """The state of an answer's reasoning when generation begins."""
 
-    NONE = "none"  # there is none: the model doesn't reason, or the prompt has closed it
-    MAY_OPEN = "may_open"  # the model itself writes the opening marker, or doesn't
+    NONE = "none"  # no reasoning: the model doesn't reason, or the prompt has closed it
+    MAY_OPEN = "may_open"  # the model may write the opening marker
     OPEN = "open"  # the prompt has opened it
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningLimit:
-    """Reasoning that ends: at most `budget` tokens of it, None for no limit, before the answer.
+    """A limit of the reasoning before an answer: `budget` tokens, or None for no limit.
 
-    `must_open` forces the opening marker where the prompt hasn't opened the reasoning.
+    `must_open` forces the opening marker if the prompt hasn't opened the reasoning.
     """
 
     markers: ReasoningMarkers
@@ -93,7 +90,7 @@ class ReasoningLimit:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What holds for each choice's text: a grammar for the answer, a limit for the reasoning before it, or both."""
+    """The constraint of each choice's text: a grammar for the answer, a limit for its reasoning, or both."""
 
     grammar: Grammar | None = None
     reasoning: ReasoningLimit | None = None

@@ -1,6 +1,6 @@
-"""The parts of a prompt: a conversation, or raw text or tokens.
+"""Prompts: a conversation, or raw text or tokens.
 
-A value that a caller may have got wrong has its `field`: the path that the caller's own request calls it by.
+A value that may be invalid has its `field`: its path in the client's request, for errors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from service.generation.output_format import JsonSchema
 
 
 class Role(enum.Enum):
-    """Whose message it is, by the name that chat templates use."""
+    """The author of a message, by the name in chat templates."""
 
     SYSTEM = "system"
     USER = "user"
@@ -24,14 +24,14 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """A piece of a message that is text."""
+    """A text in a message."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ImagePart:
-    """An image, by a URL, which may be a data URL, or by its file's bytes and what type they are said to have."""
+    """An image, by its URL, which may be a data URL, or by its file's bytes and declared media type."""
 
     url: str
     field: str
@@ -41,7 +41,7 @@ class ImagePart:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A file, by its URL or by the id that it was stored under."""
+    """A file, by its URL or by its id in the store."""
 
     field: str
     url: str | None = None
@@ -53,7 +53,7 @@ Part: TypeAlias = TextPart | ImagePart | FilePart
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A call that an assistant made. `arguments` is the text that it wrote, JSON as a rule."""
+    """A call by an assistant. `arguments` is the text that it wrote, usually JSON."""
 
     id: str
     name: str
@@ -62,7 +62,7 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. `tool_call_id` is that of the call that a tool's message answers, `tool_call_field` its path."""
+    """One message. `tool_call_id` is the id of the call that a tool's message answers, `tool_call_field` its path."""
 
     role: Role
     content: Sequence[Part] = ()
@@ -75,12 +75,12 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text of all its parts that are text."""
+        """The text of all text parts."""
         return "".join(part.text for part in self.content if isinstance(part, TextPart))
 
     @property
     def images(self) -> list[ImagePart]:
-        """Those of its parts that are images."""
+        """The image parts."""
         return [part for part in self.content if isinstance(part, ImagePart)]
 
 
@@ -96,7 +96,7 @@ class Function:
 
 
 class ToolMode(enum.Enum):
-    """Whether functions are called."""
+    """Whether functions may or must be called."""
 
     NONE = "none"
     AUTO = "auto"
@@ -105,14 +105,14 @@ class ToolMode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """Which functions are called. `name` is the one that must be."""
+    """The functions that may or must be called. `name` is a function that must be called."""
 
     mode: ToolMode = ToolMode.AUTO
     name: str | None = None
 
 
 class ReasoningEffort(enum.Enum):
-    """How much a model is to reason before it answers."""
+    """The amount of reasoning before an answer."""
 
     NONE = "none"
     LOW = "low"
@@ -122,36 +122,27 @@ class ReasoningEffort(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Messages to answer.
-
-    `reasoning_effort` None leaves it to the model's settings, then to `default_effort`, and if that is None too to its
-    chat template. `schema` is what the answer must match, if the model may be told of it.
-    `reasoning_budget` is the tokens of reasoning at most; None leaves it to the effort. `continues` lets the answer go
-    on where the last message's text ends, in place of a turn of its own; without `opens_turn` the prompt lacks what
-    begins an answer. `template_variables` is a JSON object as text, empty for none. `template_field` is what in the
-    request asks for the chat template. `cuts_text` lets a truncated conversation lose the beginning of its last
-    message's text, not its oldest messages.
-    """
+    """Messages to answer."""
 
     messages: Sequence[Message]
     tools: Sequence[Function] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
-    reasoning_effort: ReasoningEffort | None = None
+    reasoning_effort: ReasoningEffort | None = None  # None: the model's setting, `default_effort` or the template
     default_effort: ReasoningEffort | None = None
-    reasoning_budget: int | None = None
-    continues: bool = False
-    opens_turn: bool = True
-    template_variables: str = ""
+    reasoning_budget: int | None = None  # the limit of reasoning tokens; None: by the effort
+    continues: bool = False  # whether the answer continues the last message's text instead of beginning a turn
+    opens_turn: bool = True  # whether the prompt ends with the beginning of an answer
+    template_variables: str = ""  # a JSON object as text; empty for none
     field: str = "messages"
-    template_field: str = "model"
-    cuts_text: bool = False
-    schema: JsonSchema | None = None
+    template_field: str = "model"  # the field of the request that requires a chat template
+    cuts_text: bool = False  # whether truncation cuts the start of the last message instead of the oldest messages
+    schema: JsonSchema | None = None  # of the answer, for templates that show it to the model
 
 
 @dataclass(frozen=True, slots=True)
 class RawText:
-    """A prompt that is taken as it is."""
+    """A prompt of text that is used unchanged."""
 
     text: str
     field: str

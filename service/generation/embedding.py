@@ -15,14 +15,14 @@ TokenIds: TypeAlias = npt.NDArray[np.int64]  # [tokens]
 Vector: TypeAlias = npt.NDArray[np.float32]  # [dimensions]
 
 
-Purpose: TypeAlias = Literal["", "query", "document"]  # what a vector is for; empty is not told
+Purpose: TypeAlias = Literal["", "query", "document"]  # the use of a vector; empty if unknown
 
 
 @dataclass(frozen=True, slots=True)
 class TextsToEmbed:
-    """What a caller asks vectors of. `dimensions` None is the model's own.
+    """A request for the vectors of texts. `dimensions` None is the model's default.
 
-    `instruction` stands before each text; where it is empty, what the model has for the `purpose`.
+    `instruction` is put before each text; if it is empty, the model's instruction for the `purpose` is.
     """
 
     model: str
@@ -37,28 +37,22 @@ class TextsToEmbed:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingRequest:
-    """Texts, as tokens, to make vectors of.
-
-    `deadline` is a `time.monotonic()` instant in seconds. `caller_id` is the key that the request counts for in the
-    queue, `weight` that key's part of what several compete for, above 0. Among requests of one key a lower `priority`
-    value is served first. Where inputs are pairs of texts, `second_starts` has for each the place of its second text's
-    first token; 0 for an input that is one text.
-    """
+    """Inputs, as tokens, whose vectors are to be computed."""
 
     request_id: str
     inputs: Sequence[TokenIds]
-    deadline: float | None = None
-    caller_id: str = ""
-    weight: float = 1.0
-    priority: int = 0
-    second_starts: Sequence[int] = ()
+    deadline: float | None = None  # time.monotonic()
+    caller_id: str = ""  # the key that the request is queued under
+    weight: float = 1.0  # of the key's share of the engine, > 0
+    priority: int = 0  # among requests of one key, lower values first
+    second_starts: Sequence[int] = ()  # by input: index of a pair's second text, 0 if there is none
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingOutput:
     """The vectors of a request, in the order of its inputs, and instants of `time.monotonic()`.
 
-    `compute_s` is its share of the batches that it was in, by tokens.
+    `compute_s` is its share of the time of its batches, by tokens.
     """
 
     vectors: Sequence[Vector]

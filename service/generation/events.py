@@ -1,8 +1,8 @@
-"""The events of an answer: one stream, whatever kind of request it answers.
+"""The events of an answer, the same for every kind of request.
 
-A stream is `Started`, then for each output of the engine a `Tokens` and what was read from it, a `ChoiceFinished` for
-each choice, `Usage`, and `Completed`; one that fails ends after `Usage`. Choices are counted over all prompts of a
-request: prompt p's choice c of n is p·n + c.
+A stream consists of `Started`, a `Tokens` per output of the engine followed by the events that were read from it, a
+`ChoiceFinished` per choice, `Usage`, and `Completed`; a stream that fails ends after `Usage`. Choices are numbered over
+all prompts of a request: choice c of n of prompt p has the index p·n + c.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from service.generation.parameters import SamplingParams, StopParams
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The request was admitted. `sampling` and `stopping` have every default filled in; `n` is choices a prompt.
+    """The request was admitted. `sampling` and `stopping` have the effective values, `n` is the choices per prompt.
 
-    `prompt_texts` has the text of each prompt, where the request wants them; `prompt_token_ids` the tokens of each.
-    `reasoning_effort` is the one in force; None for a model that can't reason, or whose template decides.
+    `prompt_texts` has the text of each prompt, if requested, `prompt_token_ids` the tokens of each. `reasoning_effort`
+    is the effective one; None for a model that can't reason, or whose template decides.
     """
 
     id: str
@@ -39,22 +39,23 @@ class Started:
 
     @property
     def num_prompt_tokens(self) -> int:
-        """Tokens of all prompts."""
+        """The number of tokens of all prompts."""
         return sum(map(len, self.prompt_token_ids))
 
 
 class Tokens(NamedTuple):
-    """What a step added to a choice, before it is read."""
+    """The tokens of one output, which the events after it are read from."""
 
     choice_index: int
     token_ids: Sequence[int]
     token_times: Sequence[float]
     timings: Timings
     batch_size: int
+    num_cached_tokens: int = 0  # of all prompts, as far as they have started
 
 
 class SpelledLogprob(NamedTuple):
-    """A token's natural logarithm of probability with the bytes that spell it, and the candidates beside it."""
+    """A token with its bytes, the natural logarithm of its probability, and the most likely alternatives."""
 
     token_id: int
     data: bytes
@@ -63,18 +64,19 @@ class SpelledLogprob(NamedTuple):
 
 
 class PromptLogprobs(NamedTuple):
-    """Those of a prompt's tokens; the first token, which nothing comes before, has 0."""
+    """The logprobs of a prompt's tokens. The first token, which has no context, has 0."""
 
     prompt_index: int
     logprobs: Sequence[SpelledLogprob]
 
 
 class Text(NamedTuple):
-    """More of a choice's content; `text` is empty where only logprobs of text that was told before are new."""
+    """More of a choice's content. `text` is empty if only logprobs of content that was sent before are new."""
 
     choice_index: int
     text: str
     logprobs: Sequence[SpelledLogprob] = ()
+    start: int = 0  # index of the first character in everything that the choice has generated
 
 
 class Reasoning(NamedTuple):
@@ -85,11 +87,11 @@ class Reasoning(NamedTuple):
 
 
 class ToolCall(NamedTuple):
-    """A choice's call number `call_index` begins."""
+    """The beginning of a choice's call number `call_index`."""
 
     choice_index: int
     call_index: int
-    id: str
+    id: str  # parsers leave it empty; the choice's reader sets it
     name: str
 
 
@@ -101,8 +103,11 @@ class ToolArguments(NamedTuple):
     text: str
 
 
+Delta: TypeAlias = Text | Reasoning | ToolCall | ToolArguments  # the events that are read from a choice's text
+
+
 class ChoiceFinished(NamedTuple):
-    """A choice has ended."""
+    """The end of a choice."""
 
     choice_index: int
     reason: FinishReason
@@ -110,7 +115,7 @@ class ChoiceFinished(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What the request has cost so far, in tokens; all prompts and choices together."""
+    """The tokens of a request so far, over all prompts and choices."""
 
     prompt_tokens: int
     completion_tokens: int = 0
@@ -120,7 +125,7 @@ class Usage(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """Every choice has ended, and nothing follows. `ended_ns` is when, since the epoch; 0 if that is not known."""
+    """The end of a complete answer. `ended_ns` is its time since the epoch; 0 if unknown."""
 
     ended_ns: int = 0
 

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class ImageForm:
-    """How prompts of a model show an image.
+    """The representation of an image in a model's prompts.
 
-    Its chat template writes `marker`, in whose place stands `text`; that has `num_tokens` tokens of `token_id` in a
-    row, in whose places the model has what it sees.
+    The chat template writes `marker`, which is replaced with `text`. That has `num_tokens` consecutive tokens
+    `token_id`, whose embeddings are replaced with those of the image.
     """
 
     marker: str
@@ -24,9 +24,9 @@ class ImageForm:
 
 @dataclass(frozen=True, slots=True)
 class SeenImage:
-    """What a model sees of an image.
+    """An image as a model sees it.
 
-    `digest` names the pixels, as a hash of 32 bytes. `pixels` [channels, height, width] are in the range 0 to 255.
+    `digest` is a hash of the pixels, of 32 bytes. `pixels` [channels, height, width] are in the range 0 to 255.
     """
 
     digest: bytes
@@ -35,10 +35,10 @@ class SeenImage:
 
 @dataclass(frozen=True, slots=True)
 class PromptImage:
-    """An image, and where in its prompt it stands: at the tokens `start` up to, not including, `end`.
+    """An image at the tokens `start` up to, not including, `end` of its prompt.
 
-    `digest` names what is seen, as a hash of 32 bytes: equal ones are taken for the same image. `pixels`
-    [channels, height, width] have the size that the model sees, in the range 0 to 255.
+    `digest` is a hash of 32 bytes: images with equal ones are treated as the same. `pixels` [channels, height, width]
+    have the size that the model sees, in the range 0 to 255.
     """
 
     start: int
@@ -47,5 +47,5 @@ class PromptImage:
     pixels: npt.NDArray[np.uint8] = field(repr=False, compare=False)
 
     def overlaps(self, start: int, end: int) -> bool:
-        """Whether any of its tokens is at `start` or after, and before `end`."""
+        """Return whether any of its tokens is at `start` or after, and before `end`."""
         return self.start < end and start < self.end

@@ -12,7 +12,7 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 
 
 def walk(schema: Any, pointer: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """All subschemas with their JSON pointers, outer ones first."""
+    """Yield all subschemas with their JSON pointers, outer ones first."""
     if not isinstance(schema, dict):
         return
     yield pointer, schema
@@ -29,5 +29,5 @@ def walk(schema: Any, pointer: str = "") -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def escape(name: str) -> str:
-    """A name as a part of a JSON pointer (RFC 6901)."""
+    """Return a name as a part of a JSON pointer (RFC 6901)."""
     return name.replace("~", "~0").replace("/", "~1")

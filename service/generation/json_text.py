@@ -13,17 +13,17 @@ from service.generation.errors import InvalidRequest
 _MAX_DEPTH = 100
 _TOO_DEEP = f"nested more than {_MAX_DEPTH} levels deep"
 _NO_PARAMETERS = {"type": "object", "properties": {}}
-_MAX_SHOWN = 64  # characters of what is refused
-_MAX_DIGITS = 32  # of an integer; Python takes a long time for many thousands
-_INTEGERS = range(-(2**63), 2**64)  # beyond them a compiler of schemas rounds
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # only half a character, unless two of them make a pair
+_MAX_SHOWN = 64  # characters of an invalid value in an error
+_MAX_DIGITS = 32  # of an integer, because Python's parser takes quadratic time
+_INTEGERS = range(-(2**63), 2**64)  # the schema compiler rounds others
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character unless two of them form a pair
 
 
 def parse_json(text: str, field: str) -> Any:
-    """The value of a JSON text. Raises InvalidRequest naming `field`, with line and column or what is wrong.
+    """Return the value of a JSON text. Raises InvalidRequest for `field`, with the line and column or the reason.
 
-    It is stricter than Python: no NaN and Infinity, no number that would be rounded to infinity, no integer of more
-    than 64 bits, no duplicate keys, no unpaired surrogate.
+    It is stricter than Python: no NaN or Infinity, no number that overflows to infinity, no integer of more than 64
+    bits, no duplicate keys, no unpaired surrogate.
     """
     try:
         value = json.loads(
@@ -36,8 +36,8 @@ def parse_json(text: str, field: str) -> Any:
         if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise InvalidRequest(field, f"not valid JSON: {error.msg} in {place}") from error
+        position = f"line {error.lineno}, column {error.colno}"
+        raise InvalidRequest(field, f"not valid JSON: {error.msg} in {position}") from error
     except UnicodeEncodeError as error:
         raise InvalidRequest(field, r"not valid JSON: a \u escape with an unpaired surrogate") from error
     except ValueError as error:
@@ -53,7 +53,7 @@ def parse_json(text: str, field: str) -> Any:
 
 
 def parse_parameters(text: str, field: str) -> dict[str, Any]:
-    """A function's schema; that of no parameters if `text` is empty. Raises InvalidRequest naming `field`."""
+    """Return a function's schema, without parameters if `text` is empty. Raises InvalidRequest for `field`."""
     if not text:
         return dict(_NO_PARAMETERS)
     schema = parse_json(text, field)

@@ -1,7 +1,7 @@
-"""The outputs of an engine, choice by choice.
+"""The outputs of an engine, per choice.
 
-Named tuples, since each token of each stream crosses between processes in them: they pickle ten times as fast as frozen
-dataclasses with slots.
+They are named tuples because they carry each token of each stream between processes: named tuples pickle ten times as
+fast as frozen dataclasses with slots.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class FinishReason(enum.Enum):
     END_OF_TEXT = "end_of_text"  # the model generated an end-of-text or stop token
     STOP_SEQUENCE = "stop_sequence"  # the text reached one of the request's stop strings
     LENGTH = "length"  # max_tokens or the model's context length, or a deadline that truncates
-    TOOL_CALLS = "tool_calls"  # the text called tools and ended by itself; never an engine's own word
+    TOOL_CALLS = "tool_calls"  # the text called tools and ended by itself; set by `service.output`, never by an engine
 
 
 class TokenLogprob(NamedTuple):
@@ -30,31 +30,30 @@ class TokenLogprob(NamedTuple):
 
 
 class Timings(NamedTuple):
-    """Where one choice's time went so far, in seconds. The four instants are of `time.monotonic()`.
+    """Instants of one choice, of `time.monotonic()`, and its cost so far.
 
-    `compute_s` is its share of the steps that it was in, by tokens, `block_s` the time that it held cache blocks, each
-    counted: those shared with others, too. Both are as of the newest step.
+    `compute_s` is its share of the time of its steps, by tokens; `block_s` the number of cache blocks that it held,
+    shared ones included, times seconds. Both are as of the newest step.
     """
 
     arrived: float
     scheduled: float | None
     first_token: float | None
-    finished: float | None  # None while more may come
+    finished: float | None  # None until the last output
     num_preemptions: int = 0
     compute_s: float = 0.0
     block_s: float = 0.0
 
 
 class GenerationOutput(NamedTuple):
-    """What one or more steps added to one choice.
+    """The tokens and text that one or more steps added to one choice.
 
-    `text` is the new text (may be empty while bytes or a possible stop string are held back), `token_ids` the new
-    tokens, the one that ended the text included, `token_times` the instants at which they were sampled, and `logprobs`,
-    where asked for, one value for each of them. `text_ends` has, for each new token, the number of characters that the
-    choice's tokens make up to its end, those held back included; a token that has bytes of a character and doesn't end
-    it adds none, nor does one that is left out of the text. The first output of choice 0 has the `prompt_logprobs`,
-    where asked for: those of the prompt's second token and of all after it. The last output of a choice, and only that
-    one, has a `finish_reason`.
+    `text` is the new text (empty while bytes or a possible stop string are held back), `token_ids` the new tokens,
+    including the one that ended the text, `token_times` the instants at which they were sampled, and `logprobs`, if
+    requested, one value per token. `text_ends` has, for each new token, the number of characters of the choice's tokens
+    up to its end, including those held back; a token that does not complete a character, or is omitted from the text,
+    adds none. The first output of choice 0 has the `prompt_logprobs`, if requested, from the prompt's second token on.
+    Only the last output of a choice has a `finish_reason`.
     """
 
     choice_index: int
@@ -62,19 +61,19 @@ class GenerationOutput(NamedTuple):
     token_times: Sequence[float]
     text: str
     timings: Timings
-    batch_size: int  # sequences in the step that made the newest token, this one included
+    batch_size: int  # sequences in the step that sampled the newest token, including this one
     text_ends: Sequence[int] = ()
     logprobs: Sequence[TokenLogprob] = ()
     prompt_logprobs: Sequence[TokenLogprob] = ()
     finish_reason: FinishReason | None = None
-    stop_sequence: str | None = None  # the string that ended it, with STOP_SEQUENCE
-    num_cached_tokens: int = 0  # prompt tokens whose cache entries were found, not computed
+    stop_sequence: str | None = None  # the string that ended the text, with STOP_SEQUENCE
+    num_cached_tokens: int = 0  # prompt tokens that were found in the cache
     request_index: int = 0  # among the requests that were opened together
-    is_whole: bool = False  # from one of the request's cuts to the next, and not to be merged with what follows
+    is_whole: bool = False  # spans two of the request's cuts, and must not be merged with later outputs
 
 
 def merged(outputs: Sequence[GenerationOutput]) -> GenerationOutput:
-    """One output for several of the same choice, in their order; in one pass, since they may be thousands."""
+    """Return one output for several consecutive ones of a choice, in one pass, because there may be thousands."""
     last = outputs[-1]
     if len(outputs) == 1:
         return last

@@ -1,6 +1,6 @@
 """The format that an answer's text must have.
 
-Each has its `field`: the path that the caller's request calls it by.
+Each has its `field`: its path in the client's request, for errors.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema:
-    """JSON that matches a schema, given as JSON text. `strict` demands that every keyword can be enforced.
+    """JSON that matches a schema, given as JSON text. `strict` requires that every keyword can be enforced.
 
-    `name` and `description` tell the model what it is for.
+    `name` and `description` describe its purpose to the model.
     """
 
     schema: str

@@ -1,7 +1,7 @@
 """The position in a stream from which it can be resumed, and the stream's identity.
 
-A stream's tokens follow from its request and its seed. So its place is counted in tokens, which are the same however
-they were put into messages, and nothing else is kept of what was sent.
+A stream's tokens are a function of its request and its seed. So a position counts tokens, which are the same however
+they are grouped into messages, and the service keeps nothing of what was sent.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StreamIdentity:
-    """One answer, and what its tokens follow from.
+    """The identity of one answer, and everything that determines its tokens.
 
-    `digest` is that of the request as it was made ready to run, prompt and constraint included.
+    `digest` is a hash of the prepared request, including its prompt and constraint.
     """
 
     id: str  # 32 hexadecimal digits
@@ -26,23 +26,21 @@ class StreamIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """What a message belongs to.
+class StreamPosition:
+    """The position of a message in a stream, in tokens per choice.
 
-    `counts` are the tokens of each choice that came before; what the message tells is of choice `choice_index`, the
-    tokens up to its number `end`. Without a choice, the message is of the stream's beginning or of its end.
-    `first_number` is the number of the first message of the same tokens, or of the beginning or the end.
+    The message belongs to an output of choice `choice_index`, or to the stream's beginning or end if that is None.
     """
 
-    first_number: int
-    counts: Sequence[int]
+    first_number: int  # sequence number of the first message of the same output, of the beginning or of the end
+    counts: Sequence[int]  # tokens of each choice that were sent before
     choice_index: int | None = None
-    end: int = 0
-    num_cached_tokens: int = 0  # of the prompts, as far as they have begun
+    end: int = 0  # tokens of the choice up to the end of the output
+    num_cached_tokens: int = 0  # of all prompts that have started
 
     @property
     def ends(self) -> list[int]:
-        """The tokens of each choice with those that the message is of."""
+        """The tokens of each choice up to the end of the message's output."""
         ends = list(self.counts)
         if self.choice_index is not None:
             ends[self.choice_index] = self.end
@@ -51,9 +49,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """The last message of a stream that was received. With `replays`, what came before is told again."""
+    """The last message of a stream that the client has received. With `replays`, earlier messages are sent again."""
 
     identity: StreamIdentity
-    position: Position
+    position: StreamPosition
     sequence_number: int
     replays: bool = False

@@ -9,12 +9,12 @@ from typing import Any
 from service.output.tool_syntax import Schema
 
 _ANY = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
-_MAX_REFERENCES = 16  # one after another
-_AS_JSON = {"True": "true", "False": "false", "None": "null"}  # as Python shows them
+_MAX_REFERENCES = 16  # followed in a chain
+_AS_JSON = {"True": "true", "False": "false", "None": "null"}  # Python's spelling
 
 
 def value_schema(parameters: Schema, key: str) -> Any:
-    """The schema of a parameter; an empty one if nothing is said of it."""
+    """Return the schema of a parameter; an empty one if there is none."""
     properties = parameters.get("properties")
     if isinstance(properties, Mapping) and key in properties:
         return resolved(properties[key], parameters)
@@ -22,22 +22,22 @@ def value_schema(parameters: Schema, key: str) -> Any:
 
 
 def resolved(schema: Any, root: Schema) -> Any:
-    """A schema, or what it refers to inside `root`."""
+    """Return a schema, or the one inside `root` that it refers to."""
     for _ in range(_MAX_REFERENCES):
         reference = schema.get("$ref") if isinstance(schema, Mapping) else None
         if not isinstance(reference, str) or not reference.startswith("#"):
             break
         schema = root
         for part in reference[1:].split("/")[1:]:
-            place = part.replace("~1", "/").replace("~0", "~")
-            schema = schema.get(place, {}) if isinstance(schema, Mapping) else {}
+            name = part.replace("~1", "/").replace("~0", "~")
+            schema = schema.get(name, {}) if isinstance(schema, Mapping) else {}
     return schema
 
 
 def allowed_types(schema: Any, root: Schema) -> frozenset[str]:
-    """The types that a schema allows, by their names there; all of them where it doesn't say."""
+    """Return the names of the types that a schema allows; all of them if it doesn't restrict them."""
     found: set[str] = set()
-    seen: set[int] = set()  # of schemas that refer to themselves, each is looked at once
+    seen: set[int] = set()  # schemas may be recursive: visit each once
     left = [schema]
     while left:
         each = resolved(left.pop(), root)
@@ -55,10 +55,10 @@ def allowed_types(schema: Any, root: Schema) -> frozenset[str]:
 
 
 def json_value(text: str, types: frozenset[str]) -> str:
-    """The JSON of a value written as `text`.
+    """Return the JSON of a value written as `text`.
 
-    What is JSON of a type that is allowed, and no string, is taken so; anything else is a string, wherever one is
-    allowed or not: the model wrote what it wrote.
+    JSON of an allowed type other than a string is returned as it is. Anything else becomes a string, even if no string
+    is allowed.
     """
     if types != {"string"}:
         written = text.strip()
@@ -74,7 +74,7 @@ def json_value(text: str, types: frozenset[str]) -> str:
 
 
 def _alternatives(schema: Any) -> list[Any]:
-    """The schemas of which one holds, where nothing else tells a type."""
+    """Return the alternatives of a schema, if nothing else in it determines a type."""
     if not isinstance(schema, Mapping) or schema.get("type") is not None or "const" in schema:
         return []
     alternatives = schema.get("anyOf", schema.get("oneOf"))
@@ -82,7 +82,7 @@ def _alternatives(schema: Any) -> list[Any]:
 
 
 def _own_types(schema: Any) -> frozenset[str]:
-    """The types that a schema names itself; none if it says nothing of them."""
+    """Return the types that a schema itself names; none if it names none."""
     if not isinstance(schema, Mapping):
         return frozenset()
     given = schema.get("type")
@@ -98,7 +98,7 @@ def _own_types(schema: Any) -> frozenset[str]:
 def _fits(value: Any, types: frozenset[str]) -> bool:
     name = _type(value)
     if name == "string":
-        return "string" not in types  # a quoted string is the text that it is, quotes included
+        return "string" not in types  # a quoted string is a text that includes the quotes
     return name in types or (name == "integer" and "number" in types) or not types & _ANY
 
 
@@ -112,4 +112,4 @@ def _type(value: Any) -> str:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(constant)  # NaN and Infinity are no JSON
+    raise ValueError(constant)  # NaN and Infinity are not JSON

@@ -1,6 +1,6 @@
 """Read one tool call written as a JSON object, character by character.
 
-There are two state machines: for `{"name": …, "arguments": {…}}`, and for the extent of any JSON object.
+There are two state machines: one for `{"name": …, "arguments": {…}}`, and one that finds the end of any JSON object.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ import json
 from collections.abc import Collection
 
 from service.output.call_reader import WHITE_SPACE, Verdict
-from service.output.pieces import ArgumentsPiece, CallPiece
 
 _NAME_KEYS = frozenset({"name", "tool_name"})
 _ARGUMENTS_KEYS = frozenset({"arguments", "parameters"})
-_PASSED_OVER = frozenset({"id", "type", "tool_call_id"})
+_IGNORED_KEYS = frozenset({"id", "type", "tool_call_id"})
 
 
 class ObjectExtent:
-    """Finds the end of a JSON object by its brackets; the first character fed is its `{`."""
+    """Finds the end of a JSON object by its brackets, from its `{` on."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -26,7 +25,7 @@ class ObjectExtent:
         self._escaped = False
 
     def feed(self, character: str) -> bool:
-        """Whether the object ends with this character."""
+        """Take a character; return whether the object ends with it."""
         if self._in_string:
             if self._escaped:
                 self._escaped = False
@@ -65,35 +64,34 @@ _FOLLOWING = {
 
 
 class CallObject:
-    """Reads one call. It is committed once its name and the first character of its arguments are known.
+    """A `CallReader`. It is committed once its name and the first character of its arguments are known.
 
-    Members are `name` or `tool_name` (one of `names`), `arguments` or `parameters` (an object, or a string that holds
-    one; left out, the call has none), and ids and `type`, which are passed over. One that is `keyed` has its name as
-    the only key, and the arguments under it. Anything else is malformed. What follows a committed call's arguments can
-    still be malformed; the arguments have then been told already.
+    Members are `name` or `tool_name` (one of `names`), `arguments` or `parameters` (an object, or a string with one; no
+    arguments if absent), and ids and `type`, which are ignored. A `keyed` call has its name as the only key, and the
+    arguments as its value. Anything else is malformed. Text after a committed call's arguments can still be malformed.
     """
 
     def __init__(self, names: Collection[str], *, keyed: bool = False) -> None:
-        self.is_committed = False
+        self.function: str | None = None
         self._names = names
         self._keyed = keyed
         self._state = _State.BEFORE_OBJECT
-        self._string = ""  # the JSON text of the string being read, quotes included
+        self._string = ""  # the JSON text of the current string, including quotes
         self._escaped = False
         self._key = ""
         self._keys: set[str] = set()
         self._name: str | None = None
         self._extent = ObjectExtent()
-        self._early_arguments = ""  # arguments that stand before the name
-        self._pieces: list[CallPiece | ArgumentsPiece] = []
+        self._early_arguments = ""  # arguments that precede the name
+        self._arguments = ""
 
-    def take_pieces(self) -> list[CallPiece | ArgumentsPiece]:
-        """The pieces that became known since the last call of this method."""
-        pieces, self._pieces = self._pieces, []
-        return pieces
+    def take_arguments(self) -> str:
+        """Return the part of the arguments that became known since the last call of this method."""
+        arguments, self._arguments = self._arguments, ""
+        return arguments
 
     def feed(self, character: str) -> Verdict:
-        """Take the next character. After DONE or MALFORMED none may follow."""
+        """Take the next character. No character may follow DONE or MALFORMED."""
         match self._state:
             case _State.ARGUMENTS:
                 return self._feed_arguments(character)
@@ -127,8 +125,8 @@ class CallObject:
         return Verdict.MALFORMED
 
     def _feed_arguments(self, character: str) -> Verdict:
-        if self.is_committed:
-            self._pieces.append(ArgumentsPiece(character))
+        if self.function is not None:
+            self._arguments += character
         else:
             self._early_arguments += character
         if self._extent.feed(character):
@@ -155,7 +153,7 @@ class CallObject:
             kind = "name"
         else:
             kind = "arguments" if key in _ARGUMENTS_KEYS else key
-        if kind in self._keys or kind not in {"name", "arguments", *_PASSED_OVER}:
+        if kind in self._keys or kind not in {"name", "arguments", *_IGNORED_KEYS}:
             return Verdict.MALFORMED
         self._keys.add(kind)
         self._key = kind
@@ -170,28 +168,26 @@ class CallObject:
             self._name = text
             if self._early_arguments:
                 self._commit()
-                self._pieces.append(ArgumentsPiece(self._early_arguments))
+                self._arguments += self._early_arguments
         elif self._key == "arguments":
             if not _is_object(text):
                 return Verdict.MALFORMED
             self._commit()
-            if self.is_committed:
-                self._pieces.append(ArgumentsPiece(text))
+            if self.function is not None:
+                self._arguments += text
             else:
                 self._early_arguments = text
         return Verdict.MORE
 
     def _commit(self) -> None:
-        if self._name is not None:
-            self.is_committed = True
-            self._pieces.append(CallPiece(self._name))
+        self.function = self._name
 
     def _finish(self) -> Verdict:
-        if not self.is_committed:
+        if self.function is None:
             if self._name is None:
                 return Verdict.MALFORMED
             self._commit()
-            self._pieces.append(ArgumentsPiece("{}"))
+            self._arguments += "{}"
         return Verdict.DONE
 
 

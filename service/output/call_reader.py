@@ -6,13 +6,11 @@ import enum
 from collections.abc import Collection
 from typing import Protocol
 
-from service.output.pieces import ArgumentsPiece, CallPiece
-
 WHITE_SPACE = " \t\r\n"
 
 
 class Verdict(enum.Enum):
-    """What a character made of a call."""
+    """The state of a call after a character."""
 
     MORE = enum.auto()
     DONE = enum.auto()
@@ -20,35 +18,34 @@ class Verdict(enum.Enum):
 
 
 class CallReader(Protocol):
-    """Reads one call. It is committed once it is sure to be one of a known function; before, it may be malformed yet.
+    """Reads one call. It is committed once it is known to call one of the functions; until then it may be malformed.
 
-    What follows in a committed call can still be malformed; what was told of it stays told.
+    The rest of a committed call can still be malformed; the arguments that were taken until then remain valid events.
     """
 
-    @property
-    def is_committed(self) -> bool:
-        """Whether the call was told."""
+    function: str | None
+    """The called function's name once the call is committed; None until then."""
 
     def feed(self, character: str) -> Verdict:
-        """Take the next character. After DONE or MALFORMED none may follow."""
+        """Take the next character. No character may follow DONE or MALFORMED."""
 
-    def take_pieces(self) -> list[CallPiece | ArgumentsPiece]:
-        """The pieces that became known since the last call of this method."""
+    def take_arguments(self) -> str:
+        """Return the part of the arguments that became known since the last call of this method."""
 
 
 class Literal:
-    """A text that is to come next, in any layout: white space counts neither in it nor in what is read."""
+    """Reads a fixed text in any layout: white space is ignored."""
 
     def __init__(self, text: str) -> None:
         self._rest = "".join(text.split())
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of it was read."""
+        """Whether the whole text was read."""
         return not self._rest
 
     def feed(self, character: str) -> bool:
-        """Whether the character fits."""
+        """Take a character; return whether it matches."""
         if character in WHITE_SPACE:
             return True
         if not self._rest.startswith(character):
@@ -58,7 +55,7 @@ class Literal:
 
 
 class Name:
-    """A function's name, the longest that fits."""
+    """Reads a function's name, the longest that matches."""
 
     def __init__(self, names: Collection[str]) -> None:
         self.text = ""
@@ -66,11 +63,11 @@ class Name:
 
     @property
     def is_known(self) -> bool:
-        """Whether a function has the name that was read."""
+        """Whether what was read is the name of a function."""
         return self.text in self._names
 
     def feed(self, character: str) -> bool:
-        """Whether the character goes on with a name, or is white space before it."""
+        """Take a character; return whether it continues a name, or is white space before it."""
         if not self.text and character in WHITE_SPACE:
             return True
         longer = self.text + character

@@ -1,8 +1,8 @@
-"""Split an answer written as messages in channels into reasoning, calls and content.
+"""Split an answer in harmony's channels into reasoning, calls and content.
 
 A message is a header, `<|message|>`, its text, and `<|end|>`, `<|call|>` or `<|return|>`; the next begins with
-`<|start|>` and its author. The header has the channel and, for a call, whom it is to. The parser holds back what may
-yet become a marker, so its result can't depend on how the text is cut.
+`<|start|>` and its author. The header has the channel and, for a call, the recipient. The parser holds back a possible
+marker, so its result does not depend on how the text is split into chunks.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import re
 from collections.abc import Collection
 
 from service.generation.constraint import ReasoningStart
+from service.generation.events import Delta, Reasoning, Text, ToolArguments, ToolCall
 from service.output.call_reader import WHITE_SPACE
-from service.output.pieces import ArgumentsPiece, CallPiece, Piece, ReasoningPiece, TextPiece
 from service.output.tool_syntax import CALL, CHANNEL, END, MESSAGE, RETURN, START
 
 _MAX_HEADER = 512  # characters
-_HEADS = (CHANNEL, MESSAGE, START, "to=")  # what a header begins with
+_HEADS = (CHANNEL, MESSAGE, START, "to=")  # a header begins with one of these
 _ENDS = (END, CALL, RETURN, START)
 _RECIPIENT = re.compile(r"\bto=(?:functions\.)?([^\s<]+)")
 _CHANNEL = re.compile(re.escape(CHANNEL) + r"\s*([a-z]+)")
@@ -28,20 +28,22 @@ class _State(enum.Enum):
     REASONING = enum.auto()
     ARGUMENTS = enum.auto()
     CONTENT = enum.auto()
-    PLAIN = enum.auto()  # content to the end: no message
+    PLAIN = enum.auto()  # content up to the end, outside of messages
 
 
 class ChannelParser:
-    """Takes a choice's text; returns reasoning, calls of `names`, and content.
+    """Splits a choice's text into reasoning, calls of the functions `names`, and content.
 
-    A message without a known channel is content; one to an unknown function, and what has no header where one is due,
-    are content to the character.
+    A message without a known channel is content. A message to an unknown function, and text where a header is missing,
+    are content verbatim.
     """
 
-    def __init__(self, names: Collection[str], start: ReasoningStart) -> None:
+    def __init__(self, names: Collection[str], start: ReasoningStart, choice_index: int = 0) -> None:
         self.has_reasoned = start is ReasoningStart.OPEN
         self.content_start: int | None = 0 if start is ReasoningStart.NONE else None
         self._names = names
+        self._choice_index = choice_index
+        self._num_calls = 0
         self._state = {
             ReasoningStart.NONE: _State.CONTENT,
             ReasoningStart.MAY_OPEN: _State.HEADER,
@@ -49,43 +51,43 @@ class ChannelParser:
         }[start]
         self._held = ""
         self._held_start = 0
-        self._has_told = self.has_reasoned  # a message of reasoning before
+        self._has_emitted = self.has_reasoned  # whether a message of reasoning was returned
         self._has_arguments = False
-        self._pieces: list[Piece] = []
+        self._events: list[Delta] = []
 
     @property
     def num_held(self) -> int:
-        """How many of the last characters fed are not yet known to be content or not."""
+        """The number of the last characters that are held back until it is known whether they are content."""
         return len(self._held)
 
-    def feed(self, text: str) -> list[Piece]:
-        """Take more text; return what became known."""
+    def feed(self, text: str) -> list[Delta]:
+        """Take more text, and return the events that became known."""
         self._held += text
         while self._step():
             pass
-        return self._take_pieces()
+        return self._take_events()
 
-    def close(self) -> list[Piece]:
-        """The text has ended; return what was held back."""
+    def close(self) -> list[Delta]:
+        """End the text, and return the events of what was held back."""
         match self._state:
             case _State.HEADER:
-                if not self._held.lstrip(WHITE_SPACE).startswith("<|"):  # no header that was broken off
-                    self._tell_text(len(self._held))
+                if not self._held.lstrip(WHITE_SPACE).startswith("<|"):  # not a truncated header
+                    self._emit_text(len(self._held))
             case _State.ARGUMENTS:
                 self._end_call(len(self._held))
             case _:
-                self._tell(len(self._held))
+                self._emit(len(self._held))
         self._skip(len(self._held))
-        return self._take_pieces()
+        return self._take_events()
 
-    def _take_pieces(self) -> list[Piece]:
-        pieces, self._pieces = self._pieces, []
-        return pieces
+    def _take_events(self) -> list[Delta]:
+        events, self._events = self._events, []
+        return events
 
     def _step(self) -> bool:
-        """Read on as far as what is held is sure; whether more may be."""
+        """Read what is known of the held text; return whether to continue."""
         if self._state is _State.PLAIN:
-            self._tell_text(len(self._held))
+            self._emit_text(len(self._held))
             return False
         return self._read_header() if self._state is _State.HEADER else self._read_message()
 
@@ -110,9 +112,9 @@ class ChannelParser:
         if recipient is None and channel is not None and channel[1] == "analysis":
             self._skip(length)
             self._state, self.has_reasoned = _State.REASONING, True
-            if self._has_told:
-                self._pieces.append(ReasoningPiece("\n\n"))
-            self._has_told = True
+            if self._has_emitted:
+                self._events.append(Reasoning(self._choice_index, "\n\n"))
+            self._has_emitted = True
             return
         self._begin_content()
         if recipient is None:
@@ -121,22 +123,23 @@ class ChannelParser:
         elif recipient[1] in self._names:
             self._skip(length)
             self._state, self._has_arguments = _State.ARGUMENTS, False
-            self._pieces.append(CallPiece(recipient[1]))
+            self._num_calls += 1
+            self._events.append(ToolCall(self._choice_index, self._num_calls - 1, "", recipient[1]))
         else:
-            self._tell_text(length)
+            self._emit_text(length)
             self._state = _State.CONTENT
 
     def _read_message(self) -> bool:
-        found = [(place, marker) for marker in _ENDS if (place := self._held.find(marker)) >= 0]
+        found = [(position, marker) for marker in _ENDS if (position := self._held.find(marker)) >= 0]
         if not found:
-            num_sure = len(self._held) - max(_num_begun(self._held, marker) for marker in _ENDS)
-            self._tell(num_sure)
+            num_known = len(self._held) - max(_num_begun(self._held, marker) for marker in _ENDS)
+            self._emit(num_known)
             return False
-        place, marker = min(found)
+        position, marker = min(found)
         if self._state is _State.ARGUMENTS:
-            self._end_call(place)
+            self._end_call(position)
         else:
-            self._tell(place)
+            self._emit(position)
         if marker != START:
             self._skip(len(marker))
         self._state = _State.HEADER
@@ -146,31 +149,31 @@ class ChannelParser:
         if self.content_start is None:
             self.content_start = self._held_start
 
-    def _tell(self, length: int) -> None:
-        """Tell what the message's state makes of its next characters."""
+    def _emit(self, length: int) -> None:
+        """Emit the next characters of the message, as what its channel makes of them."""
         match self._state:
             case _State.REASONING:
                 if length:
-                    self._pieces.append(ReasoningPiece(self._held[:length]))
+                    self._events.append(Reasoning(self._choice_index, self._held[:length]))
                 self._skip(length)
             case _State.ARGUMENTS:
                 text = self._held[:length] if self._has_arguments else self._held[:length].lstrip(WHITE_SPACE)
                 if text:
                     self._has_arguments = True
-                    self._pieces.append(ArgumentsPiece(text))
+                    self._events.append(ToolArguments(self._choice_index, self._num_calls - 1, text))
                 self._skip(length)
             case _:
-                self._tell_text(length)
+                self._emit_text(length)
 
     def _end_call(self, length: int) -> None:
-        self._tell(length)
+        self._emit(length)
         if not self._has_arguments:
-            self._pieces.append(ArgumentsPiece("{}"))
+            self._events.append(ToolArguments(self._choice_index, self._num_calls - 1, "{}"))
 
-    def _tell_text(self, length: int) -> None:
+    def _emit_text(self, length: int) -> None:
         if length:
             self._begin_content()
-            self._pieces.append(TextPiece(self._held[:length], self._held_start))
+            self._events.append(Text(self._choice_index, self._held[:length], start=self._held_start))
         self._skip(length)
 
     def _skip(self, length: int) -> None:
@@ -179,5 +182,5 @@ class ChannelParser:
 
 
 def _num_begun(text: str, marker: str) -> int:
-    """How long the longest end of `text` is that begins, but isn't, `marker`."""
+    """Return the length of the longest suffix of `text` that is a proper prefix of `marker`."""
     return next((n for n in range(min(len(marker) - 1, len(text)), 0, -1) if text.endswith(marker[:n])), 0)

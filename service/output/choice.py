@@ -1,4 +1,4 @@
-"""One choice's outputs as events: reasoning, tool calls, content, logprobs, finish reason."""
+"""Read one choice's outputs as events: reasoning, tool calls, content, logprobs, finish reason."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 from service.engine.tokenizer import Tokenizer
 from service.generation.constraint import ReasoningMarkers, ReasoningStart
-from service.generation.events import ChoiceFinished, Event, Reasoning, SpelledLogprob, Text, ToolArguments, ToolCall
+from service.generation.events import ChoiceFinished, Delta, Event, SpelledLogprob, Text, ToolCall
 from service.generation.output import FinishReason, GenerationOutput
 from service.output.channel_parser import ChannelParser
 from service.output.logprobs import ContentLogprobs
 from service.output.marked_answer import MarkedAnswerParser
-from service.output.pieces import ArgumentsPiece, CallPiece, Piece, ReasoningPiece, TextPiece
 from service.output.reasoning import ReasoningParser
 from service.output.templated_parser import TemplatedParser
 from service.output.token_ranges import TextRange, TokenRanges
@@ -23,26 +22,19 @@ from service.output.tool_syntax import ChannelCall, Schema, TemplatedCall, ToolS
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """How the answers to one prompt are read.
+    """How the answers to one prompt are parsed."""
 
-    `markers` is None where no reasoning is looked for, `syntax` where no calls are; `functions` are those that may be
-    called, with the schemas of their parameters. The conversation had `num_earlier_calls`; `prompt` is there where its
-    end tells how to read on.
-    `emits_every_token` gives tokens without text their logprobs, too, the one that ends the text among them;
-    only those whose text a stop string cut off have none.
-    """
-
-    markers: ReasoningMarkers | None = None
+    markers: ReasoningMarkers | None = None  # None if there is no reasoning to parse
     start: ReasoningStart = ReasoningStart.NONE
-    syntax: ToolSyntax | None = None
-    functions: Mapping[str, Schema] = field(default_factory=dict)
-    num_earlier_calls: int = 0
-    prompt: str = ""
-    emits_every_token: bool = False
+    syntax: ToolSyntax | None = None  # of tool calls; None if there are none to parse
+    functions: Mapping[str, Schema] = field(default_factory=dict)  # that may be called, with their parameters' schemas
+    num_earlier_calls: int = 0  # in the conversation
+    prompt: str = ""  # only for a syntax whose parser needs the prompt's end
+    emits_every_token: bool = False  # logprobs also of tokens without text, except those cut off by a stop string
 
 
 class ChoiceReader:
-    """Turns the outputs of one choice into events."""
+    """Reads the outputs of one choice as events."""
 
     def __init__(
         self,
@@ -54,15 +46,15 @@ class ChoiceReader:
         with_logprobs: bool,
         answer_id: str = "",
     ) -> None:
-        """`hidden_ids` are the tokens that the engine leaves out of the text; calls' ids follow from `answer_id`."""
+        """`hidden_ids` are the tokens that the engine omits from the text; calls' ids are derived from `answer_id`."""
         self.num_tokens = 0
         self.finish_reason: FinishReason | None = None  # once it has ended
         self._index = index
         self._answer_id = answer_id
         self._form = form
-        self._reasoning = _reasoning_parser(form)
-        self._marked = MarkedAnswerParser(form.markers) if form.markers and form.markers.answer_close else None
-        self._tools: ToolCallParser | None = None  # made where the content begins
+        self._reasoning = _reasoning_parser(form, index)
+        self._marked = MarkedAnswerParser(form.markers, index) if form.markers and form.markers.answer_close else None
+        self._tools: ToolCallParser | None = None  # created when the content begins
         self._num_received = 0  # characters
         self._ranges = TokenRanges(tokenizer, hidden_ids)
         self._starts: list[int] = []  # of the tokens' ranges
@@ -71,14 +63,14 @@ class ChoiceReader:
 
     @property
     def num_reasoning_tokens(self) -> int:
-        """Tokens of the reasoning, its markers and the white space beside them included."""
+        """The number of tokens of the reasoning, including its markers and the white space around them."""
         if self._reasoning is None or not self._reasoning.has_reasoned:
             return 0
         start = self._reasoning.content_start
         return self.num_tokens if start is None else bisect_left(self._starts, start)
 
     def read(self, output: GenerationOutput) -> list[Event]:
-        """The events of the next output."""
+        """Return the events of the next output."""
         is_last = output.finish_reason is not None
         self._take_tokens(output)
         self._num_received += len(output.text)
@@ -92,100 +84,96 @@ class ChoiceReader:
     def _take_tokens(self, output: GenerationOutput) -> None:
         self.num_tokens += len(output.token_ids)
         if self._logprobs is None and self._reasoning is None:
-            return  # nobody asks where a token stands in the text
+            return  # the positions of tokens in the text are not needed
         last = len(output.token_ids) - 1 if output.finish_reason is FinishReason.END_OF_TEXT else None
         for index, (token_id, text_end) in enumerate(zip(output.token_ids, output.text_ends, strict=True)):
             characters = self._ranges.append(token_id, text_end)
             if index == last and text_end == characters.start:
-                characters = TextRange(text_end, text_end)  # it ended the text, though it be no control token
+                characters = TextRange(text_end, text_end)  # it ended the text, even if it is not a control token
             self._starts.append(characters.start)
             if self._logprobs is not None and index < len(output.logprobs):
                 self._logprobs.add_token(characters, output.logprobs[index])
 
-    def _parse(self, text: str, *, is_last: bool) -> list[Piece]:
-        pieces: list[Piece] = []
+    def _parse(self, text: str, *, is_last: bool) -> list[Delta]:
+        deltas: list[Delta] = []
         if self._reasoning is None:
-            pieces += self._parse_content(TextPiece(text, self._num_received - len(text)))
+            deltas += self._parse_content(Text(self._index, text, start=self._num_received - len(text)))
         else:
-            for piece in [*self._reasoning.feed(text), *(self._reasoning.close() if is_last else ())]:
-                pieces += self._parse_answer(piece) if isinstance(piece, TextPiece) else [piece]
+            for delta in [*self._reasoning.feed(text), *(self._reasoning.close() if is_last else ())]:
+                deltas += self._parse_answer(delta) if isinstance(delta, Text) else [delta]
         if is_last and self._marked is not None:
-            for piece in self._marked.close():
-                pieces += self._parse_content(piece)
+            for content in self._marked.close():
+                deltas += self._parse_content(content)
         if is_last and self._tools is not None:
-            pieces += self._tools.close()
-        return pieces
+            deltas += self._tools.close()
+        return deltas
 
-    def _parse_answer(self, answer: TextPiece) -> Iterable[Piece]:
+    def _parse_answer(self, answer: Text) -> Iterable[Delta]:
         if self._marked is None:
             return self._parse_content(answer)
-        return [piece for content in self._marked.feed(answer) for piece in self._parse_content(content)]
+        return [delta for content in self._marked.feed(answer) for delta in self._parse_content(content)]
 
-    def _parse_content(self, content: TextPiece) -> Iterable[Piece]:
+    def _parse_content(self, content: Text) -> Iterable[Delta]:
         if not content.text:
             return ()
         syntax = self._form.syntax
         if syntax is None or isinstance(syntax.payload, ChannelCall | TemplatedCall):
             return (content,)
         if self._tools is None:
-            self._tools = ToolCallParser(syntax, self._form.functions, content.start)
+            self._tools = ToolCallParser(syntax, self._form.functions, content.start, self._index)
         return self._tools.feed(content.text, content.start)
 
-    def _events(self, pieces: Iterable[Piece]) -> list[Event]:
+    def _events(self, deltas: Iterable[Delta]) -> list[Event]:
+        """Return the deltas with the ids of calls, and with the logprobs of content that precedes a call."""
         events: list[Event] = []
-        for piece in pieces:
-            match piece:
-                case TextPiece(text, start):
-                    if self._logprobs is not None:
-                        if events and not isinstance(events[-1], Text):
-                            self._attach(self._logprobs.take(start), events)  # what is before a call stays there
-                        self._logprobs.add_content(TextRange(start, start + len(text)))
-                    events.append(Text(self._index, text))
-                case ReasoningPiece(text):
-                    events.append(Reasoning(self._index, text))
-                case CallPiece(name):
-                    self._num_calls += 1
-                    events.append(ToolCall(self._index, self._num_calls - 1, self._call_id(name), name))
-                case ArgumentsPiece(text):
-                    events.append(ToolArguments(self._index, self._num_calls - 1, text))
+        for delta in deltas:
+            if isinstance(delta, ToolCall):
+                self._num_calls = delta.call_index + 1
+                events.append(delta._replace(id=self._call_id(delta.name)))
+                continue
+            if isinstance(delta, Text) and self._logprobs is not None:
+                if events and not isinstance(events[-1], Text):
+                    self._attach(self._logprobs.take(delta.start), events)
+                self._logprobs.add_content(TextRange(delta.start, delta.start + len(delta.text)))
+            events.append(delta)
         return events
 
     def _call_id(self, name: str) -> str:
         if self._form.syntax is None:
             return ""
-        place = f"{self._answer_id}/{self._index}/{self._num_calls}"
-        return self._form.syntax.call_id(place, name, self._form.num_earlier_calls + self._num_calls - 1)
+        unique = f"{self._answer_id}/{self._index}/{self._num_calls}"
+        return self._form.syntax.call_id(unique, name, self._form.num_earlier_calls + self._num_calls - 1)
 
     def _num_decided(self, *, is_last: bool) -> int:
-        """How many of the text's first characters are known to be content or not."""
+        """Return the number of the first characters that are known to be content or not."""
         if is_last:
             return self._ranges.num_characters + 1
         parsers = (self._reasoning, self._marked, self._tools)
         return self._num_received - sum(parser.num_held for parser in parsers if parser is not None)
 
     def _attach(self, logprobs: list[SpelledLogprob], events: list[Event]) -> None:
-        """Put logprobs into the last text, or, where it was told before, into one of their own."""
+        """Add logprobs to the last text event, or to a new one if the text was returned before."""
         if not logprobs:
             return
-        for place in range(len(events) - 1, -1, -1):
-            event = events[place]
+        for position in range(len(events) - 1, -1, -1):
+            event = events[position]
             if isinstance(event, Text):
-                events[place] = event._replace(logprobs=(*event.logprobs, *logprobs))
+                events[position] = event._replace(logprobs=(*event.logprobs, *logprobs))
                 return
         events.insert(0, Text(self._index, "", tuple(logprobs)))  # before a call that follows the text
 
     def _finished(self, reason: FinishReason, stop_sequence: str | None) -> ChoiceFinished:
-        # An answer that was cut off stays one: its last call may be incomplete.
+        # The last call of a truncated answer may be incomplete, so its reason stays LENGTH.
         if self._num_calls and reason is not FinishReason.LENGTH:
             reason = FinishReason.TOOL_CALLS
         self.finish_reason = reason
         return ChoiceFinished(self._index, reason, stop_sequence)
 
 
-def _reasoning_parser(form: AnswerForm) -> ReasoningParser | ChannelParser | TemplatedParser | None:
+def _reasoning_parser(form: AnswerForm, index: int) -> ReasoningParser | ChannelParser | TemplatedParser | None:
     payload = form.syntax.payload if form.syntax is not None else None
     if isinstance(payload, ChannelCall):
-        return ChannelParser(form.functions, form.start)
+        return ChannelParser(form.functions, form.start, index)
     if isinstance(payload, TemplatedCall):
-        return TemplatedParser(payload.template, form.functions, form.prompt)
-    return ReasoningParser(form.markers, form.start) if form.markers else None
+        return TemplatedParser(payload.template, form.functions, form.prompt, index)
+    return ReasoningParser(form.markers, form.start, index) if form.markers else None

@@ -1,7 +1,7 @@
 """Read one tool call written as a name and keyword arguments, character by character, as JSON.
 
-Python's way, `f(city="Oslo")`, and that with bare keys, `call:f{city:<escape>Oslo<escape>}`, differ in their marks and
-in how a value is read; `literal` reads one.
+Python's syntax, `f(city="Oslo")`, and the braced one, `call:f{city:<escape>Oslo<escape>}`, differ in their delimiters
+and values; `literal` parses the values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Collection
 
 from service.output.call_reader import WHITE_SPACE, Literal, Name, Verdict
 from service.output.literal import braced_value, python_value
-from service.output.pieces import ArgumentsPiece, CallPiece
 from service.output.tool_syntax import BracedCall, PythonicCall
 
 _MAX_KEY = 256  # characters
@@ -29,35 +28,35 @@ class _State(enum.Enum):
 
 
 class KeywordCallReader:
-    """A `CallReader`. It is committed with the end of its first value, or of a call without any.
+    """A `CallReader`. It is committed at the end of its first value, or of a call without values.
 
-    Values are told when they end. One that is no literal, and one without a key, are malformed.
+    A value is returned when it is complete. Values that are not literals or have no key are malformed.
     """
 
     def __init__(self, syntax: PythonicCall | BracedCall, names: Collection[str]) -> None:
-        self.is_committed = False
+        self.function: str | None = None
         self._is_python = isinstance(syntax, PythonicCall)
         self._open, self._close, self._equals = "()=" if self._is_python else "{}:"
         self._quotes = ("'", '"') if isinstance(syntax, PythonicCall) else (syntax.quote,)
         self._before = Literal("" if isinstance(syntax, PythonicCall) else syntax.before)
         self._state = _State.NAME if self._before.is_complete else _State.BEFORE
         self._name = Name(names)
-        self._text = ""  # of the key or the value that is being read
-        self._quote = ""  # what ends the string that is being read
-        self._quote_end = 0  # of its opening mark, in `_text`
+        self._text = ""  # of the current key or value
+        self._quote = ""  # what ends the current string
+        self._quote_end = 0  # of its opening quote, in `_text`
         self._escaped = False
         self._depth = 0
         self._key = ""
         self._keys: set[str] = set()
-        self._pieces: list[CallPiece | ArgumentsPiece] = []
+        self._arguments = ""
 
-    def take_pieces(self) -> list[CallPiece | ArgumentsPiece]:
-        """The pieces that became known since the last call of this method."""
-        pieces, self._pieces = self._pieces, []
-        return pieces
+    def take_arguments(self) -> str:
+        """Return the part of the arguments that became known since the last call of this method."""
+        arguments, self._arguments = self._arguments, ""
+        return arguments
 
     def feed(self, character: str) -> Verdict:
-        """Take the next character. After DONE or MALFORMED none may follow."""
+        """Take the next character. No character may follow DONE or MALFORMED."""
         match self._state:
             case _State.VALUE:
                 return self._feed_value(character)
@@ -85,7 +84,7 @@ class KeywordCallReader:
         return Verdict.MORE
 
     def _feed_key(self, character: str) -> Verdict:
-        if character == self._close and not self._text.strip():  # after a comma at the end, too
+        if character == self._close and not self._text.strip():  # also after a trailing comma
             return self._finish()
         if character != self._equals:
             self._text += character
@@ -128,16 +127,14 @@ class KeywordCallReader:
         opening = ", " if self._keys else "{"
         self._commit()
         self._keys.add(self._key)
-        self._pieces.append(ArgumentsPiece(f"{opening}{json.dumps(self._key, ensure_ascii=False)}: {value}"))
+        self._arguments += f"{opening}{json.dumps(self._key, ensure_ascii=False)}: {value}"
         self._text, self._state = "", _State.KEY
         return self._finish() if character == self._close else Verdict.MORE
 
     def _finish(self) -> Verdict:
         self._commit()
-        self._pieces.append(ArgumentsPiece("}" if self._keys else "{}"))
+        self._arguments += "}" if self._keys else "{}"
         return Verdict.DONE
 
     def _commit(self) -> None:
-        if not self.is_committed:
-            self.is_committed = True
-            self._pieces.append(CallPiece(self._name.text))
+        self.function = self._name.text

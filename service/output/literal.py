@@ -13,10 +13,10 @@ _BARE = re.compile(r"[^\[\]{},]+")
 
 
 def python_value(text: str) -> str:
-    """Of a Python literal, in which `true`, `false` and `null` stand for themselves as well."""
+    """Return the JSON of a Python literal, in which JSON's `true`, `false` and `null` are allowed, too."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an unknown escape in a string is what it is
+            warnings.simplefilter("ignore")  # about unknown escapes in strings, which are kept
             tree = ast.parse(text.strip(), mode="eval")
         return _json(_evaluated(tree.body))
     except (SyntaxError, RecursionError, MemoryError, TypeError) as error:
@@ -24,7 +24,7 @@ def python_value(text: str) -> str:
 
 
 def braced_value(text: str, quote: str) -> str:
-    """Of a value with bare keys whose strings stand between `quote`."""
+    """Return the JSON of a value with bare keys, whose strings are enclosed in `quote`."""
     try:
         value, end = _read(text, _skip(text, 0), quote)
     except (RecursionError, IndexError) as error:
@@ -36,7 +36,7 @@ def braced_value(text: str, quote: str) -> str:
 
 def _json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-16", "surrogatepass").decode("utf-16")  # two escapes may make up one character
+    return text.encode("utf-16", "surrogatepass").decode("utf-16")  # two escapes may be a surrogate pair
 
 
 def _evaluated(node: ast.expr) -> Any:
@@ -52,28 +52,28 @@ def _evaluated(node: ast.expr) -> Any:
                 (_evaluated(key) if key else None, _evaluated(value)) for key, value in zip(keys, values, strict=True)
             ]
             if not all(isinstance(key, str) for key, _ in pairs):
-                raise ValueError("a key that is no string")
+                raise ValueError("a key that is not a string")
             return dict(pairs)
         case ast.UnaryOp(ast.USub(), operand):
             value = _evaluated(operand)
             if isinstance(value, int | float) and not isinstance(value, bool):
                 return -value
-    raise ValueError("no literal")
+    raise ValueError("not a literal")
 
 
-def _read(text: str, place: int, quote: str) -> tuple[Any, int]:
-    """The value that begins at `place`, and where it ends."""
-    if text.startswith(quote, place):
-        end = text.index(quote, place + len(quote))
-        return text[place + len(quote) : end], end + len(quote)
-    if text[place] == "[":
-        return _read_list(text, place + 1, quote)
-    if text[place] == "{":
-        return _read_object(text, place + 1, quote)
-    if text[place] == '"':
-        value, end = json.JSONDecoder().raw_decode(text, place)
+def _read(text: str, position: int, quote: str) -> tuple[Any, int]:
+    """Return the value that begins at `position`, and its end."""
+    if text.startswith(quote, position):
+        end = text.index(quote, position + len(quote))
+        return text[position + len(quote) : end], end + len(quote)
+    if text[position] == "[":
+        return _read_list(text, position + 1, quote)
+    if text[position] == "{":
+        return _read_object(text, position + 1, quote)
+    if text[position] == '"':
+        value, end = json.JSONDecoder().raw_decode(text, position)
         return value, end
-    found = _BARE.match(text, place)
+    found = _BARE.match(text, position)
     if found is None:
         raise ValueError(text)
     written = found[0].strip()
@@ -83,43 +83,43 @@ def _read(text: str, place: int, quote: str) -> tuple[Any, int]:
         return written, found.end()
 
 
-def _read_list(text: str, place: int, quote: str) -> tuple[list[Any], int]:
+def _read_list(text: str, position: int, quote: str) -> tuple[list[Any], int]:
     items: list[Any] = []
-    place = _skip(text, place)
-    while text[place] != "]":
-        item, place = _read(text, place, quote)
+    position = _skip(text, position)
+    while text[position] != "]":
+        item, position = _read(text, position, quote)
         items.append(item)
-        place = _skip_separator(text, place, "]")
-    return items, place + 1
+        position = _skip_separator(text, position, "]")
+    return items, position + 1
 
 
-def _read_object(text: str, place: int, quote: str) -> tuple[dict[str, Any], int]:
+def _read_object(text: str, position: int, quote: str) -> tuple[dict[str, Any], int]:
     members: dict[str, Any] = {}
-    place = _skip(text, place)
-    while text[place] != "}":
-        if text.startswith(quote, place):
-            key, colon = _read(text, place, quote)
+    position = _skip(text, position)
+    while text[position] != "}":
+        if text.startswith(quote, position):
+            key, colon = _read(text, position, quote)
             colon = _skip(text, colon)
         else:
-            colon = text.index(":", place)
-            key = text[place:colon].strip().strip('"')
+            colon = text.index(":", position)
+            key = text[position:colon].strip().strip('"')
         if text[colon] != ":":
             raise ValueError(text)
-        members[key], place = _read(text, _skip(text, colon + 1), quote)
-        place = _skip_separator(text, place, "}")
-    return members, place + 1
+        members[key], position = _read(text, _skip(text, colon + 1), quote)
+        position = _skip_separator(text, position, "}")
+    return members, position + 1
 
 
-def _skip(text: str, place: int) -> int:
-    while place < len(text) and text[place].isspace():
-        place += 1
-    return place
+def _skip(text: str, position: int) -> int:
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position
 
 
-def _skip_separator(text: str, place: int, close: str) -> int:
-    place = _skip(text, place)
-    if text[place] == ",":
-        return _skip(text, place + 1)
-    if text[place] != close:
+def _skip_separator(text: str, position: int, close: str) -> int:
+    position = _skip(text, position)
+    if text[position] == ",":
+        return _skip(text, position + 1)
+    if text[position] != close:
         raise ValueError(text)
-    return place
+    return position

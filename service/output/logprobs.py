@@ -1,8 +1,7 @@
-"""Logprobs of the tokens that make an answer's content, or its prompt.
+"""Logprobs of the tokens of an answer's content, or of its prompt.
 
-A token is a content token if at least one of its characters, or a byte of one, is in the content. It is told with the
-content that has its last character, or, where only its first characters are content, as soon as the others are known
-not to be.
+A token is a content token if at least one of its characters, or a byte of one, is in the content. It is returned with
+the content that has its last character, or as soon as its later characters are known not to be content.
 """
 
 from __future__ import annotations
@@ -17,25 +16,25 @@ from service.output.token_ranges import TextRange
 
 
 class ContentLogprobs:
-    """Sorts a choice's logprobs into those of content tokens and the others, in order."""
+    """Selects the logprobs of a choice's content tokens, in order."""
 
     def __init__(self, tokenizer: Tokenizer, *, every: bool = False) -> None:
-        """`every` tells tokens that make no text, too."""
+        """`every` selects tokens without text, too."""
         self._tokenizer = tokenizer
         self._every = every
         self._pending: deque[tuple[TextRange, TokenLogprob]] = deque()
-        self._content: deque[TextRange] = deque()  # the told content that pending tokens may have made
+        self._content: deque[TextRange] = deque()  # content that pending tokens may have produced
 
     def add_token(self, characters: TextRange, logprob: TokenLogprob) -> None:
-        """The next token, with the characters it makes."""
+        """Add the next token, with the characters that it produces."""
         self._pending.append((characters, logprob))
 
     def add_content(self, characters: TextRange) -> None:
-        """More characters that are content."""
+        """Add characters that are content."""
         self._content.append(characters)
 
     def take(self, num_decided: int) -> list[SpelledLogprob]:
-        """The content tokens among those whose characters all lie before `num_decided`."""
+        """Return the content tokens whose characters all lie before `num_decided`."""
         taken = []
         while self._pending and self._pending[0][0].end <= num_decided:
             (start, end), logprob = self._pending.popleft()
@@ -50,7 +49,7 @@ class ContentLogprobs:
 def spelled_prompt_logprobs(
     tokenizer: Tokenizer, token_ids: Sequence[int], found: Sequence[TokenLogprob]
 ) -> list[SpelledLogprob]:
-    """Those of a prompt's tokens. `found` are those of all after the first; without them there are none to tell."""
+    """Return the logprobs of a prompt's tokens; none unless `found` has those of all tokens after the first."""
     if len(found) != len(token_ids) - 1:
         return []
     first = SpelledLogprob(token_ids[0], tokenizer.token_bytes(token_ids[0]), 0.0)

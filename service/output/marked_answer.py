@@ -1,23 +1,24 @@
-"""Remove the markers that a family puts around its answers."""
+"""Remove the markers that a model family puts around its answers."""
 
 from __future__ import annotations
 
 from service.generation.constraint import ReasoningMarkers
-from service.output.pieces import TextPiece
+from service.generation.events import Text
 from service.output.reasoning import num_marker_characters
 
 _WHITE_SPACE = " \t\r\n"
 
 
 class MarkedAnswerParser:
-    """Takes what follows the reasoning; returns it without the markers and the white space between them and the text.
+    """Removes the markers, and the white space between them and the text, from what follows the reasoning.
 
-    An answer without its markers, such as a call, is told as it is.
+    An answer without markers, such as a call, is returned unchanged.
     """
 
-    def __init__(self, markers: ReasoningMarkers) -> None:
-        """`markers` has both of an answer's."""
+    def __init__(self, markers: ReasoningMarkers, choice_index: int = 0) -> None:
+        """`markers` must have both markers of an answer."""
         self._open, self._close = markers.answer_open, markers.answer_close
+        self._choice_index = choice_index
         self._is_inside = False
         self._was_opened = False
         self._held = ""
@@ -25,23 +26,23 @@ class MarkedAnswerParser:
 
     @property
     def num_held(self) -> int:
-        """How many of the last characters fed are not yet known to be content or not."""
+        """The number of the last characters that are held back until it is known whether they are content."""
         return len(self._held)
 
-    def feed(self, piece: TextPiece) -> list[TextPiece]:
-        """Take more text; return what became known."""
+    def feed(self, content: Text) -> list[Text]:
+        """Take more text, and return the events that became known."""
         if not self._held:
-            self._held_start = piece.start
-        self._held += piece.text
+            self._held_start = content.start
+        self._held += content.text
         if not self._is_inside:
             self._begin()
-        return self._tell() if self._is_inside else []
+        return self._take_known() if self._is_inside else []
 
-    def close(self) -> list[TextPiece]:
-        """The text has ended; return what was held back."""
-        pieces = [TextPiece(self._held, self._held_start)] if self._held else []
+    def close(self) -> list[Text]:
+        """End the text, and return the events of what was held back."""
+        events = [Text(self._choice_index, self._held, start=self._held_start)] if self._held else []
         self._skip(len(self._held))
-        return pieces
+        return events
 
     def _begin(self) -> None:
         text = self._held.lstrip(_WHITE_SPACE)
@@ -56,19 +57,19 @@ class MarkedAnswerParser:
             self._skip(len(self._held) - len(self._held.lstrip("\r\n")))
             self._is_inside = bool(self._held)
 
-    def _tell(self) -> list[TextPiece]:
-        pieces = []
+    def _take_known(self) -> list[Text]:
+        events = []
         while (end := self._held.find(self._close)) >= 0:
             text = self._held[:end].rstrip(_WHITE_SPACE)
             if text:
-                pieces.append(TextPiece(text, self._held_start))
+                events.append(Text(self._choice_index, text, start=self._held_start))
             self._skip(end + len(self._close))
         sure = len(self._held) - num_marker_characters(self._held, self._close)
         sure = len(self._held[:sure].rstrip(_WHITE_SPACE))
         if sure:
-            pieces.append(TextPiece(self._held[:sure], self._held_start))
+            events.append(Text(self._choice_index, self._held[:sure], start=self._held_start))
             self._skip(sure)
-        return pieces
+        return events
 
     def _skip(self, num_characters: int) -> None:
         self._held = self._held[num_characters:]

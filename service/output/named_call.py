@@ -8,7 +8,6 @@ from collections.abc import Collection
 
 from service.output.call_object import ObjectExtent
 from service.output.call_reader import WHITE_SPACE, Literal, Name, Verdict
-from service.output.pieces import ArgumentsPiece, CallPiece
 from service.output.tool_syntax import NamedCall
 
 _MAX_BETWEEN = 192  # characters between the name and the arguments
@@ -22,28 +21,28 @@ class _State(enum.Enum):
 
 
 class NamedCallReader:
-    """A `CallReader`. It is committed with the brace that opens the arguments, and done with the one that closes them.
+    """A `CallReader`. It is committed at the brace that opens the arguments, and done at the one that closes them.
 
-    What the family writes after the arguments is left to whoever reads on.
+    The parser of calls reads what the family writes after the arguments.
     """
 
     def __init__(self, syntax: NamedCall, names: Collection[str]) -> None:
-        self.is_committed = False
+        self.function: str | None = None
         self._syntax = syntax
         self._before = Literal(syntax.before)
         self._state = _State.NAME if self._before.is_complete else _State.BEFORE
         self._name = Name(names)
         self._between = ""
         self._extent = ObjectExtent()
-        self._pieces: list[CallPiece | ArgumentsPiece] = []
+        self._arguments = ""
 
-    def take_pieces(self) -> list[CallPiece | ArgumentsPiece]:
-        """The pieces that became known since the last call of this method."""
-        pieces, self._pieces = self._pieces, []
-        return pieces
+    def take_arguments(self) -> str:
+        """Return the part of the arguments that became known since the last call of this method."""
+        arguments, self._arguments = self._arguments, ""
+        return arguments
 
     def feed(self, character: str) -> Verdict:
-        """Take the next character. After DONE or MALFORMED none may follow."""
+        """Take the next character. No character may follow DONE or MALFORMED."""
         match self._state:
             case _State.BEFORE:
                 is_read = self._before.feed(character)
@@ -63,17 +62,16 @@ class NamedCallReader:
     def _feed_between(self, character: str) -> Verdict:
         if character != "{":
             self._between += character
-            is_layout = not self._syntax.between.strip()  # nothing but white space may come
+            is_layout = not self._syntax.between.strip()  # only white space is allowed
             if len(self._between) > _MAX_BETWEEN or (is_layout and character not in WHITE_SPACE):
                 return Verdict.MALFORMED
             return Verdict.MORE
         if not re.fullmatch(self._syntax.between_pattern, self._between):
             return Verdict.MALFORMED
-        self.is_committed = True
-        self._pieces.append(CallPiece(self._name.text))
+        self.function = self._name.text
         self._state = _State.ARGUMENTS
         return self._feed_arguments(character)
 
     def _feed_arguments(self, character: str) -> Verdict:
-        self._pieces.append(ArgumentsPiece(character))
+        self._arguments += character
         return Verdict.DONE if self._extent.feed(character) else Verdict.MORE

@@ -1,7 +1,7 @@
 """Split an answer's text into reasoning and content.
 
-The parser holds back what may yet become a marker or white space beside one, so its result can't depend on how the text
-is cut.
+The parser holds back a possible marker and the white space around it, so its result does not depend on how the text is
+split into chunks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 
 from service.generation.constraint import ReasoningMarkers, ReasoningStart
-from service.output.pieces import ReasoningPiece, TextPiece
+from service.generation.events import Reasoning, Text
 
 _WHITE_SPACE = " \t\r\n"
 
@@ -22,15 +22,16 @@ class _State(enum.Enum):
 
 
 class ReasoningParser:
-    """Takes a choice's text; returns what is reasoning and what is content.
+    """Splits a choice's text into reasoning and content.
 
-    White space between a marker and the reasoning is no part of it; line ends after the closing marker are no
-    part of the content. Only a marker at the very start opens reasoning.
+    White space between a marker and the reasoning, and line ends after the closing marker, are dropped. Only a marker
+    at the very start opens reasoning.
     """
 
-    def __init__(self, markers: ReasoningMarkers, start: ReasoningStart) -> None:
+    def __init__(self, markers: ReasoningMarkers, start: ReasoningStart, choice_index: int = 0) -> None:
         self.has_reasoned = start is ReasoningStart.OPEN
         self._markers = markers
+        self._choice_index = choice_index
         self._state = {
             ReasoningStart.NONE: _State.CONTENT,
             ReasoningStart.MAY_OPEN: _State.BEFORE,
@@ -39,44 +40,44 @@ class ReasoningParser:
         self._held = ""
         self._held_start = 0
         self._content_start: int | None = 0 if start is ReasoningStart.NONE else None
-        self._at_start = True  # of the reasoning: nothing of it was told yet
+        self._at_start = True  # no text of the reasoning was returned yet
 
     @property
     def content_start(self) -> int | None:
-        """The index of the content's first character, as far as it is known; None while the reasoning goes on."""
+        """The index of the content's first character; None during the reasoning."""
         return self._content_start
 
     @property
     def num_held(self) -> int:
-        """How many of the last characters fed are not yet known to be content or not."""
+        """The number of the last characters that are held back until it is known whether they are content."""
         return len(self._held)
 
-    def feed(self, text: str) -> list[ReasoningPiece | TextPiece]:
-        """Take more text; return what became known. Once there is content, everything is."""
+    def feed(self, text: str) -> list[Reasoning | Text]:
+        """Take more text, and return the events that became known. Once the content has begun, all text is content."""
         self._held += text
-        pieces: list[ReasoningPiece | TextPiece] = []
+        events: list[Reasoning | Text] = []
         if self._state is _State.BEFORE:
             self._open()
         if self._state is _State.INSIDE:
-            self._reason(pieces)
+            self._reason(events)
         if self._state is _State.AFTER:
             self._skip(len(self._held) - len(self._held.lstrip("\r\n")))
             self._content_start = self._held_start
             if self._held:
                 self._state = _State.CONTENT
         if self._state is _State.CONTENT and self._held:
-            pieces.append(TextPiece(self._held, self._held_start))
+            events.append(Text(self._choice_index, self._held, start=self._held_start))
             self._held_start += len(self._held)
             self._held = ""
-        return pieces
+        return events
 
-    def close(self) -> list[ReasoningPiece | TextPiece]:
-        """The text has ended; return what was held back."""
+    def close(self) -> list[Reasoning | Text]:
+        """End the text, and return the events of what was held back."""
         held, start = self._held, self._held_start
         self._skip(len(held))
         if self._state is _State.INSIDE and held:
-            return [ReasoningPiece(held)]
-        return [TextPiece(held, start)] if held else []
+            return [Reasoning(self._choice_index, held)]
+        return [Text(self._choice_index, held, start=start)] if held else []
 
     def _open(self) -> None:
         marker = self._markers.open
@@ -89,21 +90,21 @@ class ReasoningParser:
             self._state = _State.CONTENT
             self._content_start = self._held_start
 
-    def _reason(self, pieces: list[ReasoningPiece | TextPiece]) -> None:
+    def _reason(self, events: list[Reasoning | Text]) -> None:
         marker = self._markers.close
         if self._at_start:
             self._skip(len(self._held) - len(self._held.lstrip(_WHITE_SPACE)))
         end = self._held.find(marker)
         if end < 0:
-            told = len(self._held) - num_marker_characters(self._held, marker)
-            told = len(self._held[:told].rstrip(_WHITE_SPACE))
+            num_known = len(self._held) - num_marker_characters(self._held, marker)
+            num_known = len(self._held[:num_known].rstrip(_WHITE_SPACE))
         else:
-            told = len(self._held[:end].rstrip(_WHITE_SPACE))
-        if told:
-            pieces.append(ReasoningPiece(self._held[:told]))
+            num_known = len(self._held[:end].rstrip(_WHITE_SPACE))
+        if num_known:
+            events.append(Reasoning(self._choice_index, self._held[:num_known]))
             self._at_start = False
         if end < 0:
-            self._skip(told)
+            self._skip(num_known)
         else:
             self._skip(end + len(marker))
             self._state = _State.AFTER
@@ -114,5 +115,5 @@ class ReasoningParser:
 
 
 def num_marker_characters(text: str, marker: str) -> int:
-    """How long the longest end of `text` is that begins, but isn't, `marker`."""
+    """Return the length of the longest suffix of `text` that is a proper prefix of `marker`."""
     return next((n for n in range(min(len(marker) - 1, len(text)), 0, -1) if text.endswith(marker[:n])), 0)

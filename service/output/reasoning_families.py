@@ -1,4 +1,4 @@
-"""The model families whose reasoning is parsed, by their markers, and how a model's family is found."""
+"""The reasoning markers of model families, and the detection of a model's family by its chat template."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from service.output.tool_syntax import CHANNEL, END, MESSAGE, START
 
 @dataclass(frozen=True, slots=True)
 class ReasoningFamily:
-    """Families that mark their reasoning alike. A chat template that writes all of `marks` is one of theirs."""
+    """Families with the same reasoning markers. A chat template that contains all of `marks` belongs to them."""
 
-    families: str  # for readers of the docs
+    families: str  # shown in the docs
     markers: ReasoningMarkers
     marks: tuple[str, ...]
 
@@ -26,7 +26,7 @@ HARMONY_MARKERS = ReasoningMarkers(
     answer_open=f"{CHANNEL}final{MESSAGE}",
     always=True,
 )
-# In the order in which a template is tried: what another family's template has too comes later.
+# In the order of detection: marks that are also in another family's templates come later.
 REASONING_FAMILIES = (
     ReasoningFamily("gpt-oss", HARMONY_MARKERS, (CHANNEL, MESSAGE)),
     ReasoningFamily(
@@ -75,7 +75,7 @@ REASONING_FAMILIES = (
 
 
 def reasoning_markers(template: str) -> ReasoningMarkers | None:
-    """The reasoning markers that a chat template's source writes; None if it writes none that are known."""
+    """Return the reasoning markers in a chat template's source; None if it has no known ones."""
     for family in REASONING_FAMILIES:
         if all(mark in template for mark in family.marks):
             return family.markers

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 from service.output.argument_value import allowed_types, json_value, value_schema
 from service.output.call_reader import WHITE_SPACE, Literal, Name, Verdict
-from service.output.pieces import ArgumentsPiece, CallPiece
 from service.output.tool_syntax import Schema, TaggedCall
 
 _MAX_KEY = 256  # characters
@@ -19,7 +18,7 @@ class _State(enum.Enum):
     BEFORE_NAME = enum.auto()
     NAME = enum.auto()
     AFTER_NAME = enum.auto()
-    BETWEEN = enum.auto()  # where a parameter begins or the call ends
+    BETWEEN = enum.auto()  # before the next parameter or the end of the call
     KEY = enum.auto()
     BEFORE_VALUE = enum.auto()
     VALUE = enum.auto()
@@ -28,12 +27,12 @@ class _State(enum.Enum):
 class TaggedCallReader:
     """A `CallReader`. It is committed once a parameter begins or the call ends.
 
-    A value becomes JSON by its parameter's schema. One that can only be a string is told while it comes, any other when
-    it has ended.
+    A value is converted to JSON by its parameter's schema. If it can only be a string, it is returned while it is read,
+    otherwise when it is complete.
     """
 
     def __init__(self, syntax: TaggedCall, functions: Mapping[str, Schema]) -> None:
-        self.is_committed = False
+        self.function: str | None = None
         self._syntax = syntax
         self._functions = functions
         self._literal = Literal(syntax.name_open)
@@ -45,19 +44,19 @@ class TaggedCallReader:
         }
         closes = syntax.around_value.strip(" ") + syntax.value_close
         self._closes = tuple({closes, syntax.value_close})
-        self._text = ""  # of what is being read: a tag, a key, or the part of a value that isn't told
+        self._text = ""  # of the current tag or key, or the part of a value that is held back
         self._keys: set[str] = set()
         self._types = _STRING
         self._at_start = True  # of a value
-        self._pieces: list[CallPiece | ArgumentsPiece] = []
+        self._arguments = ""
 
-    def take_pieces(self) -> list[CallPiece | ArgumentsPiece]:
-        """The pieces that became known since the last call of this method."""
-        pieces, self._pieces = self._pieces, []
-        return pieces
+    def take_arguments(self) -> str:
+        """Return the part of the arguments that became known since the last call of this method."""
+        arguments, self._arguments = self._arguments, ""
+        return arguments
 
     def feed(self, character: str) -> Verdict:
-        """Take the next character. After DONE or MALFORMED none may follow."""
+        """Take the next character. No character may follow DONE or MALFORMED."""
         match self._state:
             case _State.VALUE:
                 return self._feed_value(character)
@@ -98,11 +97,11 @@ class TaggedCallReader:
         if self._text != self._next[state]:
             return Verdict.MORE
         self._text = ""
-        if not self.is_committed:
-            self.is_committed = True
-            self._pieces += [CallPiece(self._name.text), ArgumentsPiece("{")]
+        if self.function is None:
+            self.function = self._name.text
+            self._arguments += "{"
         if state is None:
-            self._pieces.append(ArgumentsPiece("}"))
+            self._arguments += "}"
             return Verdict.DONE
         self._state = state
         return Verdict.MORE
@@ -120,7 +119,7 @@ class TaggedCallReader:
         self._types = allowed_types(value_schema(parameters, key), parameters)
         self._text, self._at_start = "", True
         opening = '"' if self._types == _STRING else ""
-        self._pieces.append(ArgumentsPiece(f"{separator}{json.dumps(key, ensure_ascii=False)}: {opening}"))
+        self._arguments += f"{separator}{json.dumps(key, ensure_ascii=False)}: {opening}"
         self._literal = Literal(self._syntax.value_open)
         self._state = _State.VALUE if self._literal.is_complete else _State.BEFORE_VALUE
         return Verdict.MORE
@@ -137,17 +136,17 @@ class TaggedCallReader:
             text = self._text[: -len(self._syntax.value_close)]
             if self._syntax.around_value:
                 text = text.removesuffix(self._syntax.around_value)
-            self._pieces.append(ArgumentsPiece(json_value(text, self._types)))
+            self._arguments += json_value(text, self._types)
             self._end_value()
         return Verdict.MORE
 
     def _feed_string(self) -> Verdict:
-        """Tell what can't belong to the closing tag."""
+        """Emit what can't belong to the closing tag."""
         while self._text and not any(close.startswith(self._text) for close in self._closes):
-            self._pieces.append(ArgumentsPiece(json.dumps(self._text[0], ensure_ascii=False)[1:-1]))
+            self._arguments += json.dumps(self._text[0], ensure_ascii=False)[1:-1]
             self._text = self._text[1:]
         if self._text in self._closes:
-            self._pieces.append(ArgumentsPiece('"'))
+            self._arguments += '"'
             self._end_value()
         return Verdict.MORE
 

@@ -1,6 +1,6 @@
-"""The characters of a choice's text that each of its tokens makes.
+"""The characters of a choice's text that each of its tokens produces.
 
-Indices are those of the engine's text. Tokens whose text a stop string cut off range over characters that never come.
+Indices refer to the engine's text. Tokens whose text a stop string cut off have ranges beyond its end.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from service.engine.tokenizer import Tokenizer
 
 
 class TextRange(NamedTuple):
-    """The characters from `start` up to `end`. A token that makes none, but has bytes of one, ranges over that one."""
+    """The characters from `start` up to `end`. A token with some bytes of a character has the range of that one."""
 
     start: int
     end: int
 
 
 class TokenRanges:
-    """Tells the range of each token in the order of generation."""
+    """Computes the range of each token in the order of generation."""
 
     def __init__(self, tokenizer: Tokenizer, hidden_ids: Collection[int]) -> None:
-        """`hidden_ids` are the tokens that the engine leaves out of the text; their ranges are empty."""
+        """`hidden_ids` are the tokens that the engine omits from the text; their ranges are empty."""
         self.num_characters = 0
         self._tokenizer = tokenizer
         self._hidden_ids = hidden_ids
 
     def append(self, token_id: int, text_end: int) -> TextRange:
-        """The range of the next token, up to whose end the text has `text_end` characters."""
+        """Return the range of the next token. The text up to its end has `text_end` characters."""
         start = self.num_characters
         self.num_characters = text_end
         has_bytes = token_id not in self._hidden_ids and bool(self._tokenizer.token_bytes(token_id))

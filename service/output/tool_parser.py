@@ -1,7 +1,7 @@
 """Find tool calls in the text of an answer.
 
-A `CallReader` of the family's payload reads the inside of a call. The parser goes by single characters, so its result
-can't depend on how the text is cut into chunks.
+A `CallReader` for the family's payload reads the inside of a call. The parser processes single characters, so its
+result does not depend on how the text is split into chunks.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import enum
 import re
 from collections.abc import Mapping
 
+from service.generation.events import Delta, Text, ToolArguments, ToolCall
 from service.output.call_object import CallObject
 from service.output.call_reader import WHITE_SPACE, CallReader, Verdict
 from service.output.keyword_call import KeywordCallReader
 from service.output.named_call import NamedCallReader
-from service.output.pieces import ArgumentsPiece, CallPiece, Piece, TextPiece
 from service.output.tagged_call import TaggedCallReader
 from service.output.tool_syntax import (
     BracedCall,
@@ -29,52 +29,56 @@ from service.output.tool_syntax import (
 )
 
 _BLANKS = re.compile(f"[{WHITE_SPACE}]+")
-_ANY_BLANKS = re.compile(r"\s+")  # what `str.split` splits at
+_ANY_BLANKS = re.compile(r"\s+")  # white space as in `str.split`
 
 
 class _State(enum.Enum):
-    START = enum.auto()  # of a bare answer, before its first character that is no white space
+    START = enum.auto()  # of a bare answer, before its first character other than white space
     TEXT = enum.auto()
-    FRAME = enum.auto()  # after the begin marker, or after a call that another may follow
-    ELEMENT = enum.auto()  # where a list's next call is due
+    FRAME = enum.auto()  # after the begin marker, or between calls
+    ELEMENT = enum.auto()  # before the next call of a list
     CALL = enum.auto()
     AFTER_CALL = enum.auto()
 
 
 class ToolCallParser:
-    """Splits text into content and calls of `functions`, whose parameters' schemas tell what a value is.
+    """Splits text into content and calls of `functions`, whose parameters' schemas determine the types of values.
 
-    Text before, between and after calls is content, without the white space that stands between it and a call. What
-    begins like a call and turns out malformed, or calls an unknown function, is content, to the character. A call is
-    told once its arguments begin; one that breaks off later keeps the arguments that it had, and what follows is
-    content.
+    Text before, between and after calls is content, without the white space next to a call. Text that begins like a
+    call but is malformed, or calls an unknown function, is content verbatim. A call is returned once its arguments
+    begin; if it turns out malformed later, it keeps its arguments so far, and the rest is content.
     """
 
-    def __init__(self, syntax: ToolSyntax, functions: Mapping[str, Schema], start: int = 0) -> None:
+    def __init__(
+        self, syntax: ToolSyntax, functions: Mapping[str, Schema], start: int = 0, choice_index: int = 0
+    ) -> None:
         """`start` is the index, in the choice's text, of the first character that will be fed."""
         self._syntax = syntax
         self._functions = functions
-        self._is_list = isinstance(syntax.payload, ObjectCall | PythonicCall)  # whether brackets may stand around calls
+        self._choice_index = choice_index
+        self._num_calls = 0
+        self._is_list = isinstance(syntax.payload, ObjectCall | PythonicCall)  # whether brackets may enclose calls
         self._markers = (*syntax.begins, syntax.opens_call) if syntax.opens_call else syntax.begins
         self._beginning = re.compile("[" + re.escape(WHITE_SPACE + "".join(each[0] for each in self._markers)) + "]")
         self._marker_length = max(map(len, self._markers), default=1)
         self._closers = tuple("".join(text.split()) for text in (*_after(syntax), syntax.end) if text)
         self._state = _State.START if syntax.bare else _State.TEXT
-        self._held = ""  # characters that are neither told nor dropped
+        self._held = ""  # characters that are neither returned nor dropped
         self._held_start = start
-        self._follows_call = False  # whether nothing but white space came since the last call
+        self._follows_call = False  # whether only white space followed the last call
         self._in_list = False
-        self._in_frame = False  # whether a begin marker has no end yet
+        self._in_frame = False  # whether a begin marker is open
         self._call = self._reader()
-        self._pieces: list[Piece] = []
+        self._is_emitted = False  # whether an event was emitted for `_call`
+        self._events: list[Delta] = []
 
     @property
     def num_held(self) -> int:
-        """How many of the last characters fed are not yet known to be content or not."""
+        """The number of the last characters that are held back until it is known whether they are content."""
         return len(self._held)
 
-    def feed(self, text: str, start: int | None = None) -> list[Piece]:
-        """Take more text; return what became known. `start` is its index, where characters before it were left out."""
+    def feed(self, text: str, start: int | None = None) -> list[Delta]:
+        """Take more text, and return the events that became known. `start` is its index in the choice's text."""
         if start is not None and not self._held:
             self._held_start = start
         position = 0
@@ -88,15 +92,15 @@ class ToolCallParser:
             if position < len(text):
                 self._take(text[position])
                 position += 1
-        return self._take_pieces()
+        return self._take_events()
 
-    def close(self) -> list[Piece]:
-        """The text has ended; return what was held back."""
+    def close(self) -> list[Delta]:
+        """End the text, and return the events of what was held back."""
         between_calls = self._state in (_State.AFTER_CALL, _State.ELEMENT) or self._held.strip(WHITE_SPACE) == ""
         if self._follows_call and between_calls:
             self._drop()
         self._emit(len(self._held))
-        return self._take_pieces()
+        return self._take_events()
 
     def _reader(self) -> CallReader:
         match self._syntax.payload:
@@ -109,11 +113,11 @@ class ToolCallParser:
             case ObjectCall(keyed=keyed):
                 return CallObject(self._functions, keyed=keyed)
             case ChannelCall() | TemplatedCall():
-                raise ValueError("answers with such calls have a parser of their own")
+                raise ValueError("answers with such calls have another parser")
 
-    def _take_pieces(self) -> list[Piece]:
-        pieces, self._pieces = self._pieces, []
-        return pieces
+    def _take_events(self) -> list[Delta]:
+        events, self._events = self._events, []
+        return events
 
     def _take(self, character: str) -> None:
         match self._state:
@@ -137,7 +141,7 @@ class ToolCallParser:
     def _hold_white_space(self, text: str, position: int) -> int:
         """Hold a run of white space at once, so that time is linear in its length; return the position after it."""
         if self._state is _State.TEXT and not _is_blank(self._held[-self._marker_length :]):
-            return position  # inside a marker, where white space may be a part of it
+            return position  # inside a marker, which may contain white space
         pattern = _ANY_BLANKS if self._state is _State.AFTER_CALL and not self._in_list else _BLANKS
         run = pattern.match(text, position)
         if run is None:
@@ -167,7 +171,7 @@ class ToolCallParser:
             self._state = _State.TEXT
             self._take_text(character)
         else:
-            self._state, self._call = _State.CALL, self._reader()
+            self._state, self._call, self._is_emitted = _State.CALL, self._reader(), False
             self._take_call(character)
 
     def _take_call(self, text: str, position: int = 0) -> int:
@@ -180,9 +184,8 @@ class ToolCallParser:
                 self._fail(text[position])
                 return position + 1
             position += 1
-            for piece in self._call.take_pieces():
-                self._add(piece)
-            if self._call.is_committed:
+            if self._call.function is not None:
+                self._add_call(self._call.function, self._call.take_arguments())
                 self._drop()
                 self._held_start += position - start
                 start = position
@@ -221,7 +224,7 @@ class ToolCallParser:
             self._drop()
 
     def _go_on(self, character: str) -> None:
-        """What is held after a call ends nothing: another call begins, or text."""
+        """Continue with another call, or with text, if the held text after a call is no closer."""
         if self._in_frame or self._syntax.bare:
             separators = WHITE_SPACE + (self._syntax.separators if self._syntax.bare else "")
             if self._begin_call((self._held + character).lstrip(separators)):
@@ -233,36 +236,42 @@ class ToolCallParser:
             self._take(earlier)
 
     def _begin_call(self, text: str) -> bool:
-        """Continue inside a call that begins with `text`, if one may."""
+        """Continue inside a call that begins with `text`; return whether one can begin with it."""
         call = self._reader()
         if not all(call.feed(character) is Verdict.MORE for character in text):
             return False
-        self._state, self._call = _State.CALL, call
+        self._state, self._call, self._is_emitted = _State.CALL, call, False
         return True
 
     def _fail(self, character: str) -> None:
-        """`character` makes malformed what is held: emit it as content, and go on with `character` as text."""
+        """Emit the held text as content, because `character` makes it malformed, and continue as text."""
         self._emit(len(self._held))
         self._state, self._in_list, self._in_frame = _State.TEXT, False, False
         self._take_text(character)
 
-    def _add(self, piece: CallPiece | ArgumentsPiece) -> None:
-        last = self._pieces[-1] if self._pieces else None
-        if isinstance(piece, ArgumentsPiece) and isinstance(last, ArgumentsPiece):
-            self._pieces[-1] = ArgumentsPiece(last.text + piece.text)
+    def _add_call(self, function: str, arguments: str) -> None:
+        """Emit the current call once, and the new part of its arguments."""
+        if not self._is_emitted:
+            self._is_emitted = self._follows_call = True
+            self._num_calls += 1
+            self._events.append(ToolCall(self._choice_index, self._num_calls - 1, "", function))
+        if not arguments:
             return
-        self._follows_call = True
-        self._pieces.append(piece)
+        last = self._events[-1] if self._events else None
+        if isinstance(last, ToolArguments):
+            self._events[-1] = last._replace(text=last.text + arguments)
+        else:
+            self._events.append(ToolArguments(self._choice_index, self._num_calls - 1, arguments))
 
     def _emit(self, num_characters: int) -> None:
         text = self._held[:num_characters]
         if not text:
             return
-        last = self._pieces[-1] if self._pieces else None
-        if isinstance(last, TextPiece) and last.start + len(last.text) == self._held_start:
-            self._pieces[-1] = TextPiece(last.text + text, last.start)
+        last = self._events[-1] if self._events else None
+        if isinstance(last, Text) and last.start + len(last.text) == self._held_start:
+            self._events[-1] = last._replace(text=last.text + text)
         else:
-            self._pieces.append(TextPiece(text, self._held_start))
+            self._events.append(Text(self._choice_index, text, start=self._held_start))
         self._follows_call = False
         self._held = self._held[num_characters:]
         self._held_start += num_characters

@@ -19,7 +19,7 @@ _ALPHANUMERIC = string.ascii_letters + string.digits
 class ObjectCall:
     """A JSON object: `{"name": …, "arguments": …}`.
 
-    `lead` is what the family writes before the name. One that is `keyed` has the name as its only key:
+    `lead` is what the family writes before the name. A `keyed` object has the name as its only key:
     `{"get_weather": {…}}`.
     """
 
@@ -31,10 +31,10 @@ class ObjectCall:
 
 @dataclass(frozen=True, slots=True)
 class NamedCall:
-    """A name and then the arguments as a JSON object, without an object around them.
+    """A name followed by the arguments as a JSON object, without an object around both.
 
-    `between` stands between the two, behind a colon and the call's number where it `is_numbered`; `between_pattern` is
-    what is read there. `after` stands behind the arguments: its parts in any layout, `after_text` in the family's.
+    `between` is written between them, after a colon and the call's number if it `is_numbered`; `between_pattern` is
+    accepted there. `after` has the texts after the arguments, read in any layout; `after_text` is the family's layout.
     """
 
     before: str = ""
@@ -47,10 +47,10 @@ class NamedCall:
 
 @dataclass(frozen=True, slots=True)
 class TaggedCall:
-    """A name and parameters between tags, each value as text: a string as it is, anything else as JSON.
+    """A name and parameters in tags, with values as text: strings verbatim, anything else as JSON.
 
-    The white space is how the family lays it out; line ends around a value are no part of it where `around_value` has
-    one. What is read may have others between the tags.
+    White space is the family's layout; other layouts are accepted between the tags. A line end around a value is not
+    part of it if `around_value` has one.
     """
 
     name_open: str
@@ -68,9 +68,9 @@ class TaggedCall:
 
 @dataclass(frozen=True, slots=True)
 class PythonicCall:
-    """A call as Python writes it, with keyword arguments only: `get_weather(city="Oslo", days=3)`.
+    """A call in Python's syntax, with keyword arguments only: `get_weather(city="Oslo", days=3)`.
 
-    `true`, `false` and `none` are how the family writes these values; both Python's and JSON's are read.
+    `true`, `false` and `none` are the family's spellings of these values; both Python's and JSON's are accepted.
     """
 
     true: str = "True"
@@ -80,7 +80,7 @@ class PythonicCall:
 
 @dataclass(frozen=True, slots=True)
 class BracedCall:
-    """`call:get_weather{city:<escape>Oslo<escape>,days:3}`: keys are bare, and `quote` stands around a string."""
+    """`call:get_weather{city:<escape>Oslo<escape>,days:3}`: keys are bare, and strings are enclosed in `quote`."""
 
     before: str = "call:"
     quote: str = "<escape>"
@@ -93,7 +93,7 @@ class ChannelCall:
 
 @dataclass(frozen=True, slots=True)
 class TemplatedCall:
-    """Whatever a tokenizer's `response_template` reads as a call; nobody knows how to write one."""
+    """A call that a tokenizer's `response_template` parses. There is no description of how to write one."""
 
     template: Mapping[str, Any]
 
@@ -103,28 +103,28 @@ Payload: TypeAlias = ObjectCall | NamedCall | TaggedCall | PythonicCall | Braced
 
 @dataclass(frozen=True, slots=True)
 class ToolSyntax:
-    """One family's way to write calls.
+    """One family's syntax of calls.
 
-    `begin` and `end` stand around a call, or around a list of calls; empty where the family has none. `also_begin` is
-    read as `begin` is, but not written; `opens_call`, a call's first tag, opens one where the model forgets `begin`. A
-    `bare` syntax takes calls without `begin` too, but only where the answer starts. `marks` are texts by which a chat
-    template is known: one that writes all of a tuple's is this family's. A template without any is known by `tokens` of
-    its tokenizer. The rest is how the family itself spaces what it writes.
+    `begin` and `end` enclose a call, or a list of calls; empty if the family has none. `also_begin` is accepted as
+    `begin`, but not written. `opens_call`, a call's first tag, opens a call if the model omits `begin`. A `bare` syntax
+    also accepts calls without `begin`, but only at the start of the answer. `marks` identify a chat template: one that
+    contains all texts of a tuple belongs to this family. Otherwise `tokens` of the tokenizer identify it. The other
+    fields are the family's white space.
     """
 
     name: str
-    families: str  # for readers of the docs
+    families: str  # shown in the docs
     payload: Payload = ObjectCall()
     begin: str = ""
     end: str = ""
     also_begin: tuple[str, ...] = ()
     opens_call: str = ""
     bare: bool = False
-    separators: str = ""  # what may stand between bare calls, beside white space
+    separators: str = ""  # allowed between bare calls, in addition to white space
     before_call: str = ""
     after_call: str = ""
     between_calls: str = ""
-    begins_each_call: bool = True  # whether `begin` and `end` stand around each call or around all of them
+    begins_each_call: bool = True  # whether `begin` and `end` enclose each call or all of them
     marks: tuple[tuple[str, ...], ...] = ()
     tokens: tuple[str, ...] = ()
     id_prefix: str = "call_"
@@ -133,12 +133,12 @@ class ToolSyntax:
 
     @property
     def begins(self) -> tuple[str, ...]:
-        """What is read as the beginning of calls."""
+        """The texts that are accepted as the beginning of calls."""
         return (self.begin, *self.also_begin) if self.begin else self.also_begin
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """All texts that the family writes and no call holds, for those who look for control tokens among them."""
+        """All fixed texts of the syntax, some of which may be control tokens."""
         match self.payload:
             case NamedCall() as call:
                 inner = (call.before, call.between, *call.after)
@@ -155,14 +155,14 @@ class ToolSyntax:
                 inner = ()
         return tuple(text for text in (*self.begins, self.end, *inner) if text)
 
-    def call_id(self, place: str, name: str = "", number: int = 0) -> str:
-        """The id of a call at a place that no other call has, in the form that the family's templates take back.
+    def call_id(self, unique: str, name: str = "", number: int = 0) -> str:
+        """Return the id of a call, derived from a unique text, in the form that the family's templates accept.
 
-        `number` counts the calls of the conversation.
+        `number` is the number of earlier calls in the conversation.
         """
         if self.id_names_function:
             return f"functions.{name}:{number}"
-        digest = hashlib.blake2b(place.encode(), digest_size=self.id_length).digest()
+        digest = hashlib.blake2b(unique.encode(), digest_size=self.id_length).digest()
         return self.id_prefix + "".join(_ALPHANUMERIC[byte % len(_ALPHANUMERIC)] for byte in digest)
 
 

@@ -1,6 +1,6 @@
 """Detect the watermark in a text.
 
-A long text takes a good part of a second: it is scored on a worker thread.
+Scoring a long text takes up to a second: do it on a worker thread.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from service.generation.errors import InvalidRequest
 
 @dataclass(frozen=True, slots=True)
 class WatermarkDetector:
-    """Finds the watermark that one model's engine puts into its texts."""
+    """Detects the watermark that one model's engine adds to its texts."""
 
     tokenizer: Tokenizer
     watermark: Watermark
 
     def score(self, text: str) -> WatermarkScore:
-        """Score a text by the tokens it has now, which where it was edited or re-spelled aren't those it was made of.
+        """Return the score of a text, by its tokens, which differ from the generated ones where it was edited.
 
-        Raises InvalidRequest for fewer than two.
+        Raises InvalidRequest for fewer than two tokens.
         """
         token_ids = self.tokenizer.encode(text)
         if len(token_ids) < 2:

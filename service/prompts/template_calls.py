@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from service.generation.constraint import ReasoningStart
+from service.generation.events import ToolCall
 from service.output.channel_parser import ChannelParser
-from service.output.pieces import CallPiece
 from service.output.templated_parser import check_response_template
 from service.output.tool_families import SYNTAXES
 from service.output.tool_parser import ToolCallParser
@@ -67,13 +67,13 @@ def _shows(template: ChatTemplate, syntax: ToolSyntax) -> bool | None:
         return None
     is_channels = isinstance(syntax.payload, ChannelCall)
     parser = ChannelParser(_FUNCTIONS, ReasoningStart.MAY_OPEN) if is_channels else ToolCallParser(syntax, _FUNCTIONS)
-    pieces = [*parser.feed(text), *parser.close()]
-    arguments = "".join(getattr(piece, "text", "") for piece in pieces[_first_call(pieces) :])
-    return any(isinstance(piece, CallPiece) for piece in pieces) and ARGUMENTS["word"] in arguments
+    events = [*parser.feed(text), *parser.close()]
+    arguments = "".join(getattr(event, "text", "") for event in events[_first_call(events) :])
+    return any(isinstance(event, ToolCall) for event in events) and ARGUMENTS["word"] in arguments
 
 
-def _first_call(pieces: list[Any]) -> int:
-    return next((place for place, piece in enumerate(pieces) if isinstance(piece, CallPiece)), len(pieces))
+def _first_call(events: list[Any]) -> int:
+    return next((place for place, event in enumerate(events) if isinstance(event, ToolCall)), len(events))
 
 
 def _shown_call(template: ChatTemplate, syntax: ToolSyntax) -> str | None:

@@ -44,13 +44,13 @@ class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
                 await charge.take_input(num_tokens, "inputs")
                 charge.count(lambda: Usage(num_tokens))
                 answer_id, created_ns = uuid.uuid4().hex, time.time_ns()
-                operation.answered_by(answer_id, model.name)
+                operation.set_response(answer_id, model.name)
                 output = await model.engine.embed(prepared)
-            operation.staged(
+            operation.add_stages(
                 [Stage("queue", output.arrived, output.scheduled), Stage("encode", output.scheduled, output.finished)]
             )
-            operation.used("input", num_tokens)
-            operation.cost(output.compute_s)
+            operation.record_tokens("input", num_tokens)
+            operation.record_cost(output.compute_s)
 
             def respond(vectors: Sequence[Sequence[float]]) -> embedding_pb2.EmbedResponse:
                 return embedding_pb2.EmbedResponse(

@@ -72,13 +72,13 @@ class RankServicer(rank_pb2_grpc.RankServiceServicer):
                 await charge.take_input(prepared.num_tokens, "documents")
                 charge.count(lambda: Usage(prepared.num_tokens))
                 answer_id, created_ns = uuid.uuid4().hex, time.time_ns()
-                operation.answered_by(answer_id, model.name)
+                operation.set_response(answer_id, model.name)
                 output = await prepared.run()
-            operation.staged(
+            operation.add_stages(
                 [Stage("queue", output.arrived, output.scheduled), Stage("score", output.scheduled, output.finished)]
             )
-            operation.used("input", prepared.num_tokens)
-            operation.cost(output.compute_s, output.block_s)
+            operation.record_tokens("input", prepared.num_tokens)
+            operation.record_cost(output.compute_s, output.block_s)
         activation = "identity" if raw else model.ranker.activation
         scores = [activated(score, activation) for score in output.scores]
         return _Scored(answer_id, created_ns, model.name, scores, prepared.num_tokens)

@@ -1,4 +1,4 @@
-"""The service's settings: fields and rules. `process.settings` reads their sources."""
+"""The service's settings: fields and rules. `process.settings.process_settings` reads their sources."""
 
 from __future__ import annotations
 

@@ -20,10 +20,10 @@ Ask = abc.Callable[[abc.Callable[[int], Command]], abc.Awaitable[Output]]
 
 
 class Adapters:
-    """What is loaded, and what was asked to be. Belongs to the event loop."""
+    """The loaded adapters of one generator. Used by the event loop only."""
 
     def __init__(self, config: EngineConfig, ask: Ask) -> None:
-        """`ask` sends what it is given a serial for, and waits for its output."""
+        """`ask` sends the command that its argument makes of a new serial, and waits for its output."""
         self._config = config
         self._ask = ask
         self._folders: dict[str, Path] = {}
@@ -32,36 +32,36 @@ class Adapters:
         self._changing = asyncio.Lock()
 
     def check(self, name: str) -> None:
-        """Raise AdapterLost if requests can't have the adapter of that name."""
+        """Raise AdapterLost if requests can't use the adapter of that name."""
         if name and name in self._lost:
             raise AdapterLost(f"the adapter {name!r} could not be loaded again: {self._lost[name]}")
         if name and name not in self._folders:
             raise AdapterLost(f"the adapter {name!r} is not loaded")
 
     async def load(self, name: str, folder: Path) -> AdapterLoaded:
-        """Raises AdapterRefused or TooManyAdapters, and what keeps any request from being served."""
+        """Load an adapter. Raises AdapterRefused, TooManyAdapters, or the error that prevents any request."""
         async with self._changing:
             if name in self._folders:
                 raise AdapterRefused(f"the model has an adapter named {name!r}")
             if len(self._folders) >= (most := self._config.max_adapters or 0):
                 raise TooManyAdapters(f"the model has {len(self._folders)} adapters; engine.max_adapters is {most}")
             loaded = await self._ask(partial(LoadAdapter, name=name, folder=folder))
-            assert isinstance(loaded, AdapterLoaded)  # noqa: S101  the answer to this mail
+            assert isinstance(loaded, AdapterLoaded)  # noqa: S101  the answer to this command
             self._folders[name] = folder
             return loaded
 
     async def drop(self, name: str, *, is_away: bool) -> None:
-        """Forget an adapter that no request has any more; the engine's side has already where it is away."""
+        """Forget an adapter that no request uses any more. A core that is away (`is_away`) has already forgotten it."""
         async with self._changing:
             self._folders.pop(name, None)
             self._lost.pop(name, None)
             if is_away:
                 return
-            with contextlib.suppress(EngineFailed):  # which has forgotten it, too
+            with contextlib.suppress(EngineFailed):  # a failed core has forgotten it, too
                 await self._ask(partial(DropAdapter, name=name))
 
     def load_again(self) -> None:
-        """The engine's side was started again and holds none. What was loaded is asked for before any request is."""
+        """Load all adapters again after the core was restarted, before any request."""
         self._lost.clear()
         for name, folder in self._folders.items():
             asked = self._ask(partial(LoadAdapter, name=name, folder=folder))

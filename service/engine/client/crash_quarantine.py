@@ -1,4 +1,4 @@
-"""Quarantine requests that were open when an engine's process died, so that none can kill it again and again."""
+"""Quarantine requests that were open when an engine's process died, so that none can crash it again and again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from service.generation.errors import InvalidRequest
 
-_MAX_QUARANTINED = 4096  # of which the oldest are forgotten
+_MAX_QUARANTINED = 4096  # more evict the oldest
 
 
 @dataclass(slots=True)
@@ -20,11 +20,11 @@ class _Quarantined:
 
 
 class CrashQuarantine:
-    """How often the process has died beside a work, as far as anybody can tell: all that was open is under suspicion.
+    """Counts the deaths of the process while a request or compilation was open: each that was open may be the cause.
 
-    A work is told by its words, from which all is left out that may change when the same is asked again. One that ends
-    well is free of suspicion. Who is under much of it runs beside no other such, so that the last death tells who it
-    was, and is refused after that.
+    A work is identified by its description, without the fields that may change if a client sends it again. It leaves
+    the quarantine when it completes. One that reaches `max_deaths` - 1 may not run together with another of that count,
+    so that the next death identifies the cause; with `max_deaths` it is rejected until `memory_s` seconds have passed.
     """
 
     def __init__(
@@ -33,17 +33,17 @@ class CrashQuarantine:
         self._max_deaths = max_deaths
         self._memory_s = memory_s
         self._clock = clock
-        self._quarantine: OrderedDict[bytes, _Quarantined] = OrderedDict()  # the last noted at the end
+        self._quarantine: OrderedDict[bytes, _Quarantined] = OrderedDict()  # the most recent last
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether anything is quarantined."""
         while self._quarantine and next(iter(self._quarantine.values())).until <= self._clock():
             self._quarantine.popitem(last=False)
         return bool(self._quarantine)
 
-    def note(self, words: str) -> None:
-        """The process died while this work was open."""
-        key = _key(words)
+    def record_death(self, description: str) -> None:
+        """Count a death of the process while this work was open."""
+        key = _key(description)
         quarantined = self._quarantine.pop(key, None) or _Quarantined(0, 0.0)
         quarantined.num_deaths += 1
         quarantined.until = self._clock() + self._memory_s
@@ -51,22 +51,22 @@ class CrashQuarantine:
         if len(self._quarantine) > _MAX_QUARANTINED:
             self._quarantine.popitem(last=False)
 
-    def clear(self, words: str) -> None:
-        """The work has ended well."""
-        self._quarantine.pop(_key(words), None)
+    def clear(self, description: str) -> None:
+        """Remove a work that has completed."""
+        self._quarantine.pop(_key(description), None)
 
-    def must_be_alone(self, words: str) -> bool:
-        """Whether the work may run beside none for which the same holds."""
-        quarantined = self._quarantine.get(_key(words))
+    def must_be_alone(self, description: str) -> bool:
+        """Return whether the work may not run together with another one for which this is True."""
+        quarantined = self._quarantine.get(_key(description))
         return quarantined is not None and quarantined.num_deaths >= self._max_deaths - 1
 
-    def check(self, words: str, field: str) -> None:
-        """Raise InvalidRequest for a work that has ended the process too often."""
-        quarantined = self._quarantine.get(_key(words))
+    def check(self, description: str, field: str) -> None:
+        """Raise InvalidRequest for a work that was open at `max_deaths` deaths."""
+        quarantined = self._quarantine.get(_key(description))
         if quarantined is not None and quarantined.num_deaths >= self._max_deaths:
             message = f"the engine has failed {quarantined.num_deaths} times while it computed this request"
-            raise InvalidRequest(field, f"{message}, which it takes again in {quarantined.until - self._clock():.0f} s")
+            raise InvalidRequest(field, f"{message}; retry in {quarantined.until - self._clock():.0f} s")
 
 
-def _key(words: str) -> bytes:
-    return hashlib.blake2b(words.encode(errors="surrogatepass"), digest_size=16).digest()
+def _key(description: str) -> bytes:
+    return hashlib.blake2b(description.encode(errors="surrogatepass"), digest_size=16).digest()

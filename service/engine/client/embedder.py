@@ -1,4 +1,4 @@
-"""An embedding engine on the event loop, as `service.engine.port.Embedder` describes it."""
+"""The client of an embedding engine: `service.engine.port.Embedder` on the event loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections import abc
 from functools import partial
 
-from service.engine.client.front import EngineClient
+from service.engine.client.engine_client import EngineClient
 from service.engine.config import EngineConfig
 from service.engine.link.link import Link
 from service.engine.messages import Add, InputVector, Output
@@ -18,13 +18,13 @@ from service.generation.errors import EngineError, EngineOverloaded, InvalidRequ
 
 
 class OpenEmbedding:
-    """A request, and the vectors that it has so far."""
+    """An open request, and its vectors so far."""
 
     def __init__(self, request: EmbeddingRequest, arrived: float, clock: abc.Callable[[], float]) -> None:
         self.arrived = arrived
         self.caller_id = request.caller_id
         self.weight = request.weight
-        self.num_left_tokens = sum(map(len, request.inputs))  # of inputs without a vector
+        self.num_left_tokens = sum(map(len, request.inputs))  # tokens of inputs without a vector
         self.done: asyncio.Future[EmbeddingOutput] = asyncio.get_running_loop().create_future()
         self._inputs = request.inputs
         self._vectors: dict[int, Vector] = {}
@@ -37,15 +37,15 @@ class OpenEmbedding:
         """Whether each input has its vector."""
         return len(self._vectors) == len(self._inputs)
 
-    def words(self) -> None:
-        """None: to an encoder all texts are alike."""
+    def description(self) -> None:
+        """Return None: an encoder computes all texts alike, so none is suspected of a crash."""
         return
 
     def start(self) -> None:
-        """What has begun is told with its first vector."""
+        """Do nothing: the first vector has the time of the start."""
 
     def put(self, output: Output) -> None:
-        """One more vector."""
+        """Take a vector."""
         if not isinstance(output, InputVector):
             return
         if not self._vectors:
@@ -59,13 +59,13 @@ class OpenEmbedding:
             self.done.set_result(EmbeddingOutput(vectors, self.arrived, self._scheduled, now, self._compute_s))
 
     def end(self, error: EngineError) -> None:
-        """It has failed."""
+        """Set the error."""
         if not self.done.done():
             self.done.set_exception(error)
 
 
 class EmbedderClient(EngineClient[OpenEmbedding]):
-    """Makes vectors for many requests at a time."""
+    """Computes the vectors of many requests at a time."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
         observer: StepObserver | None = None,
         clock: abc.Callable[[], float] = time.monotonic,
     ) -> None:
-        """`config` must have its `max_model_len`; ValueError otherwise. What it says of a cache doesn't count."""
+        """`config` must have a `max_model_len`; ValueError otherwise. Its cache settings are ignored."""
         if config.max_model_len is None:
             raise ValueError("max_model_len must be known before the engine is made")
         super().__init__(link, max_model_len=config.max_model_len, observer=observer, clock=clock)
@@ -84,23 +84,23 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
         self._vocab_size = vocab_size
 
     def refuse_if_busy(self, caller_id: str, weight: float, least_tokens: int) -> None:
-        """Raise EngineOverloaded if a request of that key would have to wait too long: before its texts are read.
+        """Raise EngineOverloaded, before its texts are read, if a request of that key would wait too long.
 
-        It has `least_tokens` at least.
+        The request has at least `least_tokens` tokens.
         """
-        self._check_room(caller_id, weight, least_tokens, self._clock())
+        self._check_capacity(caller_id, weight, least_tokens, self._clock())
 
     async def embed(self, request: EmbeddingRequest) -> EmbeddingOutput:
-        """Compute the vectors of all inputs. A caller who is cancelled ends the request.
+        """Return the vectors of all inputs. Cancellation aborts the request.
 
         Raises InvalidRequest or PromptTooLong, which name the input as `inputs[i]`, EngineOverloaded, EngineRestarting,
         EngineClosed, EngineFailed or DeadlineExceeded.
         """
-        self._refuse_if_away(request.deadline)
+        self._reject_if_unavailable(request.deadline)
         self._check(request)
         now = self._clock()
         opened = OpenEmbedding(request, now, self._clock)
-        self._check_room(request.caller_id, request.weight, opened.num_left_tokens, now)
+        self._check_capacity(request.caller_id, request.weight, opened.num_left_tokens, now)
         serial = self._open(opened, partial(Add, request=request, arrived=now))
         try:
             return await opened.done
@@ -109,17 +109,17 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
 
     def _check(self, request: EmbeddingRequest) -> None:
         if not request.inputs:
-            raise InvalidRequest("inputs", "there is no input")
+            raise InvalidRequest("inputs", "inputs must not be empty")
         for index, token_ids in enumerate(request.inputs):
             if not len(token_ids):
                 raise InvalidRequest(f"inputs[{index}]", "the input has no tokens")
             if len(token_ids) > self.max_model_len:
                 raise PromptTooLong(f"inputs[{index}]", len(token_ids), self.max_model_len)
             if token_ids.min() < 0 or token_ids.max() >= self._vocab_size:
-                message = f"a token serial of the input is not below the vocabulary's size, {self._vocab_size}"
+                message = f"a token id of the input is not below the vocabulary's size, {self._vocab_size}"
                 raise InvalidRequest(f"inputs[{index}]", message)
 
-    def _check_room(self, caller_id: str, weight: float, num_tokens: int, now: float) -> None:
+    def _check_capacity(self, caller_id: str, weight: float, num_tokens: int, now: float) -> None:
         others = self._requests()
         if not others:
             return  # a request larger than the whole queue may still be served, alone
@@ -140,16 +140,16 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
 
 
 def _num_before(caller_id: str, weight: float, num_tokens: int, others: abc.Sequence[OpenEmbedding]) -> int:
-    """How many tokens are computed for others before a request of a key ends.
+    """Return how many tokens are computed for others before a request of a key ends.
 
-    Those of one key take turns, so that is as many of each as the request has itself; of another key, as many as it is
-    due by its weight.
+    Requests of one key take turns, so each computes as many tokens as the request itself in the meantime. Another key
+    computes tokens in proportion to its weight.
     """
-    own, of_keys = 0, dict[str, tuple[float, int]]()
+    own, by_key = 0, dict[str, tuple[float, int]]()
     for each in others:
         if each.caller_id == caller_id:
             own += min(each.num_left_tokens, num_tokens)
         else:
-            of_keys[each.caller_id] = each.weight, of_keys.get(each.caller_id, (0.0, 0))[1] + each.num_left_tokens
-    due = [min(num, round((own + num_tokens) * its / weight)) for its, num in of_keys.values()]
+            by_key[each.caller_id] = each.weight, by_key.get(each.caller_id, (0.0, 0))[1] + each.num_left_tokens
+    due = [min(num, round((own + num_tokens) * other_weight / weight)) for other_weight, num in by_key.values()]
     return own + sum(due)

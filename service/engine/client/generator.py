@@ -1,4 +1,4 @@
-"""A generating engine on the event loop, as `service.engine.port.Generator` describes it."""
+"""The client of a generating engine: `service.engine.port.Generator` on the event loop."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from service.engine.client.adapters import Adapters
-from service.engine.client.front import EngineClient
-from service.engine.client.open_generation import OpenGeneration, words_of
+from service.engine.client.engine_client import EngineClient
+from service.engine.client.open_generation import OpenGeneration, description_of
 from service.engine.client.output_stream import OutputStream
 from service.engine.client.overload import OverloadDetector
 from service.engine.client.pending_call import PendingCall
-from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_little
+from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load
 from service.engine.client.request_check import check_limit, check_request
 from service.engine.client.wakeups import WakeupLimiter
 from service.engine.config import EngineConfig
@@ -39,10 +39,10 @@ from service.generation.request import GenerationRequest
 from service.generation.stats import EngineStats
 
 MAX_COMPILE_WAIT_S = 5.0
-_Brought = TypeVar("_Brought")
+_Result = TypeVar("_Result")
 
 _MAX_COMPILE_WAITS = 6.0  # a constraint may take this many times `max_compile_wait_s` to compile, by elapsed time
-_DEADLINE_PART = 0.5  # of the time until a deadline, in which a request is to begin
+_MAX_WAIT_SHARE = 0.5  # of the time until a request's deadline that it may wait in the queue
 
 
 class GeneratorClient(EngineClient[OpenGeneration]):
@@ -75,17 +75,17 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         self._adapters = Adapters(config, self._ask)
 
     async def load_adapter(self, name: str, folder: Path) -> AdapterLoaded:
-        """Hold an adapter for requests that name it.
+        """Load an adapter for requests that name it.
 
-        Raises AdapterRefused or TooManyAdapters, and what keeps any request from being served.
+        Raises AdapterRefused, TooManyAdapters, or the error that prevents any request.
         """
-        self._refuse_if_away()
+        self._reject_if_unavailable()
         return await self._adapters.load(name, folder)
 
     async def drop_adapter(self, name: str, timeout_s: float) -> None:
-        """Forget an adapter once its requests have ended; those that haven't by then end with EngineClosed.
+        """Unload an adapter once its requests have ended; after the timeout they end with EngineClosed.
 
-        Nobody may begin a request with it any more.
+        The caller must prevent new requests with it.
         """
         error = EngineClosed("the adapter was unloaded before the request was complete")
         await self._end_after(
@@ -95,46 +95,46 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         await self._adapters.drop(name, is_away=is_away)
 
     def on_return(self) -> None:
-        """New requests are served again, with the adapters that there were."""
+        """Serve new requests again, with the same adapters."""
         super().on_return()
         self._adapters.load_again()
 
     def stats(self) -> EngineStats:
-        """The state after the last step; in a crowd no more may run than are let in then."""
+        """Return the state after the last step. Under overload, `max_running` is the lower limit that holds then."""
         max_running = self._overload.max_running(self._clock(), self._stats.max_running)
         return self._stats._replace(max_running=max_running)
 
     def on_report(self, report: Report) -> None:
-        """As for any engine; how fast requests begin is learnt beside."""
+        """Deliver a report, and measure how fast requests start."""
         num_begun = sum(isinstance(self._opened.get(serial), OpenGeneration) for serial in report.started)
         if num_begun:
-            self._queue_wait.began(self._clock(), num_begun)
+            self._queue_wait.record_start(self._clock(), num_begun)
         super().on_report(report)
         if report.stats:
-            self._overload.stepped(self._clock(), self._stats.num_running, self._stats.num_generated_tokens)
+            self._overload.record_step(self._clock(), self._stats.num_running, self._stats.num_generated_tokens)
 
     def refuse_if_busy(
         self, caller_id: str, weight: float, deadline: float | None = None, waited_s: float | None = None
     ) -> None:
-        """Raise EngineOverloaded if a request of that key would have to wait too long: before it costs anything.
+        """Raise EngineOverloaded if a request of that key would wait too long, before it costs anything.
 
-        `waited_s` is for how long it has waited before anybody looked at it, if that is known.
+        `waited_s` is how long it has waited before it reached the service, if known.
         """
         now = self._clock()
-        parts, ages_s = self._parts(caller_id, weight, now)
-        crowd_wait_s = self._overload.max_wait_s(now, self._config.max_queue_wait_s)
-        max_wait_s = limit_s = self._config.max_queue_wait_s if has_little(caller_id, parts) else crowd_wait_s
+        loads, ages_s = self._loads(caller_id, weight, now)
+        overload_wait_s = self._overload.max_wait_s(now, self._config.max_queue_wait_s)
+        max_wait_s = limit_s = self._config.max_queue_wait_s if has_small_load(caller_id, loads) else overload_wait_s
         if deadline is not None:
-            limit_s = min(limit_s, max(_DEADLINE_PART * (deadline - now), 0.0))
+            limit_s = min(limit_s, max(_MAX_WAIT_SHARE * (deadline - now), 0.0))
         max_running = self._overload.max_running(now, self._stats.max_running or self._config.max_batch_sequences)
-        wait_s = self._queue_wait.wait_s(caller_id, parts, max_running, ages_s)
+        wait_s = self._queue_wait.wait_s(caller_id, loads, max_running, ages_s)
         if wait_s > max_wait_s:
-            self._overload.refused(now)
-        # It may be told by anybody who reaches this without Envoy: so it refuses its own request, and makes no crowd.
+            self._overload.record_rejection(now)
+        # Clients that bypass Envoy can claim any `waited_s`: it may reject their own request, but starts no overload.
         if (
             waited_s is not None
-            and self._overload.is_late(now, late=waited_s > crowd_wait_s)
-            and parts[caller_id].num_open
+            and self._overload.is_late(now, late=waited_s > overload_wait_s)
+            and loads[caller_id].num_open
         ):
             wait_s += waited_s
         if wait_s > limit_s:
@@ -143,19 +143,18 @@ class GeneratorClient(EngineClient[OpenGeneration]):
 
     @asynccontextmanager
     async def generate(self, *requests: GenerationRequest) -> abc.AsyncIterator[Outputs]:
-        """Open the stream of all outputs of one request or several; leaving the context ends what is left of them.
+        """Open a stream of the outputs of one or several requests. Leaving the context aborts what has not ended.
 
-        Several requests are admitted all or none, and an error of one ends the stream of all. Entry returns when all
-        are admitted, their constraints compiled.
+        Either all requests are admitted or none, and an error of one ends the stream of all. The context is entered
+        when all are admitted and their constraints compiled.
 
-        On entry raises InvalidRequest or a subclass of it, EngineOverloaded, EngineRestarting, EngineClosed,
-        EngineFailed or DeadlineExceeded; the last three, and SequenceError, may also be raised by the stream, after its
-        last output.
+        Entering raises InvalidRequest, EngineOverloaded, EngineRestarting, EngineClosed, EngineFailed or
+        DeadlineExceeded. The stream may raise the last three and SequenceError after its last output.
         """
-        self._refuse_if_away(*(request.deadline for request in requests))
+        self._reject_if_unavailable(*(request.deadline for request in requests))
         for request in requests:
             self._check(request)
-        self._check_room(requests)
+        self._check_capacity(requests)
         stream = OutputStream(sum(request.n for request in requests), self._wakeups)
         if any(request.constraint for request in requests):
             serials = await self._add_constrained(requests, stream)
@@ -166,7 +165,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         finally:
             if self._quarantine and stream.is_complete and not self.is_restarting:
                 for request in requests:
-                    self._quarantine.clear(words_of(request))
+                    self._quarantine.clear(description_of(request))
             self._leave(*serials)
             stream.close()
 
@@ -180,26 +179,26 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         )
         self._adapters.check(request.adapter)
         if self._quarantine:
-            self._check_suspicion(request)
+            self._check_quarantine(request)
 
-    def _check_suspicion(self, request: GenerationRequest) -> None:
-        words = words_of(request)
-        self._quarantine.check(words, request.prompt_field)
+    def _check_quarantine(self, request: GenerationRequest) -> None:
+        description = description_of(request)
+        self._quarantine.check(description, request.prompt_field)
         if request.constraint is not None:
             self._quarantine.check(repr(request.constraint), request.prompt_field)
-        if not self._quarantine.must_be_alone(words):
+        if not self._quarantine.must_be_alone(description):
             return
         for each in self._requests():
-            if self._quarantine.must_be_alone(words_of(each.request)):
-                message = "the engine has failed beside this request, which has to wait for others of which that is so"
+            if self._quarantine.must_be_alone(description_of(each.request)):
+                message = "the engine has failed during this request, which has to wait for other such requests"
                 raise EngineOverloaded(message, retry_after_s(self._clock() - each.arrived))
 
-    def _check_room(self, requests: abc.Sequence[GenerationRequest]) -> None:
-        for request in requests[:1]:  # those opened together with it count on it alone
+    def _check_capacity(self, requests: abc.Sequence[GenerationRequest]) -> None:
+        for request in requests[:1]:  # the others are admitted with it
             self.refuse_if_busy(request.caller_id, request.weight, request.deadline)
         waiting = [each for each in self._requests() if each.is_waiting]
         if not waiting:
-            return  # what is longer than the whole queue may still be served, alone
+            return  # a request that exceeds the whole queue may still run alone
         num_waiting_tokens = sum(len(each.request.prompt_token_ids) for each in waiting)
         num_tokens = sum(len(request.prompt_token_ids) for request in requests)
         for_all = False
@@ -213,18 +212,18 @@ class GeneratorClient(EngineClient[OpenGeneration]):
             return
         raise EngineOverloaded(message, retry_after_s(self._clock() - waiting[0].arrived), for_all=for_all)
 
-    def _parts(self, caller_id: str, weight: float, now: float) -> tuple[dict[str, KeyLoad], list[float]]:
-        """What each key has here, that one among them, and for how long each sequence has run."""
-        parts = {caller_id: KeyLoad(weight, 0, 0)}
+    def _loads(self, caller_id: str, weight: float, now: float) -> tuple[dict[str, KeyLoad], list[float]]:
+        """Return the load of each key, including that one, and how long each running sequence has run."""
+        loads = {caller_id: KeyLoad(weight, 0, 0)}
         ages_s: list[float] = []
         for each in self._requests():
             name = each.request.caller_id
-            before = parts.get(name, KeyLoad(each.request.weight, 0, 0))
-            parts[name] = KeyLoad(
+            before = loads.get(name, KeyLoad(each.request.weight, 0, 0))
+            loads[name] = KeyLoad(
                 before.weight, before.num_waiting + each.is_waiting, before.num_running + each.num_running
             )
             ages_s += [now - each.began] * each.num_running
-        return parts, ages_s
+        return loads, ages_s
 
     def _add(
         self,
@@ -233,26 +232,26 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         constraint_serials: abc.Sequence[int | None],
     ) -> list[int]:
         now = self._clock()
-        self._queue_wait.came(now, sum(each.is_waiting for each in self._requests()))
+        self._queue_wait.record_arrival(now, sum(each.is_waiting for each in self._requests()))
         serials = []
         try:
             for index, (request, constraint_serial) in enumerate(zip(requests, constraint_serials, strict=True)):
                 command = partial(
                     Add,
-                    # A constraint that is compiled has crossed already.
+                    # The core already has the compiled constraint.
                     request=replace(request, constraint=None) if request.constraint else request,
                     arrived=now,
                     request_index=index,
                     constraint_serial=constraint_serial,
                 )
                 serials.append(self._open(OpenGeneration(request, stream, now, self._queue_wait, self._clock), command))
-        except BaseException:  # a request that can't cross takes back those before it
+        except BaseException:  # a request that can't be pickled aborts those before it
             self._leave(*serials)
             raise
         return serials
 
     async def _add_constrained(self, requests: abc.Sequence[GenerationRequest], stream: OutputStream) -> list[int]:
-        """Have the constraints compiled, equal ones once, before any of the requests is added."""
+        """Compile the constraints, equal ones only once, and then add the requests."""
         compiling: list[tuple[Constraint, int, PendingCall]] = []
         try:
             constraint_serials = [
@@ -265,10 +264,10 @@ class GeneratorClient(EngineClient[OpenGeneration]):
                 for request in requests:
                     if num_tokens and request.constraint == constraint:
                         check_limit(request, num_tokens, max_model_len=self.max_model_len)
-            self._refuse_if_away(deadline)
+            self._reject_if_unavailable(deadline)
             for request in requests:
-                self._adapters.check(request.adapter)  # it may have been unloaded while these were compiled
-            self._check_room(requests)  # others came
+                self._adapters.check(request.adapter)  # it may have been unloaded meanwhile
+            self._check_capacity(requests)  # others may have been admitted meanwhile
             return self._add(requests, stream, constraint_serials)
         finally:
             self._leave(*(serial for _, serial, _ in compiling))
@@ -300,8 +299,8 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         return done.num_tokens if isinstance(done, Compiled) else None
 
     async def _within(
-        self, work: abc.Awaitable[_Brought], limit_s: float, deadline: float | None, too_long: EngineError
-    ) -> _Brought:
+        self, work: abc.Awaitable[_Result], limit_s: float, deadline: float | None, too_long: EngineError
+    ) -> _Result:
         """Wait for `work`. Raise `too_long` after `limit_s`, or DeadlineExceeded if the deadline is earlier.
 
         Which one is earlier is decided before the wait, since a timer may fire slightly before its time.

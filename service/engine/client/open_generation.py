@@ -14,7 +14,7 @@ from service.generation.request import GenerationRequest
 
 
 class OpenGeneration:
-    """One request behind a stream, which may have several."""
+    """One of the requests whose outputs go to a stream."""
 
     def __init__(
         self,
@@ -27,8 +27,8 @@ class OpenGeneration:
         self.request = request
         self.arrived = arrived
         self.is_waiting = True
-        self.began = arrived  # until it has, unknown
-        self.num_running = 0  # choices that have begun, as far as is known here, and not ended
+        self.began = arrived  # set when it starts
+        self.num_running = 0  # choices that have started and not ended
         self._stream = stream
         self._queue_wait = queue_wait
         self._clock = clock
@@ -38,34 +38,34 @@ class OpenGeneration:
         """Whether all requests of the stream have ended."""
         return self._stream.is_complete
 
-    def words(self) -> str | None:
-        """The request, if it isn't done."""
-        return None if self.is_complete else words_of(self.request)
+    def description(self) -> str | None:
+        """Return the description of the request if it is not done."""
+        return None if self.is_complete else description_of(self.request)
 
     def start(self) -> None:
-        """Its first step was computed."""
+        """Record that its first step was computed."""
         self.is_waiting = False
         self.began = self._clock()
         self.num_running = self.request.n
         self._stream.start()
 
     def put(self, output: Output) -> None:
-        """A step has added something."""
+        """Deliver an output."""
         if isinstance(output, GenerationOutput):
             if output.finish_reason is not None and self.num_running:
                 self.num_running -= 1
-                self._queue_wait.ended(self._clock() - self.began)
+                self._queue_wait.record_end(self._clock() - self.began)
             self._stream.put(output)
 
     def end(self, error: EngineError) -> None:
-        """It has failed, and the stream with it."""
+        """End the request and its stream with an error."""
         self.is_waiting = False
         self.num_running = 0
         self._stream.end(error)
 
 
-def words_of(request: GenerationRequest) -> str:
-    """What makes a request the same when it is asked again, by whomever and with whatever seed."""
+def description_of(request: GenerationRequest) -> str:
+    """Return a description that is the same if any client sends the request again, with any seed."""
     sampling = replace(request.sampling, seed=None)
     same = replace(
         request, request_id="", caller_id="", weight=1, priority=0, deadline=None, sampling=sampling, cuts={},

@@ -1,4 +1,4 @@
-"""Generated output that one reader has not read yet. Used by the event loop only."""
+"""Buffer the generated output of one reader. Used by the event loop only."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from service.generation.output import GenerationOutput, merged
 
 
 class OutputStream(AsyncIterator[GenerationOutput]):
-    """Outputs in the order in which they arrive, until each choice has had its last, or one error for the whole.
+    """The outputs of one reader in order of arrival, until the last output of each choice or an error.
 
-    What the reader has not fetched is merged to one output a choice, so a slow reader costs no more than the text.
-    For one reader.
+    Unread outputs are merged to one per choice, so a slow reader costs no more memory than its text.
     """
 
     def __init__(self, num_choices: int, wakeups: WakeupLimiter | None = None) -> None:
         """`wakeups` is shared by all streams of an engine."""
         self._wakeups = wakeups or WakeupLimiter()
-        self.num_tokens = 0  # of all that was delivered, read or not
+        self.num_tokens = 0  # delivered, read or not
         self._num_unfinished = num_choices
         self._is_broken = False
         self._has_begun = False
@@ -32,21 +31,21 @@ class OutputStream(AsyncIterator[GenerationOutput]):
 
     @property
     def is_ended(self) -> bool:
-        """Whether no more will be delivered; there may be something left to read."""
+        """Whether nothing more will be delivered; unread outputs may be left."""
         return self._is_broken or self.is_complete
 
     @property
     def is_complete(self) -> bool:
-        """Whether each choice has had its last output."""
+        """Whether the last output of each choice was delivered."""
         return self._num_unfinished == 0
 
     def start(self) -> None:
-        """Something of one of its requests was computed."""
+        """Record that the first step of one of its requests was computed."""
         self._has_begun = True
         self._news.set()
 
     async def begun(self) -> None:
-        """Return when something was computed of one of the requests. Raises what ended all before."""
+        """Return when the first step of one of the requests was computed. Raises the error that ended all of them."""
         while not (self._has_begun or self._pending or self.is_ended):
             self._news.clear()
             await self._news.wait()
@@ -54,20 +53,20 @@ class OutputStream(AsyncIterator[GenerationOutput]):
             self._raise_error()
 
     def put(self, output: GenerationOutput) -> None:
-        """Deliver what a step added to one choice. After the end it does nothing."""
+        """Deliver an output of one choice. After the end this does nothing."""
         if self.is_ended:
             return
         self.num_tokens += len(output.token_ids)
         if output.finish_reason is not None:
             self._num_unfinished -= 1
-        if output.is_whole:  # what follows of its choice is not
+        if output.is_whole:  # the later outputs of its choice are not
             self._whole.append(output)
         else:
             self._pending.setdefault((output.request_index, output.choice_index), []).append(output)
         self._wakeups.wake(self._news)
 
     def end(self, error: EngineError) -> None:
-        """End the stream, with an error after what is left to read. After the end it does nothing."""
+        """End the stream with an error, raised after the unread outputs. After the end this does nothing."""
         if self.is_ended:
             return
         self._is_broken = True
@@ -75,7 +74,7 @@ class OutputStream(AsyncIterator[GenerationOutput]):
         self._news.set()
 
     def close(self) -> None:
-        """Forget what is left: the reader is gone. Who reads all the same is told of the end."""
+        """Discard unread outputs, since the reader has left. Reading raises StopAsyncIteration from now on."""
         self._is_broken = True
         self._error = None
         self._pending.clear()
@@ -94,7 +93,7 @@ class OutputStream(AsyncIterator[GenerationOutput]):
         return merged(self._pending.pop(next(iter(self._pending))))
 
     def _raise_error(self) -> None:
-        """Once."""
+        """Raise the error, if any, only once."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error

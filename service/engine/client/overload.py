@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-_LASTS_S = 2.0  # after the last refusal
-_WAIT_S = 0.1  # that a request may expect meanwhile
-_ENOUGH = 0.75  # of the most tokens a second
-_FEW = 4  # answers, which may run whatever is measured
-_MEMORY_S = 2.0  # of which a number of running answers is measured; what is older counts half, and so on
+_DURATION_S = 2.0  # of an overload after the last rejection
+_MAX_WAIT_S = 0.1  # expected queue wait of an admitted request during an overload
+_MIN_RATE = 0.75  # of the highest token rate measured
+_MIN_RUNNING = 4  # answers, regardless of measurements
+_MEMORY_S = 2.0  # window of a measurement; the weight of older steps halves per window
 _MIN_MEASURED_S = 0.1
-_OLD_S = 60.0  # what was measured before says nothing any more
-_LATE_S = 1.0  # for which all that come have to be late until they are refused for it
+_MAX_AGE_S = 60.0  # of a measurement
+_LATE_S = 1.0  # during which all requests must be late before any is rejected for it
 
 
-class _Pace(NamedTuple):
-    """Tokens in so many seconds, until `measured`."""
+class _Rate(NamedTuple):
+    """Tokens generated within a number of seconds, up to the instant `measured`."""
 
     tokens: float
     seconds: float
@@ -24,70 +24,70 @@ class _Pace(NamedTuple):
 
 
 class OverloadDetector:
-    """Of one engine, from the first request that is refused until none was refused for two seconds.
+    """Detects the overload of one engine: from a rejected request until none was rejected for two seconds.
 
-    A line that only bridges a burst costs nobody anything. One that stands, since more is asked all the time than can
-    be done, makes each answer late and none more: then it is kept short. For the same reason no more answers are let in
-    than are enough for three quarters of the most tokens a second that were measured with any number of them. What has
-    waited before anybody looked at it may be refused for that, but makes no crowd: who calls may tell any wait. Belongs
-    to the event loop, but for `max_running`, which any thread may ask; all instants are of one clock, in seconds.
+    A queue that bridges a burst is harmless. A queue that stays full, because demand exceeds capacity, makes every
+    answer late without serving more: under overload it is kept short. For the same reason only as many answers run as
+    reach three quarters of the highest token rate that was measured for any number of answers. A request that arrives
+    late may be rejected for that, but does not start an overload, because clients can claim any wait. Used by the event
+    loop only, except for `max_running`, which any thread may call. All instants are of one clock, in seconds.
     """
 
     def __init__(self) -> None:
         self._until = -math.inf
-        self._late_since = self._late_at = -math.inf  # of those that came late without one in time between, or a pause
-        self._at: float | None = None  # the last step, if anything ran after it
-        self._num_running = 0  # then
-        self._num_tokens = 0  # generated until then
-        self._paces: dict[int, _Pace] = {}  # by the bit length of the number of running answers
+        self._late_since = self._late_at = -math.inf  # first and last of consecutive late requests
+        self._stepped_at: float | None = None  # the last step, if anything still ran after it
+        self._num_running = 0  # after the last step
+        self._num_tokens = 0  # generated up to the last step
+        self._rates: dict[int, _Rate] = {}  # by the bit length of the number of running answers
 
-    def refused(self, now: float) -> None:
-        """A request was refused for the wait that was measured here."""
-        self._until = now + _LASTS_S
+    def record_rejection(self, now: float) -> None:
+        """Record that a request was rejected because of its estimated queue wait."""
+        self._until = now + _DURATION_S
 
     def is_late(self, now: float, *, late: bool) -> bool:
-        """Whether this request and all others of the last second were late: one has only been held up somewhere."""
+        """Return whether this request and all others of the last second were late."""
         if not late:
             self._late_at = -math.inf
             return False
-        if now - self._late_at > _LASTS_S:
+        if now - self._late_at > _DURATION_S:
             self._late_since = now
         self._late_at = now
-        return self.is_there(now) or now - self._late_since >= _LATE_S
+        return self.is_overloaded(now) or now - self._late_since >= _LATE_S
 
-    def is_there(self, now: float) -> bool:
-        """Whether one was refused lately."""
+    def is_overloaded(self, now: float) -> bool:
+        """Return whether a request was rejected recently."""
         return now < self._until
 
-    def stepped(self, now: float, num_running: int, num_tokens: int) -> None:
-        """After a step: so many answers run, and so many tokens have been generated since the start."""
-        if self._at is not None:
+    def record_step(self, now: float, num_running: int, num_tokens: int) -> None:
+        """Record, after a step, the number of running answers and of all tokens generated since the start."""
+        if self._stepped_at is not None:
             size = self._num_running.bit_length()
-            known = self._paces.get(size, _Pace(0.0, 0.0, now))
-            tokens, seconds = known.tokens + num_tokens - self._num_tokens, known.seconds + now - self._at
-            part = 0.5 if seconds > _MEMORY_S else 1.0
-            self._paces[size] = _Pace(part * tokens, part * seconds, now)
-        self._at = now if num_running else None
+            known = self._rates.get(size, _Rate(0.0, 0.0, now))
+            tokens, seconds = known.tokens + num_tokens - self._num_tokens, known.seconds + now - self._stepped_at
+            share = 0.5 if seconds > _MEMORY_S else 1.0
+            self._rates[size] = _Rate(share * tokens, share * seconds, now)
+        self._stepped_at = now if num_running else None
         self._num_running, self._num_tokens = num_running, num_tokens
 
     def max_wait_s(self, now: float, max_wait_s: float) -> float:
-        """What a request may expect to wait, where `max_wait_s` is the setting."""
-        return min(max_wait_s, _WAIT_S) if self.is_there(now) else max_wait_s
+        """Return the highest expected wait of an admitted request, at most the setting `max_wait_s`."""
+        return min(max_wait_s, _MAX_WAIT_S) if self.is_overloaded(now) else max_wait_s
 
     def max_running(self, now: float, max_running: int) -> int:
-        """How many answers are to run, where there are places for `max_running`."""
-        enough = self._enough(now) if self.is_there(now) else None
+        """Return how many answers may run, at most `max_running`, the number of slots."""
+        enough = self._sufficient(now) if self.is_overloaded(now) else None
         return max_running if enough is None else min(max_running, enough)
 
-    def _enough(self, now: float) -> int | None:
-        """None if nothing was measured."""
+    def _sufficient(self, now: float) -> int | None:
+        """Return the number of answers that reaches the required rate; None if nothing was measured."""
         rates = {
             size: pace.tokens / pace.seconds
-            for size, pace in list(self._paces.items())  # a copy: metrics are read in another thread
-            if pace.seconds > _MIN_MEASURED_S and now - pace.measured < _OLD_S
+            for size, pace in list(self._rates.items())  # a copy: metrics are read in another thread
+            if pace.seconds > _MIN_MEASURED_S and now - pace.measured < _MAX_AGE_S
         }
         if not rates:
             return None
         most = max(rates.values())
-        least: int = min(size for size, rate in rates.items() if rate >= _ENOUGH * most)
-        return max((1 << least) - 1, _FEW)
+        least: int = min(size for size, rate in rates.items() if rate >= _MIN_RATE * most)
+        return max((1 << least) - 1, _MIN_RUNNING)

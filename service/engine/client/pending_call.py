@@ -9,37 +9,37 @@ from service.generation.errors import EngineError
 
 
 class PendingCall:
-    """What the engine's side does once, at a time of its own: a constraint to compile, a check.
+    """A call that the core answers once, independently of its steps, such as a constraint to compile or a check.
 
-    `words` tell what it is, if others may ask for the same again.
+    `description` identifies it for the `CrashQuarantine`, if clients may cause the same call again.
     """
 
-    def __init__(self, words: str | None = None) -> None:
-        self._words = words
+    def __init__(self, description: str | None = None) -> None:
+        self._description = description
         self.started = asyncio.Event()
         self.done: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
 
     @property
     def is_complete(self) -> bool:
-        """False, since the engine's side keeps what it has made until it is aborted."""
+        """False: the core keeps the result until the call is aborted."""
         return False
 
-    def words(self) -> str | None:
-        """What was asked for, if it isn't done."""
-        return None if self.done.done() else self._words
+    def description(self) -> str | None:
+        """Return the description if the call is not done."""
+        return None if self.done.done() else self._description
 
     def start(self) -> None:
-        """It has begun."""
+        """Record that the core has started."""
         self.started.set()
 
     def put(self, output: Output) -> None:
-        """It is done, and this is what it has brought."""
+        """Set the result."""
         if not self.done.done():
             self.done.set_result(output)
 
     def end(self, error: EngineError) -> None:
-        """It has failed."""
+        """Set the error."""
         self.started.set()
         if not self.done.done():
             self.done.set_exception(error)
-            self.done.exception()  # whoever asked may have left
+            self.done.exception()  # mark it as retrieved: the caller may have left

@@ -6,12 +6,12 @@ import math
 from collections import abc
 from typing import NamedTuple
 
-_MEMORY = 0.8  # of what was known, the part that stays with each new measurement
-_MIN_BEGINNINGS = 4  # of requests that had waited, until their pace is known
+_MEMORY = 0.8  # weight of the previous estimate at each measurement
+_MIN_STARTS = 4  # of queued requests, before their rate is known
 
 
 class KeyLoad(NamedTuple):
-    """What one key has in the engine."""
+    """The requests and sequences of one key in the engine."""
 
     weight: float
     num_waiting: int  # requests
@@ -19,85 +19,85 @@ class KeyLoad(NamedTuple):
 
     @property
     def num_open(self) -> int:
-        """Both."""
+        """The number of waiting requests and running sequences."""
         return self.num_waiting + self.num_running
 
 
 class QueueWaitEstimator:
-    """Of one engine. Belongs to the event loop; all instants are of one clock, in seconds."""
+    """Estimates the queue wait of one engine. Used by the event loop only; instants are of one clock, in seconds."""
 
     def __init__(self) -> None:
-        self._stay_s: float | None = None  # that a sequence runs, from its beginning to its end
-        self._begun = 0.0  # requests that began while others waited, the older the less,
-        self._begun_s = 0.0  # and the time that this took, likewise
-        self._num_beginnings = 0  # since nobody waited
-        self._last = 0.0  # when one began, or the first in line came
+        self._run_s: float | None = None  # moving average of the time that a sequence runs
+        self._num_started = 0.0  # requests that started while others waited, with decaying weight,
+        self._start_s = 0.0  # and the time between the starts, likewise
+        self._num_starts = 0  # since the queue was empty
+        self._last = 0.0  # when a request started, or arrived at an empty queue
 
-    def came(self, now: float, num_waiting: int) -> None:
-        """A request waits, with so many that came before it."""
+    def record_arrival(self, now: float, num_waiting: int) -> None:
+        """Record that a request arrives behind `num_waiting` others."""
         if num_waiting == 0:
-            self._last, self._begun, self._begun_s, self._num_beginnings = now, 0.0, 0.0, 0
+            self._last, self._num_started, self._start_s, self._num_starts = now, 0.0, 0.0, 0
 
-    def began(self, now: float, num_requests: int) -> None:
-        """So many requests have begun at once."""
-        self._begun = _MEMORY * self._begun + num_requests
-        self._begun_s = _MEMORY * self._begun_s + now - self._last
-        self._num_beginnings += num_requests
+    def record_start(self, now: float, num_requests: int) -> None:
+        """Record that a number of requests have started together."""
+        self._num_started = _MEMORY * self._num_started + num_requests
+        self._start_s = _MEMORY * self._start_s + now - self._last
+        self._num_starts += num_requests
         self._last = now
 
-    def ended(self, stay_s: float) -> None:
-        """A sequence has ended or was given up."""
-        self._stay_s = stay_s if self._stay_s is None else _MEMORY * self._stay_s + (1 - _MEMORY) * stay_s
+    def record_end(self, run_s: float) -> None:
+        """Record that a sequence has ended or was aborted after `run_s` seconds."""
+        self._run_s = run_s if self._run_s is None else _MEMORY * self._run_s + (1 - _MEMORY) * run_s
 
     def wait_s(
-        self, caller_id: str, parts: abc.Mapping[str, KeyLoad], max_running: int, ages_s: abc.Sequence[float]
+        self, caller_id: str, loads: abc.Mapping[str, KeyLoad], max_running: int, ages_s: abc.Sequence[float]
     ) -> float:
-        """How long one more request of a key would wait, with `parts` of each key that has any.
+        """Return how long one more request of a key would wait.
 
-        Where more run than `max_running`, those have to end as well before another may begin.
-
-        `ages_s` are for how long each running sequence has run. Requests count alike, whatever their length. Who finds
-        a place waits for the prompts before its own only, and that is known once a few have begun.
+        `loads` are those of all keys in the engine, `ages_s` the times that each running sequence has run. If more than
+        `max_running` run, these must end as well before another may start. Requests count alike, regardless of their
+        length. A request that finds a free slot waits only for the prompts before its own, which is known after a few
+        starts.
         """
-        mine = parts[caller_id]
-        num_waiting = sum(part.num_waiting for part in parts.values())
+        own = loads[caller_id]
+        num_waiting = sum(load.num_waiting for load in loads.values())
         is_full = len(ages_s) >= max_running
-        if not (num_waiting or is_full) or _has_share(caller_id, parts, max_running, is_full=is_full):
+        if not (num_waiting or is_full) or _has_share(caller_id, loads, max_running, is_full=is_full):
             return 0.0
-        line = 1.0 + mine.num_waiting  # with those that begin before it
-        for name, part in parts.items():
+        num_before = 1.0 + own.num_waiting  # requests that start before it, and itself
+        for name, load in loads.items():
             if name != caller_id:
-                line += min(part.num_waiting, (mine.num_waiting + 1) * part.weight / mine.weight)
-        by_pace = line * self._begun_s / self._begun if self._num_beginnings >= _MIN_BEGINNINGS else math.inf
-        num_places = math.ceil(line) - (max_running - len(ages_s))
-        by_places = self._until_free(num_places, max_running, ages_s) if num_places > 0 else 0.0
-        return by_pace if by_places == 0.0 and by_pace < math.inf else min(by_pace, by_places)
+                num_before += min(load.num_waiting, (own.num_waiting + 1) * load.weight / own.weight)
+        by_rate = num_before * self._start_s / self._num_started if self._num_starts >= _MIN_STARTS else math.inf
+        num_slots = math.ceil(num_before) - (max_running - len(ages_s))
+        by_slots = self._until_free(num_slots, max_running, ages_s) if num_slots > 0 else 0.0
+        return by_rate if by_slots == 0.0 and by_rate < math.inf else min(by_rate, by_slots)
 
-    def _until_free(self, num_places: int, max_running: int, ages_s: abc.Sequence[float]) -> float:
-        """Until so many places have come free, if each sequence stays as long as others did.
+    def _until_free(self, num_slots: int, max_running: int, ages_s: abc.Sequence[float]) -> float:
+        """Return the time until `num_slots` slots come free, if each sequence runs as long as others did.
 
-        One that has stayed longer may end at any time; it is expected to stay for as long again as a place is held on
-        average, over all of them.
+        One that has run longer may end at any time; it is expected to run for the average time between ends of all
+        sequences.
         """
-        stay_s = max(self._stay_s or 0.0, sum(ages_s) / max(len(ages_s), 1))
-        left_s = sorted(max(stay_s - age_s, stay_s / max_running) for age_s in ages_s)
-        rounds, index = divmod(num_places - 1, max(len(left_s), 1))
-        return rounds * stay_s + (left_s[index] if left_s else 0.0)
+        run_s = max(self._run_s or 0.0, sum(ages_s) / max(len(ages_s), 1))
+        left_s = sorted(max(run_s - age_s, run_s / max_running) for age_s in ages_s)
+        rounds, index = divmod(num_slots - 1, max(len(left_s), 1))
+        return rounds * run_s + (left_s[index] if left_s else 0.0)
 
 
-def has_little(caller_id: str, parts: abc.Mapping[str, KeyLoad]) -> bool:
-    """Whether a key has less than half of what the one with the most has, each by its weight: it makes no crowd."""
-    most = max(part.num_open / part.weight for part in parts.values())
-    return parts[caller_id].num_open / parts[caller_id].weight < most / 2
+def has_small_load(caller_id: str, loads: abc.Mapping[str, KeyLoad]) -> bool:
+    """Return whether a key has, by weight, less than half the load of the busiest key: it causes no overload."""
+    most = max(load.num_open / load.weight for load in loads.values())
+    return loads[caller_id].num_open / loads[caller_id].weight < most / 2
 
 
-def _has_share(caller_id: str, parts: abc.Mapping[str, KeyLoad], max_running: int, *, is_full: bool) -> bool:
-    """Whether a key is next and may run beside those that have more than their share, so that it needn't wait."""
-    total_weight = sum(part.weight for part in parts.values())
+def _has_share(caller_id: str, loads: abc.Mapping[str, KeyLoad], max_running: int, *, is_full: bool) -> bool:
+    """Return whether a key is next in the queue and below its share of slots, so that it needn't wait."""
+    total_weight = sum(load.weight for load in loads.values())
     excess = {
-        name: part.num_running - max(1.0, max_running * part.weight / total_weight) for name, part in parts.items()
+        name: load.num_running - max(1.0, max_running * load.weight / total_weight) for name, load in loads.items()
     }
     others = [each for name, each in excess.items() if name != caller_id]
-    if parts[caller_id].num_waiting or excess[caller_id] + 1 > 0 or not others:
+    if loads[caller_id].num_waiting or excess[caller_id] + 1 > 0 or not others:
         return False
     return not is_full or max(others) > 0

@@ -1,7 +1,8 @@
 """Checks of a generation request before it is queued.
 
-The ranges of parameters are given; what is written here only the engine can tell, or would break a step and with it
-every other request. Errors name the values by their paths in `GenerationRequest`, and the prompt as the caller does.
+The allowed ranges of parameters are given. The other checks need the engine's limits, or prevent values that would
+break a step and thereby every other request. Errors name values by their paths in `GenerationRequest`, and the prompt
+by the client's field.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from service.generation.request import GenerationRequest
 def check_request(
     request: GenerationRequest, *, ranges: Ranges, vocab_size: int, max_model_len: int, max_choices: int
 ) -> None:
-    """Raise PromptTooLong or InvalidRequest, with the first field at fault, if the request can't be served."""
+    """Raise PromptTooLong or InvalidRequest with the first invalid field, if the request can't be served."""
     num_prompt_tokens = len(request.prompt_token_ids)
     if num_prompt_tokens > max_model_len - 1:
         raise PromptTooLong(request.prompt_field, num_prompt_tokens, max_model_len - 1)
@@ -34,9 +35,9 @@ def check_request(
 
 
 def check_limit(request: GenerationRequest, num_tokens: int, *, max_model_len: int) -> None:
-    """Raise for an output constraint that no answer meets within the request's limit or the context.
+    """Raise InvalidRequest if no answer within the request's limit or the context can match its output constraint.
 
-    `num_tokens` are those of the shortest answer that does, with what must stand before it.
+    `num_tokens` is the length of the shortest match, including the reasoning that must precede it.
     """
     constraint, num_prompt_tokens = request.constraint, len(request.prompt_token_ids)
     if num_tokens >= max_model_len:
@@ -48,8 +49,10 @@ def check_limit(request: GenerationRequest, num_tokens: int, *, max_model_len: i
         raise PromptTooLong(request.prompt_field, num_prompt_tokens, max_model_len - num_tokens)
     limit = request.stopping.max_tokens
     if limit is not None and limit < num_tokens:
-        message = f"must be at least {num_tokens}, not {limit}: so many tokens has the shortest answer that matches"
-        raise InvalidRequest(request.max_tokens_field, message)
+        message = f"must be at least {num_tokens} for this format (got {limit})"
+        raise InvalidRequest(
+            request.max_tokens_field, f"{message}; the shortest answer that matches has {num_tokens} tokens"
+        )
 
 
 def _prompt_faults(request: GenerationRequest, vocab_size: int) -> Iterator[tuple[str, str]]:
@@ -67,7 +70,7 @@ def _range_faults(request: GenerationRequest, ranges: Ranges) -> Iterator[tuple[
 
 
 def _values(request: GenerationRequest, path: str) -> Iterator[float]:
-    """The numbers at `path`: none where it leads to no value, several where it leads to a mapping."""
+    """Yield the numbers at `path`: none if there is no value, several if it is a mapping."""
     value: Any = request
     for name in path.split("."):
         value = getattr(value, name, None)
@@ -95,5 +98,5 @@ def _token_faults(request: GenerationRequest, vocab_size: int) -> Iterator[tuple
         for token_id, value in values.items():
             if not 0 <= token_id < vocab_size:
                 yield field, f"token id {token_id} is not below the vocabulary's size, {vocab_size}"
-            if not value < math.inf:  # minus infinity forbids a token; infinity and NaN would void all others
+            if not value < math.inf:  # minus infinity forbids a token; infinity and NaN would invalidate all others
                 yield field, f"the value of token id {token_id} is {value}"

@@ -9,37 +9,37 @@ _MAX_A_TURN = 8
 
 
 class WakeupLimiter:
-    """Sets events, a few in a turn of the loop, in the order in which it was asked.
+    """Sets events in the order of the calls, at most a few per turn of the loop.
 
-    What the readers of a full batch do with a step's outputs takes tens of milliseconds on a small machine. In one turn
-    it would hold up whatever needs several turns by as much each time: that a call is taken up takes about five.
+    The readers of a full batch take tens of milliseconds for a step's outputs on a small machine. In a single turn they
+    would delay everything that needs several turns by that much per turn: accepting a call takes about five turns.
     """
 
     def __init__(self, max_a_turn: int = _MAX_A_TURN) -> None:
         self._max_a_turn = max_a_turn
-        self._room = max_a_turn  # in this turn
+        self._num_left = max_a_turn  # in this turn
         self._waiting: OrderedDict[asyncio.Event, None] = OrderedDict()
-        self._is_counting = False  # whether the end of this turn is awaited
+        self._is_counting = False  # whether `_next_turn` is scheduled
 
     def wake(self, event: asyncio.Event) -> None:
-        """Set it in this turn if there is room, else in one that follows soon."""
+        """Set the event in this turn, or in one of the next turns if the limit is reached."""
         if event.is_set():
             return
-        if self._room:
+        if self._num_left:
             self._set(event)
         else:
             self._waiting[event] = None
 
     def _set(self, event: asyncio.Event) -> None:
         event.set()
-        self._room -= 1
+        self._num_left -= 1
         if not self._is_counting:
             self._is_counting = True
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         self._is_counting = False
-        self._room = self._max_a_turn
-        while self._waiting and self._room:
+        self._num_left = self._max_a_turn
+        while self._waiting and self._num_left:
             event, _ = self._waiting.popitem(last=False)
             self._set(event)

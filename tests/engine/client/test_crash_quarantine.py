@@ -73,7 +73,7 @@ async def test_who_ran_beside_it_is_cleared(tmp_path: Path) -> None:
         bystander = request("hello", max_tokens=50, ignore_eos=True)
         async with engine.generate(poison) as stream:
             await anext(stream)
-            with pytest.raises(EngineOverloaded, match="has to wait for others"):
+            with pytest.raises(EngineOverloaded, match="has to wait for other such requests"):
                 await generate(engine, bystander)
             assert await generate(engine, innocent)  # which was not open then
         assert await generate(engine, bystander)
@@ -103,8 +103,8 @@ def test_suspicion_ends() -> None:
     clock = Clock()
     quarantine = CrashQuarantine(clock=clock)
     for _ in range(3):
-        quarantine.note("work")
-    with pytest.raises(InvalidRequest, match="which it takes again in 600 s"):
+        quarantine.record_death("work")
+    with pytest.raises(InvalidRequest, match="retry in 600 s"):
         quarantine.check("work", "prompt")
     clock.now = 600
     assert not quarantine

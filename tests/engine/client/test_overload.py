@@ -17,14 +17,14 @@ def measured(**rates: float) -> OverloadDetector:
     detector = OverloadDetector()
     now, num_tokens = NOW - len(rates), 0.0
     for name, rate in rates.items():
-        detector.stepped(now, int(name.removeprefix("n")), int(num_tokens))
+        detector.record_step(now, int(name.removeprefix("n")), int(num_tokens))
         now, num_tokens = now + 1, num_tokens + rate
-        detector.stepped(now, 0, int(num_tokens))
+        detector.record_step(now, 0, int(num_tokens))
     return detector
 
 
 def enough(detector: OverloadDetector, now: float = NOW) -> float:
-    detector.refused(now)
+    detector.record_rejection(now)
     return detector.max_running(now, PLACES)
 
 
@@ -32,7 +32,7 @@ def test_the_settings_count_until_somebody_is_refused_and_again_two_seconds_afte
     detector = measured(n4=100.0, n64=100.0)
     assert (detector.max_wait_s(NOW, 2.0), detector.max_running(NOW, PLACES)) == (2.0, PLACES)
     for refused in (NOW, NOW + 1):
-        detector.refused(refused)
+        detector.record_rejection(refused)
     for now in (NOW + 1, NOW + 2.9):
         assert (detector.max_wait_s(now, 2.0), detector.max_running(now, PLACES)) == (0.1, 7)
     assert (detector.max_wait_s(NOW + 3, 2.0), detector.max_running(NOW + 3, PLACES)) == (2.0, PLACES)
@@ -41,7 +41,7 @@ def test_the_settings_count_until_somebody_is_refused_and_again_two_seconds_afte
 @pytest.mark.parametrize("max_wait_s", [0.05, 0.1])
 def test_a_shorter_wait_that_is_set_counts(max_wait_s: float) -> None:
     detector = OverloadDetector()
-    detector.refused(0.0)
+    detector.record_rejection(0.0)
     assert detector.max_wait_s(0.0, max_wait_s) == max_wait_s
 
 
@@ -64,7 +64,7 @@ def test_what_was_measured_is_forgotten() -> None:
     detector = measured(n8=1000.0, n64=1000.0)
     assert enough(detector) == 15
     for tenth in range(40):
-        detector.stepped(NOW + tenth / 10, 8, 2000 + 50 * tenth)
+        detector.record_step(NOW + tenth / 10, 8, 2000 + 50 * tenth)
     assert enough(detector, NOW + 4) == PLACES, "other work has one of the two cores now"
     assert enough(detector, NOW + 62) == 15, "nobody knows any more what 64 do"
     assert enough(detector, NOW + 80) == PLACES, "nothing is known"
@@ -74,7 +74,7 @@ def test_overload_of_half_a_minute_keeps_the_smaller_limit() -> None:
     """Only the many are measured while there are many."""
     detector = measured(n8=900.0, n64=1000.0)
     for tenth in range(300):
-        detector.stepped(NOW + tenth / 10, 64, 1900 + 100 * tenth)
+        detector.record_step(NOW + tenth / 10, 64, 1900 + 100 * tenth)
     assert enough(detector, NOW + 30) == 15
 
 
@@ -87,7 +87,7 @@ def test_late_requests_are_refused_after_a_second_of_them_or_under_overload() ->
     assert not detector.is_late(NOW + 1.1, late=False)
     assert not detector.is_late(NOW + 1.2, late=True)
     assert not detector.is_late(NOW + 3.3, late=True), "after a pause"
-    detector.refused(NOW + 3.4)
+    detector.record_rejection(NOW + 3.4)
     assert detector.is_late(NOW + 3.5, late=True)
 
 

@@ -117,7 +117,7 @@ def test_check_request_counts_a_prompt_that_is_too_long() -> None:
     [
         (4, 8, 8, None),
         (4, None, 12, None),
-        (4, 7, 8, InvalidRequest("stopping.max_tokens", "must be at least 8, not 7")),
+        (4, 7, 8, InvalidRequest("stopping.max_tokens", "must be at least 8 for this format (got 7)")),
         (4, 12, 13, PromptTooLong("prompt", 4, 3)),
         (4, 1, 15, PromptTooLong("prompt", 4, 1)),
         (1, 1, 16, UnsupportedConstraint("schema", "the shortest answer that matches has 16 tokens")),

@@ -9,11 +9,11 @@ from sluice.v1 import chat_pb2, completion_pb2, content_pb2, prompt_pb2, resume_
 
 from service.contract.chat_fold import ChatFold
 from service.contract.resume import position_bytes, stream_bytes
-from service.generation.resume import Position, ResumePoint, StreamIdentity
+from service.generation.resume import ResumePoint, StreamIdentity, StreamPosition
 
 RESUMED = ResumePoint(
     StreamIdentity("0" * 31 + "a", 1, "m", "fp", 7, b"12345678"),
-    Position(3, [2], 0, 4, num_cached_tokens=16),
+    StreamPosition(3, [2], 0, 4, num_cached_tokens=16),
     5,
     replays=True,
 )

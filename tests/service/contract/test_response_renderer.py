@@ -145,7 +145,7 @@ deltas = st.lists(
 )
 
 
-def pieces_of(whole: str, cuts: st.DataObject) -> list[str]:
+def deltas_of(whole: str, cuts: st.DataObject) -> list[str]:
     """A text in pieces, none of them empty."""
     places = sorted(cuts.draw(st.sets(st.integers(1, max(1, len(whole) - 1)))) | {len(whole)})
     return [whole[begin:end] for begin, end in zip([0, *places], places, strict=False) if begin < end]
@@ -156,7 +156,7 @@ def rechunked(parts: list[tuple[str, str]], cuts: st.DataObject) -> list[Event]:
     events: list[Event] = []
     num_calls = 0
     for kind, whole in parts:
-        pieces = pieces_of(whole, cuts)
+        pieces = deltas_of(whole, cuts)
         match kind:
             case "text":
                 events += [text(piece) for piece in pieces]

@@ -9,7 +9,7 @@ from sluice.v1 import chat_pb2, resume_pb2
 
 from service.contract.resume import position_bytes, stream_bytes, to_resume
 from service.generation.errors import InvalidRequest
-from service.generation.resume import Position, ResumePoint, StreamIdentity
+from service.generation.resume import ResumePoint, StreamIdentity, StreamPosition
 from tests.service.contract.fakes import RESUMED, resume_options
 
 COUNTS = st.lists(st.integers(0, 5) | st.integers(0, 2**30), min_size=1, max_size=128)
@@ -29,10 +29,10 @@ def points(draw: st.DrawFn) -> ResumePoint:
     )
     counts = draw(COUNTS)
     first, cached = draw(st.integers(0, 2**30)), draw(st.integers(0, 2**20))
-    position = Position(first, counts, num_cached_tokens=cached)
+    position = StreamPosition(first, counts, num_cached_tokens=cached)
     if draw(st.booleans()):
         index = draw(st.integers(0, len(counts) - 1))
-        position = Position(first, counts, index, counts[index] + draw(st.integers(0, 300)), cached)
+        position = StreamPosition(first, counts, index, counts[index] + draw(st.integers(0, 300)), cached)
     return ResumePoint(identity, position, first + draw(st.integers(0, 9)), draw(st.booleans()))
 
 
@@ -62,7 +62,7 @@ def test_any_bytes_are_a_place_or_refused(position: bytes, stream: bytes, number
 
 def test_equal_counts_take_no_room() -> None:
     """Choices run side by side: a place among 128 of them is as long as one among three."""
-    assert len(position_bytes(Position(9, [7] * 60 + [6] * 68, 60, 7))) < 12
+    assert len(position_bytes(StreamPosition(9, [7] * 60 + [6] * 68, 60, 7))) < 12
 
 
 def test_stream_of_more_choices_than_a_place_tells_is_not_told() -> None:

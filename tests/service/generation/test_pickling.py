@@ -55,7 +55,7 @@ from service.generation.output_format import JsonObject, JsonSchema, Regex, Text
 from service.generation.parameters import LogprobsOptions, Range, SamplingParams, StopParams
 from service.generation.ranking import RankingOutput, TextsToRank
 from service.generation.request import GenerationRequest
-from service.generation.resume import Position, ResumePoint, StreamIdentity
+from service.generation.resume import ResumePoint, StreamIdentity, StreamPosition
 from service.generation.stats import EngineStats
 
 SAMPLING = SamplingParams(temperature=0.5, top_k=3, seed=2**64 - 1, logit_bias={5: -1.0})
@@ -124,8 +124,8 @@ VALUES: list[Any] = [
     Completed(),
     AdapterLoaded(8, 4096, "0a"),
     IDENTITY,
-    Position(3, (2, 1), 1, 5, 16),
-    ResumePoint(IDENTITY, Position(3, (2,)), 4, replays=True),
+    StreamPosition(3, (2, 1), 1, 5, 16),
+    ResumePoint(IDENTITY, StreamPosition(3, (2,)), 4, replays=True),
 ]
 OF_ARRAYS: list[Any] = [
     EmbeddingRequest("r", [np.array([1, 2], dtype=np.int64)], 3.5, "k", 2.0, -1),

@@ -9,6 +9,7 @@ from service.engine.core.sequences.detokenizer import Detokenizer
 from service.engine.tokenizer import FastTokenizer
 from service.generation.events import (
     ChoiceFinished,
+    Delta,
     Event,
     Reasoning,
     SpelledLogprob,
@@ -18,7 +19,6 @@ from service.generation.events import (
 )
 from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from service.generation.parameters import StopParams
-from service.output.pieces import ArgumentsPiece, CallPiece, Piece, ReasoningPiece, TextPiece
 
 
 def outputs_of(
@@ -90,19 +90,19 @@ def text_ends_of(
     return ends
 
 
-def join(pieces: Iterable[Piece]) -> tuple[str, str, list[tuple[str, str]]]:
-    """The reasoning, the content and the calls that pieces tell."""
+def join(deltas: Iterable[Delta]) -> tuple[str, str, list[tuple[str, str]]]:
+    """The reasoning, the content and the calls that deltas add up to."""
     reasoning = content = ""
     calls: list[tuple[str, str]] = []
-    for piece in pieces:
-        match piece:
-            case ReasoningPiece(text):
+    for delta in deltas:
+        match delta:
+            case Reasoning(_, text):
                 reasoning += text
-            case TextPiece(text, _):
+            case Text(_, text):
                 content += text
-            case CallPiece(name):
+            case ToolCall(_, _, _, name):
                 calls.append((name, ""))
-            case ArgumentsPiece(text):
+            case ToolArguments(_, _, text):
                 calls[-1] = (calls[-1][0], calls[-1][1] + text)
     return reasoning, content, calls
 

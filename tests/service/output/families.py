@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.generation.constraint import ReasoningStart
+from service.generation.events import Delta
 from service.output.channel_parser import ChannelParser
-from service.output.pieces import Piece
 from service.output.tool_families import (
     APERTUS,
     COMMAND,
@@ -87,25 +87,25 @@ class Family:
         return _PINGS[self.syntax.name]
 
 
-def pieces_of(
+def deltas_of(
     syntax: ToolSyntax, text: str, functions: Mapping[str, Schema] = FUNCTIONS, cuts: Iterable[int] = ()
-) -> list[Piece]:
+) -> list[Delta]:
     """What the family's parser makes of a text that comes in parts."""
     is_channels = isinstance(syntax.payload, ChannelCall)
     parser = ChannelParser(functions, ReasoningStart.MAY_OPEN) if is_channels else ToolCallParser(syntax, functions)
-    pieces: list[Piece] = []
+    deltas: list[Delta] = []
     begin = 0
     for end in [*cuts, len(text)]:
-        pieces += parser.feed(text[begin:end])
+        deltas += parser.feed(text[begin:end])
         begin = end
-    return pieces + parser.close()
+    return deltas + parser.close()
 
 
 def read(
     syntax: ToolSyntax, text: str, functions: Mapping[str, Schema] = FUNCTIONS, cuts: Iterable[int] = ()
 ) -> tuple[str, str, list[tuple[str, str]]]:
     """The reasoning, the content and the calls in a text that comes in parts."""
-    return join(pieces_of(syntax, text, functions, cuts))
+    return join(deltas_of(syntax, text, functions, cuts))
 
 
 def chatml(calls: str, hint: str = "", opening: str = "") -> str:

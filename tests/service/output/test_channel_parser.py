@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 
 from service.generation.constraint import ReasoningStart
+from service.generation.events import Delta
 from service.output.channel_parser import ChannelParser
-from service.output.pieces import Piece
 from tests.service.output.fakes import join
 
 NONE, MAY_OPEN, OPEN = ReasoningStart
@@ -44,14 +44,14 @@ CASES = [
 ]
 
 
-def parse(start: ReasoningStart, text: str, cuts: Iterable[int]) -> tuple[ChannelParser, list[Piece]]:
+def parse(start: ReasoningStart, text: str, cuts: Iterable[int]) -> tuple[ChannelParser, list[Delta]]:
     parser = ChannelParser({"f"}, start)
-    pieces: list[Piece] = []
+    deltas: list[Delta] = []
     begin = 0
     for end in [*cuts, len(text)]:
-        pieces += parser.feed(text[begin:end])
+        deltas += parser.feed(text[begin:end])
         begin = end
-    return parser, pieces + parser.close()
+    return parser, deltas + parser.close()
 
 
 @pytest.mark.parametrize(("start", "text", "reasoning", "content", "calls"), CASES)
@@ -59,12 +59,12 @@ def test_messages_are_read_at_every_cut(
     start: ReasoningStart, text: str, reasoning: str, content: str, calls: list[tuple[str, str]]
 ) -> None:
     """Headers and markers belong to nothing; the cut changes neither what is told nor where the content begins."""
-    whole, pieces = parse(start, text, [])
-    assert join(pieces) == (reasoning, content, calls)
+    whole, deltas = parse(start, text, [])
+    assert join(deltas) == (reasoning, content, calls)
     assert whole.has_reasoned is bool(reasoning)
     for cuts in [*([cut] for cut in range(len(text) + 1)), range(len(text))]:
-        parser, pieces = parse(start, text, cuts)
-        assert join(pieces) == (reasoning, content, calls)
+        parser, deltas = parse(start, text, cuts)
+        assert join(deltas) == (reasoning, content, calls)
         assert (parser.content_start, parser.has_reasoned) == (whole.content_start, whole.has_reasoned)
 
 

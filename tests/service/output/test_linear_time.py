@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.service.output.families import FAMILIES, Family, pieces_of
+from tests.service.output.families import FAMILIES, Family, deltas_of
 
 SHORT, LONG = 1_000, 8_000
 LIMIT = 3.5 * LONG / SHORT  # of the ratio of their times: 8 if linear, 64 if quadratic
@@ -18,7 +18,7 @@ def processor_time(family: Family, text: str) -> float:
     times = []
     for _ in range(3):
         begin = time.thread_time()
-        pieces_of(family.syntax, text, cuts=range(0, len(text), TOKEN))
+        deltas_of(family.syntax, text, cuts=range(0, len(text), TOKEN))
         times.append(time.thread_time() - begin)
     return min(times)
 

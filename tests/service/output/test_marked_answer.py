@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 
 from service.generation.constraint import ReasoningMarkers
+from service.generation.events import Text
 from service.output.marked_answer import MarkedAnswerParser
-from service.output.pieces import TextPiece
 
 MARKERS = ReasoningMarkers("<think>", "</think>", answer_open="<answer>", answer_close="</answer>")
 CASES = [
@@ -24,20 +24,20 @@ CASES = [
 ]
 
 
-def parse(text: str, cuts: Iterable[int]) -> list[TextPiece]:
+def parse(text: str, cuts: Iterable[int]) -> list[Text]:
     parser = MarkedAnswerParser(MARKERS)
-    pieces: list[TextPiece] = []
+    deltas: list[Text] = []
     begin = 0
     for end in [*cuts, len(text)]:
-        pieces += parser.feed(TextPiece(text[begin:end], begin))
+        deltas += parser.feed(Text(0, text[begin:end], start=begin))
         begin = end
-    return pieces + parser.close()
+    return deltas + parser.close()
 
 
 @pytest.mark.parametrize(("text", "content"), CASES)
 def test_markers_are_taken_off_at_every_cut(text: str, content: str) -> None:
-    """The text between them is the answer, each piece the text at its place; the cut changes nothing."""
+    """The text between them is the answer, each delta the text at its place; the cut changes nothing."""
     for cuts in [*([cut] for cut in range(len(text) + 1)), range(len(text))]:
-        pieces = parse(text, cuts)
-        assert "".join(piece.text for piece in pieces) == content
-        assert all(text[piece.start :].startswith(piece.text) for piece in pieces)
+        deltas = parse(text, cuts)
+        assert "".join(delta.text for delta in deltas) == content
+        assert all(text[delta.start :].startswith(delta.text) for delta in deltas)

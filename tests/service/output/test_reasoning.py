@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.generation.constraint import ReasoningMarkers, ReasoningStart
-from service.output.pieces import Piece, TextPiece
+from service.generation.events import Delta, Text
 from service.output.reasoning import ReasoningParser
 from service.output.reasoning_families import THINK, reasoning_markers
 from tests.service.output.fakes import join
@@ -38,14 +38,14 @@ CASES = [
 ]
 
 
-def parse(start: ReasoningStart, text: str, cuts: Sequence[int]) -> tuple[ReasoningParser, list[Piece]]:
+def parse(start: ReasoningStart, text: str, cuts: Sequence[int]) -> tuple[ReasoningParser, list[Delta]]:
     parser = ReasoningParser(MARKERS, start)
-    pieces: list[Piece] = []
+    deltas: list[Delta] = []
     begin = 0
     for end in [*cuts, len(text)]:
-        pieces += parser.feed(text[begin:end])
+        deltas += parser.feed(text[begin:end])
         begin = end
-    return parser, pieces + list(parser.close())
+    return parser, deltas + list(parser.close())
 
 
 @pytest.mark.parametrize(("start", "text", "reasoning", "content"), CASES)
@@ -66,16 +66,16 @@ def test_parser_splits_reasoning_from_content_at_every_cut(
 def test_parser_is_chunk_invariant_and_points_at_its_content(
     start: ReasoningStart, fragments: list[str], data: st.DataObject
 ) -> None:
-    """For any text, cuts change neither pieces nor the content's start, and content is the text at its place."""
+    """For any text, cuts change neither deltas nor the content's start, and content is the text at its place."""
     text = "".join(fragments)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=5)))
-    whole, pieces = parse(start, text, [])
-    cut, cut_pieces = parse(start, text, cuts)
-    assert join(pieces) == join(cut_pieces)
+    whole, deltas = parse(start, text, [])
+    cut, cut_deltas = parse(start, text, cuts)
+    assert join(deltas) == join(cut_deltas)
     assert (whole.content_start, whole.has_reasoned) == (cut.content_start, cut.has_reasoned)
-    for piece in cut_pieces:
-        if isinstance(piece, TextPiece):
-            assert text[piece.start : piece.start + len(piece.text)] == piece.text
+    for delta in cut_deltas:
+        if isinstance(delta, Text):
+            assert text[delta.start : delta.start + len(delta.text)] == delta.text
 
 
 def test_parser_holds_back_only_what_may_be_a_marker() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.output.pieces import Piece, TextPiece
+from service.generation.events import Delta, Text
 from service.output.templated_parser import TemplatedParser, check_response_template
 from tests.service.output.fakes import join
 
@@ -43,14 +43,14 @@ CASES = [
 ]
 
 
-def parse(prompt: str, text: str, cuts: Iterable[int]) -> list[Piece]:
+def parse(prompt: str, text: str, cuts: Iterable[int]) -> list[Delta]:
     parser = TemplatedParser(TEMPLATE, FUNCTIONS, prompt)
-    pieces: list[Piece] = []
+    deltas: list[Delta] = []
     begin = 0
     for end in [*cuts, len(text)]:
-        pieces += parser.feed(text[begin:end])
+        deltas += parser.feed(text[begin:end])
         begin = end
-    return pieces + parser.close()
+    return deltas + parser.close()
 
 
 @pytest.mark.parametrize(("prompt", "text", "reasoning", "content", "calls"), CASES)
@@ -59,9 +59,9 @@ def test_answers_are_read_at_every_cut(
 ) -> None:
     """Regions are told as what they are, calls with arguments of their schemas' types; content is at its place."""
     for cuts in [[], *([cut] for cut in range(len(text) + 1)), range(len(text))]:
-        pieces = parse(prompt, text, cuts)
-        assert join(pieces) == (reasoning, content, calls)
-        assert all(text[each.start :].startswith(each.text) for each in pieces if isinstance(each, TextPiece))
+        deltas = parse(prompt, text, cuts)
+        assert join(deltas) == (reasoning, content, calls)
+        assert all(text[each.start :].startswith(each.text) for each in deltas if isinstance(each, Text))
 
 
 def test_what_cannot_be_read_is_content() -> None:

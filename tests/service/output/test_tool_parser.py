@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.output.pieces import Piece, TextPiece
+from service.generation.events import Delta, Text
 from service.output.tool_families import HARMONY, HERMES, LLAMA3, MISTRAL, MISTRAL_NAMED, PLAIN_JSON, SYNTAXES
 from service.output.tool_parser import ToolCallParser
 from service.output.tool_syntax import ToolSyntax
 from tests.service.output.fakes import join
-from tests.service.output.families import pieces_of
+from tests.service.output.families import deltas_of
 
 Calls = list[tuple[str, str]]
 
@@ -112,8 +112,8 @@ CASES: list[tuple[ToolSyntax, str, str, Calls]] = [
 IDS = [f"{syntax.name}-{index}" for index, (syntax, *_) in enumerate(CASES)]
 
 
-def parse(syntax: ToolSyntax, text: str, cuts: Iterable[int] = ()) -> list[Piece]:
-    return pieces_of(syntax, text, {"f": {}, "g": {}}, cuts)
+def parse(syntax: ToolSyntax, text: str, cuts: Iterable[int] = ()) -> list[Delta]:
+    return deltas_of(syntax, text, {"f": {}, "g": {}}, cuts)
 
 
 @pytest.mark.parametrize(("syntax", "text", "content", "calls"), CASES, ids=IDS)
@@ -168,17 +168,17 @@ def fragments_of(syntax: ToolSyntax) -> st.SearchStrategy[list[str]]:
 @given(syntax=st.sampled_from(list(SYNTAXES.values())), data=st.data())
 @settings(max_examples=300)
 def test_parser_is_chunk_invariant_and_points_at_its_content(syntax: ToolSyntax, data: st.DataObject) -> None:
-    """For any text, cuts change nothing, and each piece of content is the text at the place that it names, in order."""
+    """For any text, cuts change nothing, and each delta of content is the text at the place that it names, in order."""
     text = "".join(data.draw(fragments_of(syntax)))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     whole, cut = parse(syntax, text), parse(syntax, text, cuts)
     assert join(whole) == join(cut)
     place = 0
-    for piece in cut:
-        if isinstance(piece, TextPiece):
-            assert piece.start >= place
-            place = piece.start + len(piece.text)
-            assert text[piece.start : place] == piece.text
+    for delta in cut:
+        if isinstance(delta, Text):
+            assert delta.start >= place
+            place = delta.start + len(delta.text)
+            assert text[delta.start : place] == delta.text
 
 
 @pytest.mark.slow
@@ -210,7 +210,7 @@ def test_arguments_are_told_while_they_arrive() -> None:
     parser = ToolCallParser(HERMES, {"f": {}})
     assert parser.feed('<tool_call>{"name": "f", "arguments": ') == []
     assert join(parser.feed('{"a')) == ("", "", [("f", '{"a')])
-    assert [piece.text for piece in parser.feed('": 1') if not isinstance(piece, TextPiece)] == ['": 1']  # type: ignore[union-attr]
+    assert [delta.text for delta in parser.feed('": 1') if not isinstance(delta, Text)] == ['": 1']  # type: ignore[union-attr]
     assert parser.num_held == 0
 
 

@@ -1,1 +1,1 @@
-"""One choice of a request while it is generated: its tokens, text and constraint."""
+"""Sequences: one choice of a request during generation, with its tokens, text and constraint."""

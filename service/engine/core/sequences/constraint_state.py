@@ -6,35 +6,36 @@ from typing import Any, Protocol
 
 
 class ConstraintState(Protocol):
-    """Follows a choice token by token. Only the engine's thread calls it once the request runs."""
+    """The state of a constraint after the tokens of a choice so far. Only the engine's thread calls it during a run."""
 
     @property
     def is_free(self) -> bool:
-        """Whether any token may follow, so that no mask is needed."""
+        """Whether any token is allowed next, so that no mask is needed."""
 
-    def fill_mask(self, words: Any) -> None:
-        """Write the allowed tokens into `words`, an int32 row of ceil(vocab_size / 32).
+    def fill_mask(self, mask: Any) -> None:
+        """Write the allowed tokens into `mask`, an int32 row of ceil(vocab_size / 32).
 
-        Bit i of word w is token 32·w + i.
+        Bit i of element w is token 32·w + i.
         """
 
     def shortest(self) -> int | None:
-        """How many tokens the shortest text has that may still be said; None if that isn't known."""
+        """Return the number of tokens of the shortest completion; None if it is unknown."""
 
-    def settle(self, token_id: int, room: int) -> int:
-        """The token to take where `token_id` was drawn and `room` tokens may be said, this one counted in.
+    def settle(self, token_id: int, num_left: int) -> int:
+        """Return the token to append if `token_id` was drawn and `num_left` tokens are left, including this one.
 
-        It is another if the text couldn't end within them any more. `accept` follows with it, or nothing does.
+        It differs from `token_id` if the text could not end within that limit. Only this token may be passed to
+        `accept` next.
         """
 
     def forced_tokens(self) -> list[int]:
-        """Tokens that may well be the only ones to follow, in their order; the mask has the last word."""
+        """Return tokens that are likely the only ones allowed next, in order. The mask decides."""
 
     def accept(self, token_id: int) -> None:
-        """Move on by a token that the mask allowed."""
+        """Advance by a token that the mask allowed."""
 
     def is_finished(self) -> bool:
-        """Whether nothing but the end of the text may follow."""
+        """Return whether only the end of the text is allowed next."""
 
     def fork(self) -> ConstraintState:
-        """A copy of its own for another choice of the same prompt."""
+        """Return an independent copy for another choice of the same prompt."""

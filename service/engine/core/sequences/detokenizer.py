@@ -1,7 +1,7 @@
 """Incremental detokenization, one object per choice.
 
-Holds bytes that are not yet a character and text that may yet become a stop string. Ends by token or length are the
-sequence's.
+Holds back bytes of an incomplete character, and text that may become a stop string. The sequence itself handles ends by
+token or length.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from service.engine.tokenizer import Tokenizer
 
 
 class Detokenizer:
-    """Turns one choice's tokens into text that may be sent at once.
+    """Decodes one choice's tokens to text that can be sent immediately.
 
-    `append` never returns a part of a stop string, unless the text is to include it, however its characters are spread
-    over tokens, nor a part of a character. The stop string whose last character comes first wins; of two that end
-    there, the longer. So the result does not depend on how the text is cut into tokens. A stop string that is complete
-    within the first `num_open_tokens` tokens is text like any other. Bytes that are no UTF-8 become U+FFFD as soon as
-    no further byte can mend them.
+    `append` never returns a part of a character, nor of a stop string unless the text includes it, regardless of how
+    its characters are spread over tokens. The stop string that ends first wins; of two that end at the same character,
+    the longer. So the result does not depend on how the text is split into tokens. A stop string that is complete
+    within the first `num_open_tokens` tokens is ordinary text. Invalid UTF-8 becomes U+FFFD as soon as no further byte
+    can complete it.
     """
 
     def __init__(
@@ -32,23 +32,23 @@ class Detokenizer:
         skip_special_tokens: bool = True,
         includes_stop: bool = False,
     ) -> None:
-        """`includes_stop` leaves a stop string that is complete at the end of the text."""
+        """`includes_stop` keeps the complete stop string at the end of the text."""
         self.stop_sequence: str | None = None
-        self.num_characters = 0  # that the tokens make, those held back or cut off included
+        self.num_characters = 0  # of all tokens, including those held back or cut off
         self._tokenizer = tokenizer
         self._stop = tuple(stop)
         self._num_open_tokens = num_open_tokens
         self._includes_stop = includes_stop
         self._skipped_ids = tokenizer.special_token_ids if skip_special_tokens else frozenset()
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._is_between = True  # two characters: the decoder holds no bytes
-        self._held = ""  # the longest end of the text that is the beginning of a stop string
+        self._is_between = True  # between two characters: the decoder holds no bytes
+        self._held = ""  # the longest suffix of the text that is a prefix of a stop string
         self._num_tokens = 0
 
     def append(self, token_id: int) -> str:
-        """Take the next token and return the text that has become safe to send.
+        """Take the next token, and return the text that can be sent now.
 
-        Once `stop_sequence` is set, the text has ended, before it or with it; no token may follow.
+        Once `stop_sequence` is set, the text has ended, and no token may follow.
         """
         self._num_tokens += 1
         if token_id in self._skipped_ids:
@@ -67,7 +67,10 @@ class Detokenizer:
         return text[: len(text) - len(self._held)]
 
     def extend(self, token_ids: abc.Sequence[int]) -> tuple[str, tuple[int, ...]]:
-        """Take the next tokens, for a text without stop strings; the characters up to the end of each beside it."""
+        """Take the next tokens of a choice without stop strings.
+
+        Return their text, and the number of characters of the choice up to the end of each token.
+        """
         pieces = [self._tokenizer.token_bytes(token_id) for token_id in token_ids]
         data = b"".join(pieces)
         if self._is_between and not self._stop and data.isascii() and self._skipped_ids.isdisjoint(token_ids):
@@ -82,20 +85,20 @@ class Detokenizer:
         return "".join(texts), tuple(all_ends)
 
     def flush(self) -> str:
-        """The rest of the text, when the choice ends for another reason than a stop string."""
+        """Return the rest of the text, if the choice ends for another reason than a stop string."""
         text = self._held + self._decoder.decode(b"", final=True)
         self._held = ""
         return text
 
     def _decode(self, new: bytes) -> str:
         if self._is_between and new.isascii():
-            return new.decode("ascii")  # without the decoder, which is slower
+            return new.decode("ascii")  # faster than the decoder
         text = self._decoder.decode(new)
         self._is_between = not self._decoder.getstate()[0]
         return text
 
     def _find_stop(self, text: str, num_held: int) -> tuple[int, int] | None:
-        """Where the first stop string to end in `text` after its first `num_held` characters begins and ends."""
+        """Return start and end of the stop string that ends first in `text` after its first `num_held` characters."""
         first: tuple[int, int] | None = None  # (end, start)
         for stop in self._stop:
             start = text.find(stop, max(0, num_held - len(stop) + 1))
@@ -105,7 +108,7 @@ class Detokenizer:
         return (first[1], first[0]) if first else None
 
     def _possible_stop(self, text: str) -> str:
-        """The longest end of `text` that is the beginning, but not the whole, of a stop string."""
+        """Return the longest suffix of `text` that is a proper prefix of a stop string."""
         longest = 0
         for stop in self._stop:
             for length in range(min(len(stop) - 1, len(text)), longest, -1):

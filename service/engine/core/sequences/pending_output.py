@@ -1,89 +1,130 @@
 """The tokens and text that a choice has generated and not reported yet.
 
-Tokens are decoded when they are reported, many at a time, unless text may end the choice: then each token is decoded
-as it is sampled.
+Tokens are decoded when they are reported, many at a time, unless a stop string may end the choice: then each token is
+decoded when it is sampled.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Collection, Iterable
 
 from service.engine.core.sequences.detokenizer import Detokenizer
-from service.generation.output import TokenLogprob
-
-
-class OutputChunk(NamedTuple):
-    """Some tokens of a choice as they are reported: the per-token fields of its output, and their text."""
-
-    token_ids: tuple[int, ...]
-    times: tuple[float, ...]
-    text: str
-    text_ends: tuple[int, ...]
-    logprobs: tuple[TokenLogprob, ...]
-    is_whole: bool  # from one cut to the next
-    is_last: bool
+from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 
 
 class PendingOutput:
-    """Tokens in the order in which they were sampled. Those up to a cut are reported as a chunk of their own."""
+    """The tokens of one choice in the order of sampling. Those between two cuts become an output of their own."""
 
-    def __init__(self, detokenizer: Detokenizer, cuts: Iterable[int] = (), *, reads_at_once: bool = False) -> None:
+    def __init__(
+        self,
+        detokenizer: Detokenizer,
+        cuts: Iterable[int] = (),
+        *,
+        choice_index: int = 0,
+        request_index: int = 0,
+        decodes_immediately: bool = False,
+    ) -> None:
         """`cuts` are numbers of generated tokens, in ascending order."""
         self._detokenizer = detokenizer
         self._cuts = deque(cuts)
-        self._reads_at_once = reads_at_once
-        self._num_emitted = 0
+        self._choice_index = choice_index
+        self._request_index = request_index
+        self._decodes_immediately = decodes_immediately
+        self._num_reported = 0  # tokens
         self._token_ids: list[int] = []
         self._times: list[float] = []
         self._logprobs: list[TokenLogprob] = []
+        self._prompt_logprobs: tuple[TokenLogprob, ...] = ()
+        self._batch_size = 0  # of the step that sampled the newest token
         self._hides_last = False
-        self._texts: list[str] = []  # where each token is read as it comes,
-        self._ends: list[int] = []  # and the characters up to its end
+        self._texts: list[str] = []  # the text of each token, if it is decoded immediately,
+        self._ends: list[int] = []  # and the number of characters up to its end
 
-    def add(self, token_id: int, now: float, logprob: TokenLogprob | None, *, is_text: bool) -> None:
-        """Take a token. The one that ends the choice may be none of its text; after it there is none."""
+    def add(self, token_id: int, now: float, logprob: TokenLogprob | None, batch_size: int, *, is_text: bool) -> None:
+        """Append a token. The last token of a choice may be left out of its text (`is_text` is False)."""
         self._token_ids.append(token_id)
         self._times.append(now)
+        self._batch_size = batch_size
         if logprob is not None:
             self._logprobs.append(logprob)
-        if self._reads_at_once:
+        if self._decodes_immediately:
             self._texts.append(self._detokenizer.append(token_id) if is_text else "")
             self._ends.append(self._detokenizer.num_characters)
         elif not is_text:
             self._hides_last = True
 
-    def pieces(self, *, is_finished: bool) -> list[OutputChunk]:
-        """Return what can be reported now: one chunk, or one for each span between cuts up to the last cut.
+    def add_prompt_logprobs(self, logprobs: Collection[TokenLogprob]) -> None:
+        """Report these with the next output."""
+        self._prompt_logprobs = tuple(logprobs)
 
-        The last one of a choice that is finished has the text that was held back, unless that has ended the choice.
+    def take(
+        self, timings: Timings, num_cached_tokens: int, finish_reason: FinishReason | None
+    ) -> list[GenerationOutput]:
+        """Return what can be reported now: one output, or one for each span between cuts up to the last cut.
+
+        `finish_reason` is set if the choice has ended; its last output then has all text that was held back, unless a
+        stop string has ended it.
         """
-        found = []
-        num_generated = self._num_emitted + len(self._token_ids)
+        outputs = []
+        is_finished = finish_reason is not None
+        num_generated = self._num_reported + len(self._token_ids)
         while self._cuts and self._cuts[0] + is_finished <= num_generated:
-            found.append(self._take(self._cuts.popleft() - self._num_emitted, is_whole=True))
-        if is_finished:
-            last = self._take(len(self._token_ids), is_whole=bool(self._cuts), is_last=True)
-            held = self._detokenizer.flush() if self._detokenizer.stop_sequence is None else ""
-            found.append(last._replace(text=last.text + held))
+            num_tokens = self._cuts.popleft() - self._num_reported
+            unfinished = timings._replace(finished=None)
+            outputs.append(self._output(num_tokens, unfinished, num_cached_tokens, None, is_whole=True))
+        if finish_reason is not None:
+            is_whole = bool(self._cuts)
+            outputs.append(
+                self._output(len(self._token_ids), timings, num_cached_tokens, finish_reason, is_whole=is_whole)
+            )
             self._cuts.clear()
         elif self._token_ids and not self._cuts:
-            found.append(self._take(len(self._token_ids)))
-        return found
+            outputs.append(self._output(len(self._token_ids), timings, num_cached_tokens, None, is_whole=False))
+        return outputs
 
-    def _take(self, num_tokens: int, *, is_whole: bool = False, is_last: bool = False) -> OutputChunk:
+    def _output(
+        self,
+        num_tokens: int,
+        timings: Timings,
+        num_cached_tokens: int,
+        finish_reason: FinishReason | None,
+        *,
+        is_whole: bool,
+    ) -> GenerationOutput:
+        """Take the first tokens. They are the last ones of the choice if there is a finish reason."""
         token_ids = tuple(self._token_ids[:num_tokens])
-        text, ends = self._read(token_ids)
+        text, ends = self._decode(token_ids)
         times, logprobs = tuple(self._times[:num_tokens]), tuple(self._logprobs[:num_tokens])
-        self._num_emitted += num_tokens
+        prompt_logprobs, self._prompt_logprobs = self._prompt_logprobs, ()
+        stop_sequence = None
+        if finish_reason is not None:
+            stop_sequence = self._detokenizer.stop_sequence
+            if stop_sequence is None:
+                text += self._detokenizer.flush()
+        self._num_reported += num_tokens
         for each in (self._token_ids, self._times, self._texts, self._ends, self._logprobs):
             del each[:num_tokens]
-        return OutputChunk(token_ids, times, text, ends, logprobs, is_whole, is_last)
+        return GenerationOutput(
+            choice_index=self._choice_index,
+            token_ids=token_ids,
+            token_times=times,
+            text=text,
+            timings=timings,
+            batch_size=self._batch_size,
+            text_ends=ends,
+            logprobs=logprobs,
+            prompt_logprobs=prompt_logprobs,
+            finish_reason=finish_reason,
+            stop_sequence=stop_sequence,
+            num_cached_tokens=num_cached_tokens,
+            request_index=self._request_index,
+            is_whole=is_whole,
+        )
 
-    def _read(self, token_ids: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-        """The text of the first tokens, and where the characters of each end."""
-        if self._reads_at_once:
+    def _decode(self, token_ids: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+        """Return the text of the first tokens, and the number of characters up to the end of each."""
+        if self._decodes_immediately:
             return "".join(self._texts[: len(token_ids)]), tuple(self._ends[: len(token_ids)])
         if self._hides_last and len(token_ids) == len(self._token_ids):
             text, ends = self._detokenizer.extend(token_ids[:-1])

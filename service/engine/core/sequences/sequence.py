@@ -1,7 +1,7 @@
 """One choice of a request, and the group of all choices of a request.
 
-A sequence has its tokens, its place in the cache, its text and its end; it is told what was computed and sampled.
-Sequences are built and changed on the engine's thread only.
+A sequence holds its tokens, cache blocks, text and finish reason. The core updates it with what was computed and
+sampled, on the engine's thread only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.detokenizer import Detokenizer
-from service.engine.core.sequences.pending_output import OutputChunk, PendingOutput
+from service.engine.core.sequences.pending_output import PendingOutput
 from service.engine.tokenizer import Tokenizer
 from service.generation.errors import ConstraintFailed
 from service.generation.output import FinishReason, GenerationOutput, Timings, TokenLogprob
@@ -20,7 +20,7 @@ from service.generation.request import GenerationRequest
 
 
 class SequenceGroup:
-    """The choices of one request, in the order of their index. They arrive together and fail together."""
+    """The choices of one request, in the order of their indices. An error ends all of them."""
 
     def __init__(
         self,
@@ -36,19 +36,19 @@ class SequenceGroup:
         request_index: int = 0,
         constraint: ConstraintState | None = None,
     ) -> None:
-        """`serial` is the request's id, which counts requests in the order of their arrival.
+        """`serial` is the request's id, which counts requests in order of arrival.
 
-        `seed` is what the request gave or what was drawn. `constraint` is the compiled one of the request, in its first
-        state; each choice follows a copy.
+        `seed` is the request's, or one that was drawn. `constraint` is the request's compiled constraint in its initial
+        state; each choice has a copy.
         """
         self.request = request
-        self.request_index = request_index  # among those that one reader opened together
+        self.request_index = request_index  # among the requests that were opened together
         self.constraint = constraint
         self.serial = serial
         self.arrived = arrived
         self.cache_salt = cache_salt
-        self.num_cached_tokens = 0  # of the prompt, found by the first choice when it first ran
-        self.ended = False  # by an error or an abort; choices that finish by themselves don't set it
+        self.num_cached_tokens = 0  # prompt tokens that the first choice found in the cache when it first ran
+        self.ended = False  # by an error or an abort; not set if all choices finish
         stopping = request.stopping
         end_token_ids = frozenset(stopping.stop_token_ids)
         if not stopping.ignore_eos:
@@ -75,7 +75,7 @@ class SequenceGroup:
 
 
 class Sequence:
-    """One choice: prompt and generated tokens, how far they are computed, and in which blocks.
+    """One choice: prompt and generated tokens, the number of computed ones, and their cache blocks.
 
     A sequence with `num_computed_tokens < len(token_ids)` has work. `block_table` holds the ids of the cache blocks for
     its tokens in order; block i holds positions i·block_size up to (i+1)·block_size.
@@ -96,30 +96,28 @@ class Sequence:
         self.group = group
         self.request = request
         self.choice_index = choice_index
-        # Who is served first: by priority, then by arrival, then by the choice's index. No two are equal.
+        # Scheduling order: by priority, then by arrival, then by the choice's index. No two are equal.
         self.order = (request.priority, group.serial, choice_index)
         self.seed = seed  # 0 ≤ seed < 2**63
-        self.end_token_ids = end_token_ids  # not to be sampled while is_too_short
+        self.end_token_ids = end_token_ids  # must not be sampled while is_too_short
         self.max_tokens = max_tokens
         self._min_tokens = stopping.min_tokens
         self.token_ids = list(request.prompt_token_ids)
         self.num_prompt_tokens = len(self.token_ids)
         self.num_computed_tokens = 0
-        self.num_charged_tokens = 0  # of token_ids, from the first on, that have counted for its key
+        self.num_charged_tokens = 0  # the first ones of token_ids, which were charged to its key
         self.block_table = array("i")
-        self.block_hashes: list[bytes] = []  # of the full blocks of token_ids, as far as they were needed
+        self.block_hashes: list[bytes] = []  # of the full blocks of token_ids, computed on demand
         self.constraint = group.constraint.fork() if group.constraint else None
         self.finish_reason: FinishReason | None = None
-        self.scheduled: float | None = None  # first time, as the other instants: time.monotonic()
+        self.scheduled: float | None = None  # when it first ran; instants are of time.monotonic()
         self.first_token: float | None = None
         self.num_preemptions = 0
-        self.compute_s = 0.0  # its share of the steps that it was in
-        self.block_s = 0.0  # blocks that it held, times seconds
-        self._held_since: float | None = None  # its blocks, as far as they are counted
-        self._is_bent = False  # whether the limit has changed the answer already
-        self._batch_size = 0  # of the step that made the newest token
+        self.compute_s = 0.0  # its share of the time of its steps
+        self.block_s = 0.0  # cache blocks held, times seconds
+        self._billed_until: float | None = None  # for its blocks; None if it holds none
+        self._was_redirected = False  # whether a token was replaced so that the text ends within the limit
         self._finished: float | None = None
-        self._prompt_logprobs: tuple[TokenLogprob, ...] = ()  # until they are told
         self._detokenizer = Detokenizer(
             tokenizer,
             stopping.stop,
@@ -127,8 +125,13 @@ class Sequence:
             skip_special_tokens=request.skip_special_tokens,
             includes_stop=stopping.include_stop_str_in_output,
         )
-        cuts = request.cuts.get(choice_index, ())
-        self._pending_output = PendingOutput(self._detokenizer, cuts, reads_at_once=bool(stopping.stop))
+        self._pending_output = PendingOutput(
+            self._detokenizer,
+            request.cuts.get(choice_index, ()),
+            choice_index=choice_index,
+            request_index=group.request_index,
+            decodes_immediately=bool(stopping.stop),
+        )
 
     @property
     def num_generated_tokens(self) -> int:
@@ -141,12 +144,12 @@ class Sequence:
 
     @property
     def num_lacking(self) -> int:
-        """Tokens that are not computed yet."""
+        """The number of tokens that are not computed yet."""
         return len(self.token_ids) - self.num_computed_tokens
 
     @property
     def needs_prompt_logprobs(self) -> bool:
-        """Whether the logprobs of the prompt's tokens are still to be told; the first choice tells them for all."""
+        """Whether it still has to report the logprobs of the prompt; the first choice does so for all."""
         return self.request.prompt_logprobs is not None and self.choice_index == 0 and self.first_token is None
 
     def take(
@@ -158,21 +161,21 @@ class Sequence:
         prompt_logprobs: Collection[TokenLogprob] = (),
         batch_size: int = 1,
     ) -> None:
-        """Append a sampled token, which may set the finish reason. `tell` has it from now on.
+        """Append a sampled token, which may set the finish reason. `take_outputs` returns it from now on.
 
-        `batch_size` is how many sequences its step had. Raises ConstraintFailed if the constraint refuses the token.
+        `batch_size` is the number of sequences in its step. Raises ConstraintFailed if the constraint rejects it.
         """
-        self._batch_size = batch_size
         self.token_ids.append(token_id)
         if self.first_token is None:
             self.first_token = now
-            self._prompt_logprobs = tuple(prompt_logprobs)
+            self._pending_output.add_prompt_logprobs(prompt_logprobs)
         if token_id in self.end_token_ids and self.num_generated_tokens > self._min_tokens:
             self.finish_reason = self._end
-            self._pending_output.add(token_id, now, logprob, is_text=self.request.stopping.include_stop_str_in_output)
+            is_text = self.request.stopping.include_stop_str_in_output
+            self._pending_output.add(token_id, now, logprob, batch_size, is_text=is_text)
         else:
             constraint_ended = self.constraint is not None and self._advance_constraint(token_id)
-            self._pending_output.add(token_id, now, logprob, is_text=True)
+            self._pending_output.add(token_id, now, logprob, batch_size, is_text=True)
             if self._detokenizer.stop_sequence is not None:
                 self.finish_reason = FinishReason.STOP_SEQUENCE
             elif constraint_ended:
@@ -183,27 +186,35 @@ class Sequence:
             self._finished = now
 
     def take_outputs(self) -> list[GenerationOutput]:
-        """Return the output that was not reported yet: one, or one for each span between cuts up to the last cut.
+        """Return the unreported tokens as one output, or as one per span between cuts up to the last cut.
 
-        Call it once after the end.
+        Call it only once after the end.
         """
-        chunks = self._pending_output.pieces(is_finished=self.finish_reason is not None)
-        return [self._output(chunk) for chunk in chunks]
+        timings = Timings(
+            self.group.arrived,
+            self.scheduled,
+            self.first_token,
+            self._finished,
+            self.num_preemptions,
+            self.compute_s,
+            self.block_s,
+        )
+        return self._pending_output.take(timings, self.group.num_cached_tokens, self.finish_reason)
 
     def bill(self, compute_s: float, num_blocks: int, began: float, ended: float) -> None:
-        """Count its part of a step, in which it held so many blocks, and the time that it held them since the last."""
+        """Add its share of a step, and the time that it has held `num_blocks` blocks since the previous step."""
         self.compute_s += compute_s
-        self.block_s += num_blocks * (ended - (began if self._held_since is None else self._held_since))
-        self._held_since = ended
+        self.block_s += num_blocks * (ended - (began if self._billed_until is None else self._billed_until))
+        self._billed_until = ended
 
     def lose_blocks(self) -> None:
-        """Take note that it holds none until its next step."""
-        self._held_since = None
+        """Stop billing for blocks until its next step."""
+        self._billed_until = None
 
     def settle(self, token_id: int) -> int:
-        """The token to take where `token_id` was drawn: another where the constraint couldn't be met any more.
+        """Return the token to append if `token_id` was drawn: another one if the constraint could no longer be met.
 
-        Raises ConstraintFailed for whatever the constraint raises.
+        Raises ConstraintFailed if the constraint raises anything.
         """
         if self.constraint is None:
             return token_id
@@ -212,16 +223,16 @@ class Sequence:
         except BaseException as error:  # foreign code, which may even panic
             raise ConstraintFailed("the output constraint failed") from error
         if settled != token_id:
-            self._is_bent = True
+            self._was_redirected = True
         return settled
 
     def forced_tokens(self) -> list[int]:
-        """The tokens that the constraint, if there is one, most likely leaves no choice of."""
+        """Return the next tokens that the constraint, if any, most likely forces."""
         if self.constraint is None:
             return []
         try:
             return self.constraint.forced_tokens()
-        except BaseException:  # noqa: BLE001  foreign code, which may even panic: the mask will tell
+        except BaseException:  # noqa: BLE001  foreign code, which may even panic: the mask decides
             return []
 
     def cut_off(self, now: float) -> None:
@@ -229,54 +240,26 @@ class Sequence:
         self.finish_reason = FinishReason.LENGTH
         self._finished = now
 
-    def _output(self, chunk: OutputChunk) -> GenerationOutput:
-        timings = Timings(
-            self.group.arrived,
-            self.scheduled,
-            self.first_token,
-            self._finished if chunk.is_last else None,
-            self.num_preemptions,
-            self.compute_s,
-            self.block_s,
-        )
-        prompt_logprobs, self._prompt_logprobs = self._prompt_logprobs, ()
-        return GenerationOutput(
-            choice_index=self.choice_index,
-            token_ids=chunk.token_ids,
-            token_times=chunk.times,
-            text=chunk.text,
-            timings=timings,
-            batch_size=self._batch_size,
-            text_ends=chunk.text_ends,
-            logprobs=chunk.logprobs,
-            prompt_logprobs=prompt_logprobs,
-            finish_reason=self.finish_reason if chunk.is_last else None,
-            stop_sequence=self._detokenizer.stop_sequence if chunk.is_last else None,
-            num_cached_tokens=self.group.num_cached_tokens,
-            request_index=self.group.request_index,
-            is_whole=chunk.is_whole,
-        )
-
     @property
     def _end(self) -> FinishReason:
-        """Why a text ends that isn't cut off. One that the limit has made end tells of the limit."""
-        return FinishReason.LENGTH if self._is_bent else FinishReason.END_OF_TEXT
+        """The reason of a text that ends by itself: LENGTH if a token was replaced to make it end within the limit."""
+        return FinishReason.LENGTH if self._was_redirected else FinishReason.END_OF_TEXT
 
     def _advance_constraint(self, token_id: int) -> bool:
-        """Whether the constraint, if there is one, lets nothing follow the token."""
+        """Advance the constraint, if any; return whether it allows nothing after the token."""
         if self.constraint is None:
             return False
         try:
             self.constraint.accept(token_id)
             return self.constraint.is_finished()
-        except BaseException as error:  # foreign code, which may even panic: its failure is this sequence's alone
+        except BaseException as error:  # foreign code, which may even panic: only this sequence fails
             raise ConstraintFailed("the output constraint failed") from error
 
 
 def choice_seed(seed: int, choice_index: int) -> int:
-    """The seed of one choice, 0 ≤ seed < 2**63.
+    """Return the seed of one choice, 0 ≤ seed < 2**63.
 
-    The first choice keeps the request's seed, so that any choice can be had again by a request of its own with n = 1.
+    The first choice keeps the request's seed, so that a request with n = 1 can reproduce any choice.
     """
     if choice_index == 0:
         return seed & (2**63 - 1)

@@ -1,4 +1,4 @@
-"""The base of every engine's client on the event loop: its life cycle, open requests and statistics."""
+"""The part of an engine's client that generators and embedders share: life cycle, open requests and statistics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from service.generation.errors import (
 )
 from service.generation.stats import EngineStats
 
-_ASLEEP = "the model sleeps; it answers when it is woken"
+_ASLEEP = "the model is asleep until it is woken"
 _ASLEEP_RETRY_S = 1.0
 _COUNTERS = (
     "busy_s",
@@ -43,32 +43,32 @@ _COUNTERS = (
 
 
 class Opened(Protocol):
-    """Something that the engine's side was asked for under a serial, until its caller has left."""
+    """A request or call that the core knows by a serial, until its caller has left."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether the engine's side has nothing more to do for it."""
+        """Whether the core has nothing more to do for it."""
 
-    def words(self) -> str | None:
-        """What it is, in words for `CrashQuarantine`; None if it is none of theirs."""
+    def description(self) -> str | None:
+        """Return its description for the `CrashQuarantine`; None if it can't cause a crash any more."""
 
     def start(self) -> None:
-        """Its computing has begun."""
+        """Record that the core has started to compute it."""
 
     def put(self, output: Output) -> None:
-        """Some of it is done."""
+        """Take one of its outputs."""
 
     def end(self, error: EngineError) -> None:
-        """It has failed. After its end this does nothing."""
+        """End it with an error. After its end this does nothing."""
 
 
 OpenedT = TypeVar("OpenedT", bound=Opened)
 
 
 class EngineClient(Generic[OpenedT]):
-    """The life of an engine and its open requests, whatever it computes, and wherever.
+    """The life cycle and the open requests of an engine, in a thread or in a process.
 
-    `async with front` or `front.start()` … `await front.close()`. All methods belong to the event loop that started it.
+    `async with client` or `client.start()` … `await client.close()`. Use it on the event loop that started it.
     """
 
     def __init__(
@@ -87,24 +87,24 @@ class EngineClient(Generic[OpenedT]):
         self._opened: dict[int, OpenedT | PendingCall] = {}  # oldest first
         self._left = asyncio.Event()  # set whenever a caller leaves
         self._is_closed = False
-        self._back_at: float | None = None  # by the clock, while the engine's side is started again
+        self._back_at: float | None = None  # by the clock, while the core restarts
         self._stats = EngineStats()
-        self._stats_before: EngineStats | None = None  # counts of the engine's sides that have died
+        self._stats_before: EngineStats | None = None  # counters of cores that have died
         self._heartbeat = time.monotonic()
         self._quarantine = CrashQuarantine()
         self.is_asleep = False
 
     @property
     def pid(self) -> int | None:
-        """The process of the engine's side; None if it is this one, or away."""
+        """The process of the core; None if it is this process, or not running."""
         return self._link.pid
 
     def kill(self) -> None:
-        """End the engine's side, which has stalled, if it is a process; then it is started again."""
+        """Kill the process of a core that has stalled, if it has one; it is restarted."""
         self._link.kill()
 
     def start(self) -> None:
-        """Begin to serve, on the running loop."""
+        """Start to serve, on the running loop."""
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._heartbeat = time.monotonic()
         self._link.start(self)
@@ -120,14 +120,14 @@ class EngineClient(Generic[OpenedT]):
 
     @property
     def is_restarting(self) -> bool:
-        """Whether the engine's side has died and is being started again."""
+        """Whether the core has died and is being restarted."""
         return self._back_at is not None
 
     @property
     def heartbeat_age_s(self) -> float:
-        """Seconds since the engine last began a step or, when idle, looked for work: about a second at most then.
+        """Seconds since the engine last began a step or, when idle, looked for work, which it does every second.
 
-        Zero while it sleeps or is started again: that it doesn't move is no news then.
+        Zero while it is asleep or restarting.
         """
         return 0.0 if self.is_restarting or self.is_asleep else time.monotonic() - self._heartbeat
 
@@ -137,32 +137,32 @@ class EngineClient(Generic[OpenedT]):
         return len(self._opened)
 
     def stats(self) -> EngineStats:
-        """The state after the last step, or after what has come or gone since."""
+        """Return the state after the last step, or after later arrivals and departures."""
         return self._stats
 
     async def check(self) -> None:
-        """Raise EngineError if the engine has lost a cache block, or has given one to two."""
-        self._refuse_if_lost()
+        """Raise EngineError if the engine has lost a cache block, or has one with two owners."""
+        self._reject_if_not_running()
         await self._ask(Check)
 
     async def drain(self, timeout_s: float) -> None:
-        """Refuse new requests, wait until all callers have left, then end what is left with EngineClosed."""
+        """Reject new requests, wait until all callers have left, then end open requests with EngineClosed."""
         self._is_closed = True
         error = EngineClosed("the engine was stopped before the request was complete")
         await self._end_after(timeout_s, error, lambda _: True)
 
     async def close(self) -> None:
-        """End all requests and the engine; returns when the step in progress, if any, is done."""
+        """End all requests and the engine. Return when the step in progress, if any, is done."""
         await self.drain(0)
         await self._link.stop()
 
     async def sleep(self, timeout_s: float) -> None:
-        """Give weights and cache back. New requests get EngineAsleep, and those that haven't ended by the timeout.
+        """Release weights and cache. New requests get EngineAsleep, and so do open ones after the timeout.
 
         Raises CannotSleep.
         """
         if not self._link.can_launch_again:
-            raise CannotSleep("the model can't sleep: its engine is no process of its own (engine.worker)")
+            raise CannotSleep("the model can't sleep: its engine runs in the service's process (engine.worker)")
         self.is_asleep = True
         await self._end_after(timeout_s, EngineAsleep(_ASLEEP, _ASLEEP_RETRY_S), lambda _: True)
         await self._link.stop()
@@ -170,13 +170,13 @@ class EngineClient(Generic[OpenedT]):
         self._forget_state()
 
     async def wake(self) -> None:
-        """Load again what sleeps. Raises ModelLoadError, and then it sleeps on."""
+        """Load a model that is asleep. Raises ModelLoadError, and then it stays asleep."""
         await self._link.launch_again()
         self.is_asleep = False
         self.on_return()
 
     def on_report(self, report: Report) -> None:
-        """What the engine's side tells goes to those who wait for it, if they are still there."""
+        """Deliver the outputs and errors of a report to the requests that are still open."""
         if report.heartbeat is not None:
             self._heartbeat = report.heartbeat
         for stats in report.stats:
@@ -192,11 +192,12 @@ class EngineClient(Generic[OpenedT]):
                 opened.end(error)
 
     def on_death(self, reason: BaseException, back_in_s: float | None) -> None:
-        """All requests end with EngineFailed."""
+        """End all requests with EngineFailed."""
         self._back_at = None if back_in_s is None else self._clock() + back_in_s
         self._forget_state()
-        for words in {words for opened in self._opened.values() if (words := opened.words()) is not None}:
-            self._quarantine.note(words)
+        descriptions = {each.description() for each in self._opened.values()}
+        for description in filter(None, descriptions):
+            self._quarantine.record_death(description)
         for opened in self._opened.values():
             error = EngineFailed("the engine has failed")
             error.__cause__ = reason
@@ -205,12 +206,12 @@ class EngineClient(Generic[OpenedT]):
             self.failed.set_result(reason)
 
     def _forget_state(self) -> None:
-        """Of the stats only counts go on."""
+        """Reset the stats, except for counters."""
         self._stats_before = self._stats
         self._stats = _add(EngineStats(), self._stats)
 
     def on_return(self) -> None:
-        """New requests are served again."""
+        """Serve new requests again, after a restart of the core."""
         self._back_at = None
         self._heartbeat = time.monotonic()
 
@@ -222,30 +223,30 @@ class EngineClient(Generic[OpenedT]):
         if has_stepped and self._observer:
             self._observer.on_step(stats)
 
-    def _refuse_if_away(self, *deadlines: float | None) -> None:
-        """Raise what keeps a request from being served at all."""
+    def _reject_if_unavailable(self, *deadlines: float | None) -> None:
+        """Raise the error that prevents any request with these deadlines, if there is one."""
         if self._is_closed and not self.failed.done():
             raise EngineClosed("the engine takes no new requests")
-        self._refuse_if_lost()
+        self._reject_if_not_running()
         now = self._clock()
         if any(deadline is not None and deadline <= now for deadline in deadlines):
             raise DeadlineExceeded("the deadline passed before the request began")
 
-    def _refuse_if_lost(self) -> None:
+    def _reject_if_not_running(self) -> None:
         if self.failed.done():
             raise EngineFailed("the engine has failed")
         if self.is_asleep:
             raise EngineAsleep(_ASLEEP, _ASLEEP_RETRY_S)
         if self._back_at is not None:
-            message = "the engine of this model has failed and is being started again"
+            message = "the engine of this model has failed and is being restarted"
             raise EngineRestarting(message, retry_after_s(self._back_at - self._clock()))
 
     def _requests(self) -> list[OpenedT]:
-        """Those that are open, the oldest first."""
+        """Return the open requests, oldest first."""
         return [each for each in self._opened.values() if not isinstance(each, PendingCall)]
 
     def _open(self, opened: OpenedT | PendingCall, command: abc.Callable[[int], Command]) -> int:
-        """Send what `command` makes of a new serial, and note who waits for it."""
+        """Send the command that `command` makes of a new serial, and register `opened` under it."""
         serial = next(self._serials)
         self._link.send(command(serial))
         self._opened[serial] = opened
@@ -254,7 +255,7 @@ class EngineClient(Generic[OpenedT]):
     async def _end_after(
         self, timeout_s: float, error: EngineError, fits: abc.Callable[[OpenedT | PendingCall], bool]
     ) -> None:
-        """Wait until the callers of all requests that fit have left, then end with `error` what is left of them."""
+        """Wait until all requests that fit have left; after the timeout end those still open with `error`."""
         try:
             async with asyncio.timeout(timeout_s):
                 while any(map(fits, self._opened.values())):
@@ -267,18 +268,18 @@ class EngineClient(Generic[OpenedT]):
                     opened.end(error)
 
     def _ask(self, command: abc.Callable[[int], Command]) -> abc.Awaitable[Output]:
-        """Send what `command` makes of a new serial, at once, and wait for what comes of it."""
+        """Send the command that `command` makes of a new serial immediately, and return its future output."""
         pending_call = PendingCall()
-        return self._brought(self._open(pending_call, command), pending_call)
+        return self._result_of(self._open(pending_call, command), pending_call)
 
-    async def _brought(self, serial: int, pending_call: PendingCall) -> Output:
+    async def _result_of(self, serial: int, pending_call: PendingCall) -> Output:
         try:
             return await pending_call.done
         finally:
             self._leave(serial)
 
     def _leave(self, *serials: int) -> None:
-        """Forget what the serials name, and let the engine's side forget it."""
+        """Forget requests or calls, and abort those that are not complete."""
         for serial in serials:
             if not self._opened.pop(serial).is_complete:
                 self._link.send(Abort(serial))
@@ -286,5 +287,5 @@ class EngineClient(Generic[OpenedT]):
 
 
 def _add(stats: EngineStats, before: EngineStats) -> EngineStats:
-    """`stats` with counts that go on from those before."""
+    """Return `stats` with the counters of `before` added."""
     return stats._replace(**{name: getattr(stats, name) + getattr(before, name) for name in _COUNTERS})
