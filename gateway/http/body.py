@@ -46,14 +46,14 @@ async def disconnected(receive: Receive) -> None:
 def _check_type(headers: Mapping[str, str]) -> None:
     content_type, _, parameters = headers.get("content-type", "application/json").partition(";")
     if content_type.strip().lower() != "application/json":
-        raise Failure(415, Reason.NOT_JSON, "the content-type must be application/json")
+        raise Failure(Reason.NOT_JSON, "the content-type must be application/json")
     for parameter in parameters.split(";"):
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset" and value.strip(' "').lower() not in {"utf-8", "utf8", "us-ascii"}:
-            raise Failure(415, Reason.NOT_JSON, "the body's charset must be utf-8")
+            raise Failure(Reason.NOT_JSON, "the body's charset must be utf-8")
     if headers.get("content-encoding", "identity").lower() != "identity":
-        raise Failure(415, Reason.NOT_JSON, "compressed bodies are not supported")
+        raise Failure(Reason.NOT_JSON, "compressed bodies are not supported")
 
 
 def _too_large(max_bytes: int) -> Failure:
-    return Failure(413, Reason.BODY_TOO_LARGE, f"the body exceeds the limit of {max_bytes} bytes")
+    return Failure(Reason.BODY_TOO_LARGE, f"the body exceeds the limit of {max_bytes} bytes")

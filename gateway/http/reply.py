@@ -23,7 +23,7 @@ def known(error: Exception, request_id: str) -> Failure:
         failure = error
     else:
         _LOGGER.error("unexpected error", exc_info=error, extra={"fields": {"request_id": request_id}})
-        failure = Failure(500, Reason.INTERNAL, f"internal error; the request id is {request_id}")
+        failure = Failure(Reason.INTERNAL, f"internal error; the request id is {request_id}")
     failure.request_id = request_id
     return failure
 

@@ -45,7 +45,7 @@ def _with_imports(descriptor: FileDescriptor) -> Iterator[FileDescriptorProto]:
 def _drop_rules(message: Message) -> None:
     """Clear options that are not protobuf's own, in the message and all below it, and options that are empty then."""
     for field, value in message.ListFields():
-        if field.is_extension:
+        if field.is_extension and field.file.name == _RULES:
             message.ClearExtension(field)  # type: ignore[arg-type]  # any extension's
         elif field.message_type is not None:
             for each in value if field.is_repeated else [value]:

@@ -180,7 +180,7 @@ class ServiceClient:
         self, method: Method, request: Any, caller: Caller, spent_s: float
     ) -> contextlib.AbstractContextManager[Asked]:
         """Around a call that may be refused for want of room. What was let in once, and broke, is asked for again."""
-        if not method.needs_room or spent_s:
+        if not method.needs_capacity or spent_s:
             return contextlib.nullcontext(Asked(lambda: None))
         credential = (caller.authorization or "")[:_MAX_CREDENTIAL_LENGTH]
         return self._pushback.asking((credential, request.model[:_MAX_ROUTING_LENGTH]))

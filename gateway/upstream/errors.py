@@ -17,21 +17,21 @@ from gateway.dialects.seam.failure import Failure, Reason, Violation
 _DOMAIN: Final = "sluice"
 _RETRY_AFTER_S: Final = 1.0  # where the service could not say when
 _BY_CODE: Final = {
-    grpc.StatusCode.INVALID_ARGUMENT: (400, Reason.INVALID_FIELD, "the request is invalid"),
-    grpc.StatusCode.OUT_OF_RANGE: (400, Reason.INVALID_FIELD, "the request is invalid"),
-    grpc.StatusCode.FAILED_PRECONDITION: (400, Reason.INVALID_FIELD, "the request is invalid"),
-    grpc.StatusCode.UNAUTHENTICATED: (401, Reason.UNAUTHENTICATED, "missing or invalid credentials"),
-    grpc.StatusCode.PERMISSION_DENIED: (403, Reason.PERMISSION_DENIED, "the credentials do not permit this request"),
-    grpc.StatusCode.NOT_FOUND: (404, Reason.MODEL_NOT_FOUND, "the model does not exist"),
-    grpc.StatusCode.ALREADY_EXISTS: (409, Reason.ENDPOINT_EXISTS, "the name is already in use"),
-    grpc.StatusCode.ABORTED: (409, Reason.ENDPOINT_CHANGED, "it was changed by somebody else"),
-    grpc.StatusCode.RESOURCE_EXHAUSTED: (429, Reason.QUEUE_FULL, "too many requests"),
-    grpc.StatusCode.CANCELLED: (499, Reason.CALLER_LEFT, "the request was cancelled"),
-    grpc.StatusCode.UNAVAILABLE: (503, Reason.UNAVAILABLE, "the service is not available"),
-    grpc.StatusCode.DEADLINE_EXCEEDED: (504, Reason.DEADLINE_EXCEEDED, "the request timed out"),
-    grpc.StatusCode.UNIMPLEMENTED: (501, Reason.UNIMPLEMENTED, "the service does not implement this"),
+    grpc.StatusCode.INVALID_ARGUMENT: (Reason.INVALID_FIELD, "the request is invalid"),
+    grpc.StatusCode.OUT_OF_RANGE: (Reason.INVALID_FIELD, "the request is invalid"),
+    grpc.StatusCode.FAILED_PRECONDITION: (Reason.INVALID_FIELD, "the request is invalid"),
+    grpc.StatusCode.UNAUTHENTICATED: (Reason.UNAUTHENTICATED, "missing or invalid credentials"),
+    grpc.StatusCode.PERMISSION_DENIED: (Reason.PERMISSION_DENIED, "the credentials do not permit this request"),
+    grpc.StatusCode.NOT_FOUND: (Reason.MODEL_NOT_FOUND, "the model does not exist"),
+    grpc.StatusCode.ALREADY_EXISTS: (Reason.ENDPOINT_EXISTS, "the name is already in use"),
+    grpc.StatusCode.ABORTED: (Reason.ENDPOINT_CHANGED, "it was changed by somebody else"),
+    grpc.StatusCode.RESOURCE_EXHAUSTED: (Reason.QUEUE_FULL, "too many requests"),
+    grpc.StatusCode.CANCELLED: (Reason.CALLER_LEFT, "the request was cancelled"),
+    grpc.StatusCode.UNAVAILABLE: (Reason.UNAVAILABLE, "the service is not available"),
+    grpc.StatusCode.DEADLINE_EXCEEDED: (Reason.DEADLINE_EXCEEDED, "the request timed out"),
+    grpc.StatusCode.UNIMPLEMENTED: (Reason.UNIMPLEMENTED, "the service does not implement this"),
 }
-_OTHERWISE: Final = (500, Reason.INTERNAL, "internal error")
+_OTHERWISE: Final = (Reason.INTERNAL, "internal error")
 
 
 class ServiceLost(Failure):
@@ -45,10 +45,10 @@ _RESET: Final = "RST_STREAM"
 
 def to_failure(error: grpc.aio.AioRpcError) -> Failure:
     """The failure that a call's status means, its field names still the contract's."""
-    status, reason, text = _BY_CODE.get(error.code(), _OTHERWISE)
+    reason, text = _BY_CODE.get(error.code(), _OTHERWISE)
     violations: list[Violation] = []
     values: dict[str, str] = {}
-    retry_after_s = _RETRY_AFTER_S if status in {429, 503} else None
+    retry_after_s = _RETRY_AFTER_S if reason.status in {429, 503} else None
     if _is_lost(error):
         return ServiceLost(*_BY_CODE[grpc.StatusCode.UNAVAILABLE], retry_after_s=_RETRY_AFTER_S)
     for detail in _details(error):
@@ -67,7 +67,7 @@ def to_failure(error: grpc.aio.AioRpcError) -> Failure:
             retry = error_details_pb2.RetryInfo()
             detail.Unpack(retry)
             retry_after_s = retry.retry_delay.ToTimedelta().total_seconds()
-    return Failure(status, reason, text, violations=violations, retry_after_s=retry_after_s, values=values)
+    return Failure(reason, text, violations=violations, retry_after_s=retry_after_s, values=values)
 
 
 def _is_lost(error: grpc.aio.AioRpcError) -> bool:

@@ -12,10 +12,10 @@ from typing import Any
 
 from service.errors import Draining, Starting, TooManyCalls
 from service.interceptors.policy import Behaviour, Context, Policy
+from service.interceptors.rpcs import MONITORING
 from service.observability.health import ServingPhase
 
 _RETRY_AFTER_S = 1.0
-_UNLIMITED = frozenset({"sluice.v1.ModelService/GetLoad"})  # tells operators of the crowd
 
 
 class Admission(Policy):
@@ -40,7 +40,7 @@ class Admission(Policy):
                 raise Starting(_RETRY_AFTER_S)
             case ServingPhase.DRAINING:
                 raise Draining(_RETRY_AFTER_S)
-        if self._num_calls >= self._max_concurrent_calls and method not in _UNLIMITED:
+        if self._num_calls >= self._max_concurrent_calls and method not in MONITORING:
             raise TooManyCalls(self._max_concurrent_calls, _RETRY_AFTER_S)
         self._num_calls += 1
         self._idle.clear()

@@ -7,7 +7,7 @@ contract. Only the loop's thread runs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 import grpc
@@ -18,45 +18,7 @@ from service.auth.errors import AuthError, AuthOff, ScopeMissing
 from service.call import current_call
 from service.generation.caller import Caller, Scope
 from service.interceptors.policy import API, Context, Continuation, Handler, behaviour_of, with_behaviour
-
-# What each RPC needs: any one of these scopes, or, where there are none, only to be known.
-SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
-    f"sluice.v1.{method}": frozenset(scopes)
-    for method, scopes in {
-        "ChatService/Chat": {Scope.GENERATE},
-        "ChatService/StreamChat": {Scope.GENERATE},
-        "CompletionService/Complete": {Scope.GENERATE},
-        "CompletionService/StreamComplete": {Scope.GENERATE},
-        "ResponseService/CreateResponse": {Scope.GENERATE},
-        "ResponseService/StreamResponse": {Scope.GENERATE},
-        "TextGenerationService/GenerateText": {Scope.GENERATE},
-        "TextGenerationService/StreamGenerateText": {Scope.GENERATE},
-        "EmbeddingService/Embed": {Scope.EMBED},
-        "RankService/Rank": {Scope.EMBED},
-        "RankService/Score": {Scope.EMBED},
-        "TokenService/TokenizeText": {Scope.TOKENIZE},
-        "TokenService/DetokenizeText": {Scope.TOKENIZE},
-        "TokenService/CountTokens": {Scope.TOKENIZE},
-        "WatermarkService/DetectWatermark": {Scope.GENERATE},  # those who may have text marked may look for the mark
-        "AdapterService/LoadAdapter": {Scope.ADMIN},
-        "AdapterService/UnloadAdapter": {Scope.ADMIN},
-        "AdapterService/ListAdapters": {Scope.ADMIN},
-        "ModelService/ListModels": set[Scope](),
-        "ModelService/GetModel": set[Scope](),
-        "ModelService/GetLoad": {Scope.METRICS},
-        "ModelService/LoadModel": {Scope.ADMIN},
-        "ModelService/UnloadModel": {Scope.ADMIN},
-        "ModelService/SleepModel": {Scope.ADMIN},
-        "ModelService/WakeModel": {Scope.ADMIN},
-        "EndpointService/ListEndpoints": {Scope.ENDPOINTS_READ, Scope.ENDPOINTS_WRITE},
-        "EndpointService/GetEndpoint": {Scope.ENDPOINTS_READ, Scope.ENDPOINTS_WRITE},
-        "EndpointService/CreateEndpoint": {Scope.ENDPOINTS_WRITE},
-        "EndpointService/UpdateEndpoint": {Scope.ENDPOINTS_WRITE},
-        "EndpointService/DeleteEndpoint": {Scope.ENDPOINTS_WRITE},
-    }.items()
-}
-
-_OTHERWISE: Final = frozenset({Scope.ADMIN})  # an RPC without a row here
+from service.interceptors.rpcs import RPCS
 
 _REQUIRED: Final = ("x-sluice-auth", "required")  # says a gateway that others than its machine can reach
 _NAMED_SCOPE: Final = "x-sluice-scope"
@@ -102,7 +64,7 @@ def credential(metadata: Iterable[tuple[str, str | bytes]]) -> str | None:
 
 def check_scope(method: str, caller: Caller) -> None:
     """Raises ScopeMissing if the caller may not call `method` ("package.Service/Method")."""
-    needed = SCOPES.get(method, _OTHERWISE)
+    needed = RPCS[method].scopes
     if needed and caller.scopes.isdisjoint(needed):
         raise ScopeMissing(needed)
 

@@ -17,8 +17,8 @@ from opentelemetry import trace
 from process.attributes import REQUEST_ID
 from service.call import COST, Call, enter_call
 from service.interceptors.policy import Behaviour, Context, Policy, outcome
+from service.interceptors.rpcs import MONITORING
 
-_QUIET = frozenset({"sluice.v1.ModelService/GetLoad"})  # asked every other second, and worth no line if it is answered
 _TIMEOUT = "x-sluice-timeout"
 _TIMEOUT_FORM = re.compile(r"([0-9]{1,8})([HMSmun])")
 _UNITS_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
@@ -43,7 +43,7 @@ class RequestLog(Policy):
             error = raised
             raise
         finally:
-            if error is not None or method not in _QUIET:
+            if error is not None or method not in MONITORING:
                 status = outcome(context, error).name
                 fields = {"method": method, "status": status, "duration_s": round(time.monotonic() - began, 6)}
                 _log.info("call", extra={"fields": {**fields, **call.fields}})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from service.interceptors.auth import SCOPES
+from service.interceptors.rpcs import RPCS
 from tools.contract_reference import PAGE, PROTO, reference
 
 
@@ -20,7 +20,8 @@ def test_every_part_of_the_contract_stands_there() -> None:
     source = "\n".join(path.read_text() for path in PROTO.rglob("*.proto"))
     assert headings == {
         *re.findall(r"^(?:message|enum) (\w+)", source, re.MULTILINE),
-        *(each.removeprefix("sluice.v1.") for each in SCOPES),
+        *re.findall(r"^extend [^}]* (\w+) = \d+;\n}$", source, re.MULTILINE),
+        *(each.removeprefix("sluice.v1.") for each in RPCS),
     }
     assert text.count("\n| `") == len(re.findall(r" = \d+(?: \[.*\])?;$", source, re.MULTILINE))
     anchors = {each.lower().replace("/", "") for each in headings}
