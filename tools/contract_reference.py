@@ -35,7 +35,12 @@ know whether they were set. Messages of the `google.protobuf` package are protob
 Each RPC needs a key with the scope that stands beside it, or any one of them, where [keys](keys.md) are used at all.
 
 """
-_MESSAGE, _ENUM, _SERVICE, _EXTENSION = 4, 5, 6, 7  # field numbers of FileDescriptorProto, by which comments find their place
+_MESSAGE, _ENUM, _SERVICE, _EXTENSION = (
+    4,
+    5,
+    6,
+    7,
+)  # field numbers of FileDescriptorProto, by which comments find their place
 _FIELD, _VALUE, _METHOD = 2, 2, 2  # of the descriptors below
 _SCALARS = {number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()}
 

@@ -32,5 +32,5 @@ def test_words_for_linters_are_left_out() -> None:
     """Comments stand there as they are, in one line a paragraph, but for what only buf reads."""
     text = PAGE.read_text()
     assert "buf:lint" not in text
-    meaning = "Independent answers to generate; the prompt is computed once. Range [1, 128]. Default: 1."
+    meaning = "The number of independent choices to generate; the prompt is computed once. Range [1, 128]. Default: 1."
     assert f"| `n` | optional uint32 | {meaning} |" in text

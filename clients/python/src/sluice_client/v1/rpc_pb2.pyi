@@ -112,7 +112,7 @@ class _ScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Scope.ValueType
     SCOPE_ENDPOINTS_WRITE: _Scope.ValueType  # 5
     """`endpoints:write`: list, read, create, update and delete endpoints."""
     SCOPE_ADMIN: _Scope.ValueType  # 6
-    """`admin`: load, unload, suspend and resume models and adapters."""
+    """`admin`: load and unload models and adapters, put models to sleep and wake them."""
     SCOPE_METRICS: _Scope.ValueType  # 7
     """`metrics`: read the server's load and metrics."""
 
@@ -132,7 +132,7 @@ SCOPE_ENDPOINTS_READ: Scope.ValueType  # 4
 SCOPE_ENDPOINTS_WRITE: Scope.ValueType  # 5
 """`endpoints:write`: list, read, create, update and delete endpoints."""
 SCOPE_ADMIN: Scope.ValueType  # 6
-"""`admin`: load, unload, suspend and resume models and adapters."""
+"""`admin`: load and unload models and adapters, put models to sleep and wake them."""
 SCOPE_METRICS: Scope.ValueType  # 7
 """`metrics`: read the server's load and metrics."""
 Global___Scope: _TypeAlias = Scope  # noqa: Y015
