@@ -1,6 +1,6 @@
 """Read the JSON body of an HTTP request.
 
-Another content type, an encoding, and more bytes than the limit are refused before a byte is parsed.
+Other content types, content encodings, and bodies above the size limit are rejected before parsing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from starlette.types import Receive
 from gateway.dialects.seam.failure import Failure, Reason
 
 
-class CallerLeft(Exception):  # noqa: N818  a name says what happened
-    """The caller closed the connection before its answer was whole."""
+class CallerLeft(Exception):  # noqa: N818  a name states the condition
+    """The client closed the connection before the response was complete."""
 
 
 async def read_json_body(headers: Mapping[str, str], receive: Receive, max_bytes: int) -> bytes:
-    """The whole body. Raises Failure (413, 415), and CallerLeft if it never came."""
+    """Return the complete body. Raises Failure (413, 415), and CallerLeft if the client disconnects first."""
     _check_type(headers)
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > max_bytes:
@@ -38,7 +38,7 @@ async def read_json_body(headers: Mapping[str, str], receive: Receive, max_bytes
 
 
 async def disconnected(receive: Receive) -> None:
-    """Return when the caller has closed the connection. The body must have been read."""
+    """Return when the client has closed the connection. The body must have been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -80,7 +80,9 @@ class MethodTable:
             table[request] = Method(name, begin, deadlines_s[policy.deadline_class], needs_capacity)
 
 
-def _methods(deadlines_s: Mapping[int, float]) -> Iterator[tuple[MethodDescriptor, rpc_pb2.RpcPolicy]]:
+def _methods(
+    deadlines_s: Mapping[rpc_pb2.DeadlineClass, float],
+) -> Iterator[tuple[MethodDescriptor, rpc_pb2.RpcPolicy]]:
     """All RPCs whose deadline class the gateway has a deadline for, with their options."""
     for file in _FILES:
         for service in file.services_by_name.values():

@@ -17,7 +17,7 @@ Name: TypeAlias = Annotated[str, Field(max_length=256)]
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class LimitsEntry(Limits):
-    """Limits with their types checked and unknown names refused."""
+    """Limits with checked types, without unknown fields."""
 
     @model_validator(mode="after")
     def _are_at_least_one(self) -> Self:
@@ -42,7 +42,7 @@ describe(
 
 
 class Grant(BaseModel):
-    """What its holder may do. What is left out is as little as possible of scopes, and everything of names."""
+    """The rights of a holder. By default there are no scopes, and all names of models and endpoints are permitted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -56,7 +56,7 @@ class Grant(BaseModel):
     cache_group: Name = ""
 
     def caller(self, caller_id: str, name: str) -> Caller:
-        """The caller that holds it. Without a group of its own, cached prompts are the caller's alone."""
+        """Return the caller with these rights. Without `cache_group`, it shares cached prompts with no other caller."""
         return Caller(
             id=caller_id,
             name=name,

@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from process.loopback import is_loopback
 
-# None that signs and checks with the same key: a public key would be a key to sign with.
+# No symmetric algorithms: with those, a published verification key could sign tokens.
 Algorithm: TypeAlias = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 
 
 class AuthSettings(BaseModel):
-    """Keys, tokens or both; with neither, everybody is let in who reaches the port."""
+    """Settings of keys and tokens. With neither, all calls are admitted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,7 +44,7 @@ class AuthSettings(BaseModel):
 
     @property
     def is_on(self) -> bool:
-        """Whether callers need a credential."""
+        """Whether calls need a credential."""
         return self.keys_file is not None or self.keys_in_store or self.jwks is not None
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 class ServiceError(Exception):
     """The root of all errors that are raised on purpose; the text is returned to the client, with few exceptions."""
 
-    retry_after_s: float | None = None  # seconds after which a retry may succeed; None if the error doesn't know
+    retry_after_s: float = 1.0  # seconds after which to retry, if the status is one that passes with time
 
     @property
     def values(self) -> Mapping[str, str]:

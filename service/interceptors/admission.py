@@ -1,6 +1,6 @@
 """Limit the number of concurrent calls.
 
-Owns the number of calls being served. Only the loop's thread runs it. What fits into an engine is the engine's matter.
+Engines limit their queues themselves. Runs on the event loop's thread only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RETRY_AFTER_S = 1.0
 
 
 class Admission(Policy):
-    """Refuses calls before the service serves, after it began to drain, and above `max_concurrent_calls`."""
+    """Rejects calls while the service starts or drains, and above `max_concurrent_calls`."""
 
     def __init__(self, phase: Callable[[], ServingPhase], max_concurrent_calls: int) -> None:
         self._phase = phase
@@ -29,7 +29,7 @@ class Admission(Policy):
         self._idle.set()
 
     async def until_idle(self, timeout_s: float) -> None:
-        """Return when no call is served, or after `timeout_s`."""
+        """Return when no call is being served, or after `timeout_s` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()

@@ -28,7 +28,6 @@ DOMAIN = "sluice"
 # Clients accept 8 KiB of trailers. A text occurs there at least twice, percent-encoded if it isn't ASCII.
 _MAX_TEXT_BYTES = 512
 _MAX_FIELD_BYTES = 128  # of a field's path, which may contain a map's key from the client
-_RETRY_AFTER_S = 1.0  # if the error doesn't know when a retry may succeed
 
 _log = logging.getLogger(__name__)
 
@@ -113,8 +112,7 @@ def _details(error: Exception, row: Row) -> Iterator[Message]:
 def _retry_after_s(error: Exception, row: Row) -> float | None:
     if row.code not in {Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE}:
         return None
-    known_s = error.retry_after_s if isinstance(error, ServiceError) else None
-    return _RETRY_AFTER_S if known_s is None else known_s
+    return error.retry_after_s if isinstance(error, ServiceError) else None
 
 
 def _pushback(error: Exception, row: Row, context: Context) -> Iterator[tuple[str, str]]:

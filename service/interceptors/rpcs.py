@@ -27,7 +27,7 @@ class Rpc:
 
     service: str
     request: type[Message]
-    kind: rpc_pb2.RpcKind.ValueType = rpc_pb2.RPC_KIND_UNSPECIFIED
+    kind: rpc_pb2.RpcKind = rpc_pb2.RPC_KIND_UNSPECIFIED
     scopes: frozenset[Scope] = frozenset({Scope.ADMIN})
 
 

@@ -71,7 +71,7 @@ class Row:
 
     error: type[Exception]
     code: Code
-    reason: error_pb2.ErrorReason.ValueType
+    reason: error_pb2.ErrorReason
     is_public: bool = True
 
     @property

@@ -69,7 +69,7 @@ def test_each_dialect_tells_its_own_code(row: list[str]) -> None:
     """Each dialect's body, or header, has the code of its column, and Azure's and Anthropic's answers their status."""
     reason, status, openai, azure, databricks, mindie, anthropic = row
     is_of_field = databricks == "INVALID_PARAMETER_VALUE"
-    failure = Failure(Reason(reason), "words", violations=[Violation("f", "words")] if is_of_field else ())
+    failure = Failure(Reason[reason], "words", violations=[Violation("f", "words")] if is_of_field else ())
     assert failure.status == int(status)
     refusal = AzureErrors().refuse(failure)
     azure_status = f"{refusal.status} `" if refusal.status != failure.status else ""

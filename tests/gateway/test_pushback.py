@@ -56,7 +56,7 @@ def ask(pushback: Pushback, refusal: Failure | None, who: tuple[str, str] = WHO)
             raise refusal
 
     try:
-        with pushback.asking(who):
+        with pushback.guard(who):
             serve()
     except Failure:
         return was_asked
@@ -147,7 +147,7 @@ def test_nothing_of_a_refused_request_is_kept() -> None:
 
     def serve() -> weakref.ref[Body]:
         body = Body()
-        with pushback.asking(WHO):
+        with pushback.guard(WHO):
             try:
                 raise BUSY.reworded({})
             finally:

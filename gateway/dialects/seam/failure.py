@@ -22,7 +22,7 @@ class Reason(enum.StrEnum):
 
     status: int
 
-    def __new__(cls, reason: str | error_pb2.ErrorReason.ValueType, status: int) -> Reason:  # noqa: PYI034  an enum
+    def __new__(cls, reason: str | error_pb2.ErrorReason, status: int) -> Reason:  # noqa: PYI034  an enum
         name = reason if isinstance(reason, str) else error_pb2.ErrorReason.Name(reason).removeprefix("ERROR_REASON_")
         member = str.__new__(cls, name)
         member._value_ = name

@@ -1,6 +1,9 @@
 """The properties of RPCs, as the descriptors have them."""
 
+from typing import Any
+
 import pytest
+from google.protobuf.descriptor_pool import Default
 from sluice.v1 import rpc_pb2
 
 from service.generation.caller import Scope
@@ -13,8 +16,8 @@ from tests.service.fakes import running
 def test_every_rpc_declares_its_properties(name: str) -> None:
     """An RPC without the option `policy`, or with an incomplete one, fails here."""
     service, _, method = name.partition("/")
-    (descriptor,) = [each for each in _service(service).methods if each.name == method]
-    options = descriptor.GetOptions()
+    (descriptor,) = [each for each in Default().FindServiceByName(service).methods if each.name == method]
+    options: Any = descriptor.GetOptions()
     assert options.HasExtension(rpc_pb2.policy), f"{name} needs `option (policy)`"
     policy = options.Extensions[rpc_pb2.policy]
     assert policy.kind != rpc_pb2.RPC_KIND_UNSPECIFIED
@@ -42,12 +45,6 @@ async def test_the_server_registers_every_service() -> None:
     assert {rpc.service for rpc in RPCS.values()} == set(SERVICES)
     async with running() as run:
         for name in RPCS:
-            call = run.channel.unary_unary(f"/{name}", request_serializer=None)
-            code = await call(b"").code()
+            begin: Any = run.channel.unary_unary(f"/{name}", request_serializer=None)
+            code = await begin(b"").code()
             assert code.name != "UNIMPLEMENTED", name
-
-
-def _service(name: str) -> object:
-    from google.protobuf.descriptor_pool import Default  # noqa: PLC0415
-
-    return Default().FindServiceByName(name)
