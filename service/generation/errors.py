@@ -1,7 +1,7 @@
 """The root of the service's errors, and the errors of a generation.
 
-Each class is one condition that a client can distinguish and act upon; `service.interceptors.errors` has the table that
-maps classes to statuses. The errors of a generation can be pickled with their values.
+Each class is one condition that a client can distinguish and act upon; `service.interceptors.status_table` maps classes
+to statuses. The errors of a generation can be pickled with their values.
 """
 # ruff: noqa: N818 - a name states the condition, without the suffix Error
 
