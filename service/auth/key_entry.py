@@ -71,12 +71,12 @@ def dump(entries: Iterable[KeyEntry]) -> str:
 
 def to_plain(entry: KeyEntry) -> dict[str, Any]:
     """Return an entry as plain lists, mappings and strings, without defaults."""
-    told: dict[str, Any] = entry.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+    values: dict[str, Any] = entry.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
     for name in ("limits", "limits_by_model"):
-        if name in told:
-            told[name] = _without_nulls(told[name])
+        if name in values:
+            values[name] = _without_nulls(values[name])
     first = ("id", "name")
-    return {name: told[name] for name in (*first, *_FIELDS, *told) if name in told}
+    return {name: values[name] for name in (*first, *_FIELDS, *values) if name in values}
 
 
 def _without_nulls(values: dict[str, Any]) -> dict[str, Any]:

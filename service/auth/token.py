@@ -95,6 +95,6 @@ def _caller(claims: dict[str, Any], claim: str) -> Caller:
 
 def _scopes(claims: dict[str, Any]) -> tuple[Scope, ...]:
     """Return the known scopes in `scope`, a space-separated string, or `scp`, which may be a list."""
-    told = claims.get("scope", claims.get("scp", ""))
-    names = told.split() if isinstance(told, str) else told if isinstance(told, list) else []
+    listed = claims.get("scope", claims.get("scp", ""))
+    names = listed.split() if isinstance(listed, str) else listed if isinstance(listed, list) else []
     return tuple(scope for scope in Scope if scope in names)

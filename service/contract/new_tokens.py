@@ -26,8 +26,8 @@ class TokenEmitter:
         """Return the tokens of one output; None if there are none, or they are not requested."""
         if not self._is_asked or not tokens.token_ids:
             return None
-        told = tokens.token_ids if self._with_ids else ()
-        return new_tokens_pb2.NewTokens(num_tokens=len(tokens.token_ids), ids=told)
+        ids = tokens.token_ids if self._with_ids else ()
+        return new_tokens_pb2.NewTokens(num_tokens=len(tokens.token_ids), ids=ids)
 
 
 def choice_index(event: Any) -> int:

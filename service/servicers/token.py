@@ -72,13 +72,13 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
             served, token_ids = await self._render(request, deadline_of(context))
 
         def respond() -> token_pb2.CountTokensResponse:
-            told = token_ids if request.return_tokens else ()
+            returned = token_ids if request.return_tokens else ()
             return token_pb2.CountTokensResponse(
                 model=served.name,
                 num_tokens=len(token_ids),
                 max_model_len=served.description.max_model_len,
-                token_ids=told,
-                tokens=map(served.tokenizer.token_bytes, told),
+                token_ids=returned,
+                tokens=map(served.tokenizer.token_bytes, returned),
             )
 
         if not request.return_tokens:

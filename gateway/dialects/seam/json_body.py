@@ -44,7 +44,7 @@ _UNITS: Final = {"str": " characters", "array": " items", "object": " entries"}
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """The body as the decoder's type. Raises Failure (400) that names the place and the rule."""
-    # The count takes in the commas and brackets of strings too: it is cheap, and no prompt has so many.
+    # The count includes commas and brackets in strings: it is cheap, and no prompt has that many.
     if len(body) > _MAX_VALUES and body.count(b",") + body.count(b"[") + body.count(b"{") > _MAX_VALUES:
         raise Failure(Reason.MALFORMED_JSON, f"the body has more than {_MAX_VALUES} values")
     if body.count(b":") > _MAX_KEYS and sum(1 for _ in islice(_KEY.finditer(body), _MAX_KEYS + 1)) > _MAX_KEYS:
